@@ -1,0 +1,3 @@
+module machinist.dev/machinist/api
+
+go 1.26.0

@@ -1,0 +1,1 @@
+package v1beta1

@@ -1,0 +1,60 @@
+# `make help` lists the targets. Everything that is not Go source is built from pinned modules into a cache outside the
+# tree: $MACHINIST_CACHE, by default $XDG_CACHE_HOME/machinist or ~/.cache/machinist.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+GO ?= go
+ARGS ?=
+# One module after the other: a workspace's ./... covers only the module it is called in.
+MODULES := . ./api
+TESTFLAGS ?= -race -timeout 15m
+FUZZTIME ?= 30s
+
+.PHONY: help
+help: ## List the targets
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
+
+.PHONY: build
+build: ## Build the binaries into bin/
+	$(GO) build -trimpath -o bin/ ./cmd/...
+
+.PHONY: controlplane
+controlplane: ## Build etcd, kube-apiserver and the rest of a control plane into the cache (about 5 minutes, once)
+	hack/controlplane/build.sh
+
+.PHONY: demo
+demo: controlplane build ## Run everything on this machine with a sample fleet; ARGS=--once runs a tour and ends
+	bin/machinist demo $(ARGS)
+
+.PHONY: test
+test: controlplane verify ## Unit tests and tests against a real API server
+	@for m in $(MODULES); do echo "== go test in $$m"; (cd $$m && $(GO) vet ./... && $(GO) test $(TESTFLAGS) ./...) || exit 1; done
+
+.PHONY: e2e
+e2e: controlplane build ## Long scenarios: the real binaries, crashes, two leaders, whole tours
+	$(GO) test -tags e2e -count=1 -timeout 30m -v ./test/e2e/...
+
+.PHONY: generate
+generate: ## Generate CRDs, deepcopy functions, RBAC and reference documentation
+	hack/generate.sh
+
+.PHONY: verify
+verify: ## Fail where generated files differ from their sources, or a module does not build alone
+	hack/generate.sh --verify
+	@for m in $(MODULES); do (cd $$m && GOWORK=off $(GO) build ./...) || exit 1; done
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "not gofmt'ed: $$unformatted"; exit 1; }
+
+.PHONY: lint
+lint: ## Run golangci-lint, built from its pinned module
+	hack/lint.sh
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZTIME each
+	@for m in $(MODULES); do (cd $$m && for p in $$($(GO) list ./...); do \
+	  for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz' || true); do \
+	    echo "== $$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$p || exit 1; \
+	  done; done) || exit 1; done
+
+.PHONY: clean
+clean: ## Remove bin/; the cache stays
+	rm -rf bin

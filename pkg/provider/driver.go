@@ -1,0 +1,91 @@
+package provider
+
+import (
+	"context"
+	"time"
+)
+
+// DefaultCallTimeout bounds one driver call. A driver whose cloud needs longer for a synchronous call says so by
+// implementing Timeouter.
+const DefaultCallTimeout = 30 * time.Second
+
+// Driver makes, finds, changes and removes the instances of one infrastructure.
+//
+// Every method honours its context (deadline and cancellation) and returns an *Error, or an error that wraps one, with
+// the Code that fits; any other error counts as Unknown. Messages must not contain credentials, user data or response
+// bodies of the cloud: they reach conditions and events.
+type Driver interface {
+	// Name is the provider's name: a DNS label such as "azure", equal to spec.provider of the classes and machines that
+	// the driver serves.
+	Name() string
+
+	// Validate checks providerSpec, and the credentials when given, without calling the cloud. What is wrong comes back
+	// as InvalidArgument with Error.Field set to the path below providerSpec, such as "disk.sizeGiB". Unknown fields,
+	// other kinds and other API versions are wrong.
+	Validate(ctx context.Context, req ValidateRequest) error
+
+	// Capacity tells what a node of this providerSpec will offer, so that an autoscaler can plan before the first one
+	// exists. What the driver cannot know stays empty. It may call the cloud.
+	Capacity(ctx context.Context, req CapacityRequest) (Capacity, error)
+
+	// Create makes the instance, or returns the one that is there already: the one made earlier with the same token, or
+	// any that carries the machine's UID tag. It returns as soon as the cloud has given the instance an identity; the
+	// instance may still be StatePending. When the cloud says that the token was used with other parameters, Create
+	// returns AlreadyExists.
+	Create(ctx context.Context, req CreateRequest) (*Instance, error)
+
+	// Get finds one instance by provider ID or, when that is empty, by the tags for cluster and machine UID. NotFound
+	// means that the cloud answered and has no such instance; instances that the cloud still lists but has finished
+	// terminating count as not found.
+	Get(ctx context.Context, req GetRequest) (*Instance, error)
+
+	// Update changes a running instance in place, as far as the infrastructure can. It is called again with the same
+	// request until it answers something other than UpdateInProgress.
+	Update(ctx context.Context, req UpdateRequest) (UpdateResult, error)
+
+	// Delete starts, or continues, the removal of an instance and all that belongs to it. It is called again until it
+	// reports Gone. An instance that never existed is Gone. It never touches an instance whose tags name another cluster
+	// or another machine: FailedPrecondition.
+	Delete(ctx context.Context, req DeleteRequest) (DeleteResult, error)
+
+	// List returns one page of the instances in the scope of the request's credentials and providerSpec that carry the
+	// cluster's tag. Instances of others are never returned.
+	List(ctx context.Context, req ListRequest) (ListPage, error)
+}
+
+// Timeouter is implemented by drivers whose calls need another bound than DefaultCallTimeout.
+type Timeouter interface {
+	// CallTimeout bounds every call of the driver; it must be positive.
+	CallTimeout() time.Duration
+}
+
+// Settler is implemented by drivers that know how long a Create whose answer was lost can still take effect at the
+// cloud. Without it Machinist assumes twice the call timeout. It is the time that must pass, and at whose end a second
+// lookup must still find nothing, before a machine without a recorded instance is forgotten.
+type Settler interface {
+	CreateSettle() time.Duration
+}
+
+// Adopter is implemented by drivers that can put Machinist's tags on an instance that was made by someone else, for
+// machines created with the providerID of an existing instance.
+type Adopter interface {
+	// Adopt tags the instance with req.Tags. It fails with FailedPrecondition when the instance carries tags of another
+	// cluster or machine.
+	Adopt(ctx context.Context, req AdoptRequest) (*Instance, error)
+}
+
+// CallTimeout returns the bound for one call of the driver.
+func CallTimeout(d Driver) time.Duration {
+	if t, ok := d.(Timeouter); ok {
+		return t.CallTimeout()
+	}
+	return DefaultCallTimeout
+}
+
+// CreateSettle returns the driver's settling time, by default twice its call timeout.
+func CreateSettle(d Driver) time.Duration {
+	if s, ok := d.(Settler); ok {
+		return s.CreateSettle()
+	}
+	return 2 * CallTimeout(d)
+}

@@ -1,0 +1,52 @@
+package provider
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// InstanceState is the life of an instance as far as Machinist needs it.
+type InstanceState string
+
+const (
+	// StatePending: accepted by the cloud, not booted.
+	StatePending InstanceState = "Pending"
+	// StateRunning: powered on. Says nothing about the node.
+	StateRunning InstanceState = "Running"
+	// StateStopped: exists but does not run, and will not by itself.
+	StateStopped InstanceState = "Stopped"
+	// StateTerminating: being removed.
+	StateTerminating InstanceState = "Terminating"
+	// StateFailed: the cloud gave up on it; it will never run, but must still be removed.
+	StateFailed InstanceState = "Failed"
+)
+
+// Instance is what a provider knows about one machine of its infrastructure.
+type Instance struct {
+	// ProviderID is equal, byte for byte, to what the node will carry in spec.providerID; its last "/" segment is unique
+	// among all instances of the provider.
+	ProviderID string
+	State      InstanceState
+	// StateMessage says why, when the cloud tells; no secrets.
+	StateMessage string
+	// NodeName is the name under which the instance's kubelet will register; empty when it cannot be known.
+	NodeName  string
+	Addresses []corev1.NodeAddress
+
+	Type   string
+	Region string
+	Zone   string
+	// LaunchTime is when the cloud accepted the instance; zero when it does not tell.
+	LaunchTime time.Time
+
+	// ClusterID, MachineUID and MachineKey (namespace/name) are read from the tags; empty where a tag is missing.
+	ClusterID  string
+	MachineUID types.UID
+	MachineKey string
+
+	// Scope is an opaque locator of at most 1 KiB without secrets, whatever the driver needs beside ProviderID to find
+	// and delete the instance when the class is gone. It is recorded and handed back.
+	Scope string
+}

@@ -1,0 +1,66 @@
+package provider
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+)
+
+const redacted = "[redacted]"
+
+// Secret is bytes that must not be printed: every way of formatting or encoding it gives "[redacted]". Reveal is the one
+// way to the content.
+type Secret struct{ data []byte }
+
+// NewSecret wraps data; it keeps the slice.
+func NewSecret(data []byte) Secret { return Secret{data: data} }
+
+// Reveal returns the content. The caller must not change it.
+func (s Secret) Reveal() []byte { return s.data }
+
+// Empty reports whether there is no content.
+func (s Secret) Empty() bool { return len(s.data) == 0 }
+
+// Format implements fmt.Formatter for every verb.
+func (s Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(redacted)) }
+
+// MarshalJSON implements json.Marshaler.
+func (s Secret) MarshalJSON() ([]byte, error) { return json.Marshal(redacted) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
+
+// LogValue implements slog.LogValuer.
+func (s Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
+
+// Credentials are the entries of a credentials Secret. Like Secret they print as "[redacted]".
+type Credentials struct{ data map[string][]byte }
+
+// NewCredentials wraps the data of a Secret; it keeps the map.
+func NewCredentials(data map[string][]byte) Credentials { return Credentials{data: data} }
+
+// Get returns the entry and whether it exists.
+func (c Credentials) Get(key string) (Secret, bool) {
+	v, ok := c.data[key]
+	return Secret{data: v}, ok
+}
+
+// Keys returns the names of the entries, sorted. Names are not secret.
+func (c Credentials) Keys() []string { return slices.Sorted(maps.Keys(c.data)) }
+
+// Empty reports whether there are no entries.
+func (c Credentials) Empty() bool { return len(c.data) == 0 }
+
+// Format implements fmt.Formatter for every verb.
+func (c Credentials) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(redacted)) }
+
+// MarshalJSON implements json.Marshaler.
+func (c Credentials) MarshalJSON() ([]byte, error) { return json.Marshal(redacted) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (c Credentials) MarshalText() ([]byte, error) { return []byte(redacted), nil }
+
+// LogValue implements slog.LogValuer.
+func (c Credentials) LogValue() slog.Value { return slog.StringValue(redacted) }

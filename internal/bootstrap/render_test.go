@@ -1,0 +1,83 @@
+package bootstrap
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func TestRender(t *testing.T) {
+	values := Values{
+		MachineName: "pool-a1b2c", MachineNamespace: "fleet", KubeletVersion: "v1.36.3",
+		APIEndpoint: "https://api.example:6443", CABundle: []byte("PEM"), BootstrapToken: "abcdef.0123456789abcdef",
+	}
+	for _, tc := range []struct {
+		name, template string
+		values         Values
+		want, wantErr  string
+	}{
+		{"every placeholder", "<<MACHINE_NAMESPACE>>/<<MACHINE_NAME>> <<KUBELET_VERSION>> <<API_ENDPOINT>> <<CA_BUNDLE_BASE64>> <<BOOTSTRAP_TOKEN>>",
+			values, "fleet/pool-a1b2c v1.36.3 https://api.example:6443 UEVN abcdef.0123456789abcdef", ""},
+		{"one of them twice", "<<MACHINE_NAME>> <<MACHINE_NAME>>", values, "pool-a1b2c pool-a1b2c", ""},
+		{"none, with what only looks like one", "cat <<EOF\n${X} {{.Y}} << MACHINE_NAME >> <<lower>> a<<b>>c\nEOF ü 漢", values,
+			"cat <<EOF\n${X} {{.Y}} << MACHINE_NAME >> <<lower>> a<<b>>c\nEOF ü 漢", ""},
+		{"an unknown one is named", "<<MACHINE_NAME>> <<MACHINE_NAM>>", values, "", "unknown placeholder <<MACHINE_NAM>>"},
+		{"one without a value is named", "<<KUBELET_VERSION>>", Values{MachineName: "m"}, "", "contains <<KUBELET_VERSION>>, for which this machine has no value"},
+		{"a value is not rendered again", "<<MACHINE_NAME>>", Values{MachineName: "<<BOOTSTRAP_TOKEN>>", BootstrapToken: "secret"}, "<<BOOTSTRAP_TOKEN>>", ""},
+		{"empty", "", values, "", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, err := Render([]byte(tc.template), tc.values)
+			if tc.wantErr != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.wantErr) {
+					t.Fatalf("error = %v, want one containing %q", err, tc.wantErr)
+				}
+				return
+			}
+			if err != nil || string(got) != tc.want {
+				t.Errorf("Render = %q, %v; want %q", got, err, tc.want)
+			}
+		})
+	}
+}
+
+func FuzzRender(f *testing.F) {
+	f.Add([]byte("#cloud-config <<MACHINE_NAME>> <<X>>"), "m")
+	f.Add([]byte("<<<<MACHINE_NAME>>>>"), "<<MACHINE_NAME>>")
+	f.Add([]byte{0xff, '<', '<', 'A', '>', '>'}, "\x00")
+	f.Fuzz(func(t *testing.T, template []byte, name string) {
+		out, err := Render(template, Values{MachineName: name})
+		if err != nil {
+			return
+		}
+		if !placeholder.Match(template) && string(out) != string(template) {
+			t.Errorf("a template without placeholders was changed: %q -> %q", template, out)
+		}
+	})
+}
+
+func TestTokenIDIsStableAndWellFormed(t *testing.T) {
+	form := regexp.MustCompile(`^[a-z0-9]{6}$`)
+	seen := map[string]string{}
+	for _, uid := range []types.UID{"a", "b", "1c1ab2d4-0000-4000-8000-000000000001"} {
+		for n := range int32(3) {
+			for salt := range maxSalt {
+				a := Attempt{UID: uid, Number: n}
+				id, key := a.tokenID(salt), fmt.Sprintf("%s/%d", a, salt)
+				if !form.MatchString(id) {
+					t.Errorf("token id %q is not of the form that Kubernetes demands", id)
+				}
+				if id != a.tokenID(salt) {
+					t.Errorf("token id of %s changes", key)
+				}
+				if other, taken := seen[id]; taken {
+					t.Errorf("%s and %s share the token id %s", key, other, id)
+				}
+				seen[id] = key
+			}
+		}
+	}
+}

@@ -1,0 +1,161 @@
+package bootstrap
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"fmt"
+	"math/big"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Where Kubernetes looks for bootstrap tokens, and what their Secrets hold: the fields of its bootstrap-token
+// authenticator.
+const (
+	tokenNamespace = metav1.NamespaceSystem
+	tokenType      = corev1.SecretType("bootstrap.kubernetes.io/token")
+
+	fieldID         = "token-id"
+	fieldSecret     = "token-secret"
+	fieldExpiration = "expiration"
+	fieldAuth       = "usage-bootstrap-authentication"
+	fieldGroups     = "auth-extra-groups"
+
+	// annotationOwner records for which attempt of which Machine a token was made: "<uid>-<attempt>".
+	annotationOwner = "machinist.dev/bootstrap-token-owner"
+	// annotationMachine is namespace/name of that Machine, for people.
+	annotationMachine = "machinist.dev/bootstrap-token-machine"
+
+	// Group is what a machine's bootstrap token authenticates as, beside system:bootstrappers.
+	Group = "system:bootstrappers:machinist"
+)
+
+// maxSalt bounds the search for a free token id; 36^6 ids make a second collision rare and a tenth one a sign of
+// something else.
+const maxSalt = 10
+
+// Attempt names one attempt to launch one Machine.
+type Attempt struct {
+	Machine types.NamespacedName
+	UID     types.UID
+	Number  int32
+}
+
+// String returns the attempt's idempotency token, "<uid>-<attempt>".
+func (a Attempt) String() string { return fmt.Sprintf("%s-%d", a.UID, a.Number) }
+
+// tokenID derives the public half of the token, so that a retry finds the token it made before a crash.
+func (a Attempt) tokenID(salt int) string {
+	sum := sha256.Sum256([]byte(a.String() + "/" + strconv.Itoa(salt)))
+	text := new(big.Int).SetBytes(sum[:]).Text(36)
+	return text[:6]
+}
+
+// Token is a bootstrap token of the target cluster.
+type Token struct {
+	// Value is "id.secret".
+	Value   string
+	Expires time.Time
+}
+
+// Tokens makes and deletes bootstrap tokens in the target cluster. Client must not cache: token Secrets are nobody
+// else's business, and a stale one would be a lie about a credential.
+type Tokens struct {
+	Client client.Client
+}
+
+// Ensure returns the token of the attempt, making it if need be with the expiry given. An existing one is returned as it
+// is, whatever is left of its life.
+func (t Tokens) Ensure(ctx context.Context, a Attempt, expires time.Time) (Token, error) {
+	for salt := range maxSalt {
+		id := a.tokenID(salt)
+		secret, err := newSecret()
+		if err != nil {
+			return Token{}, err
+		}
+		obj := &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace:   tokenNamespace,
+				Name:        "bootstrap-token-" + id,
+				Annotations: map[string]string{annotationOwner: a.String(), annotationMachine: a.Machine.String()},
+			},
+			Type: tokenType,
+			StringData: map[string]string{
+				fieldID:         id,
+				fieldSecret:     secret,
+				fieldExpiration: expires.UTC().Format(time.RFC3339),
+				fieldAuth:       "true",
+				fieldGroups:     Group,
+			},
+		}
+		err = t.Client.Create(ctx, obj)
+		if err == nil {
+			return Token{Value: id + "." + secret, Expires: expires}, nil
+		}
+		if !apierrors.IsAlreadyExists(err) {
+			return Token{}, fmt.Errorf("create bootstrap token %s in the target cluster: %w", id, err)
+		}
+		existing := &corev1.Secret{}
+		if err := t.Client.Get(ctx, client.ObjectKeyFromObject(obj), existing); err != nil {
+			return Token{}, fmt.Errorf("read bootstrap token %s of the target cluster: %w", id, err)
+		}
+		if existing.Annotations[annotationOwner] != a.String() {
+			continue
+		}
+		expiration, err := time.Parse(time.RFC3339, string(existing.Data[fieldExpiration]))
+		if err != nil {
+			return Token{}, fmt.Errorf("bootstrap token %s of the target cluster has no valid expiration: %w", id, err)
+		}
+		return Token{Value: id + "." + string(existing.Data[fieldSecret]), Expires: expiration}, nil
+	}
+	return Token{}, fmt.Errorf("no free bootstrap token id for machine %s after %d tries", a.Machine, maxSalt)
+}
+
+// Delete removes the token of the attempt, if it is there, and no other.
+func (t Tokens) Delete(ctx context.Context, a Attempt) error {
+	for salt := range maxSalt {
+		id := a.tokenID(salt)
+		meta := &metav1.PartialObjectMetadata{}
+		meta.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+		err := t.Client.Get(ctx, client.ObjectKey{Namespace: tokenNamespace, Name: "bootstrap-token-" + id}, meta)
+		if apierrors.IsNotFound(err) {
+			// Salts are raised one by one: where one is missing, none after it was used. (If the token of an earlier salt
+			// was deleted meanwhile, the expiry removes ours.)
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read bootstrap token %s of the target cluster: %w", id, err)
+		}
+		if meta.Annotations[annotationOwner] != a.String() {
+			continue
+		}
+		err = t.Client.Delete(ctx, meta, client.Preconditions{UID: &meta.UID})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return fmt.Errorf("delete bootstrap token %s of the target cluster: %w", id, err)
+		}
+		return nil
+	}
+	return nil
+}
+
+// newSecret returns the private half of a token: [a-z0-9]{16} is the form that the authenticator demands, 82 bits.
+func newSecret() (string, error) {
+	const alphabet = "abcdefghijklmnopqrstuvwxyz0123456789"
+	var b strings.Builder
+	for range 16 {
+		n, err := rand.Int(rand.Reader, big.NewInt(int64(len(alphabet))))
+		if err != nil {
+			return "", fmt.Errorf("read random bytes for a bootstrap token: %w", err)
+		}
+		b.WriteByte(alphabet[n.Int64()])
+	}
+	return b.String(), nil
+}

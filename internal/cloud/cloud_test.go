@@ -1,0 +1,122 @@
+package cloud
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/utils/clock"
+
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// scripted is a driver of which each test sets what it needs.
+type scripted struct {
+	provider.Driver
+	create func(context.Context) (*provider.Instance, error)
+	calls  []string
+}
+
+func (s *scripted) Name() string { return "scripted" }
+
+func (s *scripted) Create(ctx context.Context, _ provider.CreateRequest) (*provider.Instance, error) {
+	s.calls = append(s.calls, "Create")
+	if s.create != nil {
+		return s.create(ctx)
+	}
+	return &provider.Instance{}, nil
+}
+
+func (s *scripted) Update(context.Context, provider.UpdateRequest) (provider.UpdateResult, error) {
+	s.calls = append(s.calls, "Update")
+	return provider.UpdateResult{}, nil
+}
+
+func (s *scripted) Delete(context.Context, provider.DeleteRequest) (provider.DeleteResult, error) {
+	s.calls = append(s.calls, "Delete")
+	return provider.DeleteResult{}, nil
+}
+
+func (s *scripted) Adopt(context.Context, provider.AdoptRequest) (*provider.Instance, error) {
+	s.calls = append(s.calls, "Adopt")
+	return nil, nil
+}
+
+func (s *scripted) Get(context.Context, provider.GetRequest) (*provider.Instance, error) {
+	s.calls = append(s.calls, "Get")
+	return nil, nil
+}
+
+func TestAFencedProcessChangesNothingButMayLook(t *testing.T) {
+	fenced := errors.New("fenced")
+	driver := &scripted{}
+	c := New(Options{Driver: driver, Fence: func() error { return fenced }, Clock: clock.RealClock{}})
+	ctx := context.Background()
+	_, createErr := c.Create(ctx, provider.CreateRequest{})
+	_, updateErr := c.Update(ctx, provider.UpdateRequest{})
+	_, deleteErr := c.Delete(ctx, provider.DeleteRequest{})
+	_, adoptErr := c.Adopt(ctx, provider.AdoptRequest{})
+	for operation, err := range map[string]error{"Create": createErr, "Update": updateErr, "Delete": deleteErr, "Adopt": adoptErr} {
+		if !errors.Is(err, fenced) {
+			t.Errorf("%s: error = %v, want the fence's", operation, err)
+		}
+	}
+	if len(driver.calls) != 0 {
+		t.Errorf("calls got past the fence: %v", driver.calls)
+	}
+	if _, err := c.Get(ctx, provider.GetRequest{}); err != nil || len(driver.calls) != 1 {
+		t.Errorf("Get behind the fence: %v, calls %v; reading is allowed", err, driver.calls)
+	}
+}
+
+// closing is a limiter during whose wait the leader loses its lease.
+type closing struct{ fenced *bool }
+
+func (l closing) Wait(context.Context) error { *l.fenced = true; return nil }
+
+func TestTheFenceIsAskedAfterTheRateLimit(t *testing.T) {
+	driver, fenced := &scripted{}, false
+	c := New(Options{Driver: driver, Clock: clock.RealClock{}, Limiter: closing{&fenced}, Fence: func() error {
+		if fenced {
+			return errors.New("fenced")
+		}
+		return nil
+	}})
+	if _, err := c.Create(context.Background(), provider.CreateRequest{}); err == nil || len(driver.calls) != 0 {
+		t.Errorf("Create: error %v, calls %v; want an error and no call", err, driver.calls)
+	}
+}
+
+func TestEveryCallHasADeadline(t *testing.T) {
+	driver := &scripted{create: func(ctx context.Context) (*provider.Instance, error) {
+		deadline, ok := ctx.Deadline()
+		if !ok || time.Until(deadline) > provider.DefaultCallTimeout {
+			t.Errorf("deadline = %v, %v; want one within %s", deadline, ok, provider.DefaultCallTimeout)
+		}
+		return nil, nil
+	}}
+	c := New(Options{Driver: driver, Fence: func() error { return nil }, Clock: clock.RealClock{}})
+	if _, err := c.Create(context.Background(), provider.CreateRequest{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAPanicInADriverIsAnErrorAndIsCounted(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	metrics, err := NewMetrics(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	driver := &scripted{create: func(context.Context) (*provider.Instance, error) { panic("secret") }}
+	c := New(Options{Driver: driver, Fence: func() error { return nil }, Clock: clock.RealClock{}, Metrics: metrics})
+	_, err = c.Create(context.Background(), provider.CreateRequest{})
+	if provider.CodeOf(err) != provider.Internal {
+		t.Errorf("error = %v, want code Internal", err)
+	}
+	if got := testutil.ToFloat64(metrics.requests.WithLabelValues("scripted", "Create", "Internal")); got != 1 {
+		t.Errorf("machinist_provider_requests_total = %v, want 1", got)
+	}
+}

@@ -1,0 +1,195 @@
+package v1beta1
+
+// Reasons of Ready on a MachineClass, beside CredentialsNotFound, UserDataNotFound and ProviderUnavailable.
+const (
+	// ReasonValid surfaces when the provider accepts the class.
+	ReasonValid = "Valid"
+
+	// ReasonInvalidProviderSpec surfaces when the provider refuses providerSpec.
+	ReasonInvalidProviderSpec = "InvalidProviderSpec"
+)
+
+// Conditions of a MachineSet. A MachineDeployment shows them for all its sets.
+const (
+	// ConditionScalingUp is True while there are fewer machines than replicas.
+	ConditionScalingUp = "ScalingUp"
+
+	// ConditionScalingDown is True while there are more machines than replicas, or some are being deleted.
+	ConditionScalingDown = "ScalingDown"
+
+	// ConditionReplicaFailure is True while a machine cannot be created or deleted.
+	ConditionReplicaFailure = "ReplicaFailure"
+
+	// ConditionAdoptionSkipped is True while a matching Machine without an owner is not adopted.
+	ConditionAdoptionSkipped = "AdoptionSkipped"
+
+	// ConditionFrozen is True while the creation of machines is stopped for safety.
+	ConditionFrozen = "Frozen"
+
+	// ConditionMachinesReady is True while all machines are Ready.
+	ConditionMachinesReady = "MachinesReady"
+)
+
+// Reasons of ScalingUp and ScalingDown.
+const (
+	// ReasonScalingUp surfaces when machines are being created.
+	ReasonScalingUp = "ScalingUp"
+
+	// ReasonScalingDown surfaces when machines are being deleted.
+	ReasonScalingDown = "ScalingDown"
+
+	// ReasonAtDesiredReplicas surfaces when there are as many machines as replicas. It is the reason of both conditions
+	// while they are False.
+	ReasonAtDesiredReplicas = "AtDesiredReplicas"
+
+	// ReasonBackingOff surfaces when the replacement of failed machines waits, since earlier ones failed too.
+	ReasonBackingOff = "BackingOff"
+)
+
+// Reasons of ReplicaFailure, beside InvalidConfiguration.
+const (
+	// ReasonMachineCreateFailed surfaces when the API server refused a Machine.
+	ReasonMachineCreateFailed = "MachineCreateFailed"
+
+	// ReasonMachineDeleteFailed surfaces when the API server refused a deletion.
+	ReasonMachineDeleteFailed = "MachineDeleteFailed"
+
+	// ReasonTooManyMachines surfaces when the hard ceiling on machines, those being deleted included, is reached.
+	ReasonTooManyMachines = "TooManyMachines"
+
+	// ReasonInvalidSelector surfaces when the selector is empty, cannot be parsed or does not match the template.
+	ReasonInvalidSelector = "InvalidSelector"
+
+	// ReasonNoFailure surfaces when the failure is over.
+	ReasonNoFailure = "NoFailure"
+)
+
+// Reasons of AdoptionSkipped.
+const (
+	// ReasonEnoughReplicas surfaces when a Machine could be adopted and the set has as many as it wants.
+	ReasonEnoughReplicas = "EnoughReplicas"
+
+	// ReasonSetDeleting surfaces when a Machine could be adopted and the set is being deleted.
+	ReasonSetDeleting = "SetDeleting"
+
+	// ReasonNothingToAdopt surfaces when there is nothing left to adopt.
+	ReasonNothingToAdopt = "NothingToAdopt"
+)
+
+// Reasons of Frozen, on sets and deployments, and of RemediationAllowed.
+const (
+	// ReasonOvershoot surfaces when there are more machines than there may be.
+	ReasonOvershoot = "Overshoot"
+
+	// ReasonControlPlaneUnreachable surfaces when the control or the target cluster cannot be reached.
+	ReasonControlPlaneUnreachable = "ControlPlaneUnreachable"
+
+	// ReasonMeltdown surfaces when too many nodes became unhealthy at once, over all or in one failure domain.
+	ReasonMeltdown = "Meltdown"
+
+	// ReasonFrozen surfaces on RemediationAllowed when the machines' owner is frozen.
+	ReasonFrozen = "Frozen"
+
+	// ReasonFrozenByLabel surfaces when a person set the label machinist.dev/freeze.
+	ReasonFrozenByLabel = "FrozenByLabel"
+
+	// ReasonThawed surfaces when the freeze is over.
+	ReasonThawed = "Thawed"
+)
+
+// Reasons of MachinesReady.
+const (
+	// ReasonAllMachinesReady surfaces when all machines are Ready.
+	ReasonAllMachinesReady = "AllMachinesReady"
+
+	// ReasonMachinesNotReady surfaces when some machines are not Ready. The message names the first of them.
+	ReasonMachinesNotReady = "MachinesNotReady"
+)
+
+// Conditions of a MachineDeployment, beside those of its sets and Paused.
+const (
+	// ConditionAvailable is True while at least replicas − maxUnavailable machines are available.
+	ConditionAvailable = "Available"
+
+	// ConditionProgressing is True while a rollout advances or is complete.
+	ConditionProgressing = "Progressing"
+
+	// ConditionRollingOut is True while not all machines are of the newest revision. Its message is the plan's reason
+	// for what it does or does not do.
+	ConditionRollingOut = "RollingOut"
+)
+
+// Reasons of Available, as in apps/v1.
+const (
+	// ReasonMinimumReplicasAvailable surfaces when enough machines are available.
+	ReasonMinimumReplicasAvailable = "MinimumReplicasAvailable"
+
+	// ReasonMinimumReplicasUnavailable surfaces when too few machines are available.
+	ReasonMinimumReplicasUnavailable = "MinimumReplicasUnavailable"
+)
+
+// Reasons of Progressing, as in apps/v1 where they exist there.
+const (
+	// ReasonNewMachineSetCreated surfaces when a MachineSet was made for the newest revision.
+	ReasonNewMachineSetCreated = "NewMachineSetCreated"
+
+	// ReasonFoundNewMachineSet surfaces when an existing MachineSet was found for the newest revision.
+	ReasonFoundNewMachineSet = "FoundNewMachineSet"
+
+	// ReasonMachineSetUpdated surfaces when machines of the newest revision were added, or became available.
+	ReasonMachineSetUpdated = "MachineSetUpdated"
+
+	// ReasonNewMachineSetAvailable surfaces when the rollout is complete.
+	ReasonNewMachineSetAvailable = "NewMachineSetAvailable"
+
+	// ReasonMachineSetCreateError surfaces when the MachineSet of the newest revision cannot be created.
+	ReasonMachineSetCreateError = "MachineSetCreateError"
+
+	// ReasonProgressDeadlineExceeded surfaces when a rollout made no progress for spec.progressDeadline.
+	ReasonProgressDeadlineExceeded = "ProgressDeadlineExceeded"
+
+	// ReasonDeploymentPaused surfaces when spec.paused stops rollouts. It is the reason of Paused too.
+	ReasonDeploymentPaused = "DeploymentPaused"
+
+	// ReasonDeploymentResumed surfaces when spec.paused was taken back.
+	ReasonDeploymentResumed = "DeploymentResumed"
+
+	// ReasonRevisionFailing surfaces when three machines of the newest revision in a row failed to launch: no more of
+	// them are made beyond replicas.
+	ReasonRevisionFailing = "RevisionFailing"
+)
+
+// Reasons of RollingOut.
+const (
+	// ReasonRollingOut surfaces when machines of an old revision are being replaced.
+	ReasonRollingOut = "RollingOut"
+
+	// ReasonRolloutComplete surfaces when all machines are of the newest revision.
+	ReasonRolloutComplete = "RolloutComplete"
+
+	// ReasonRolloutBlocked surfaces when nothing can be done now. The message says what is waited for.
+	ReasonRolloutBlocked = "RolloutBlocked"
+
+	// ReasonWaitingForDeletion surfaces when strategy OnDelete waits for someone to delete old machines.
+	ReasonWaitingForDeletion = "WaitingForDeletion"
+
+	// ReasonWaitingForSelection surfaces when strategy InPlace, orchestration Manual, waits for someone to choose
+	// machines.
+	ReasonWaitingForSelection = "WaitingForSelection"
+)
+
+// Conditions of a MachineHealthCheck.
+const (
+	// ConditionRemediationAllowed is True while unhealthy machines are marked for remediation. Its other reasons are
+	// Meltdown, ControlPlaneUnreachable and Frozen.
+	ConditionRemediationAllowed = "RemediationAllowed"
+)
+
+// Reasons of RemediationAllowed.
+const (
+	// ReasonRemediationAllowed surfaces when nothing stops remediation.
+	ReasonRemediationAllowed = "RemediationAllowed"
+
+	// ReasonTooManyUnhealthy surfaces when more than spec.maxUnhealthy of the selected machines are unhealthy.
+	ReasonTooManyUnhealthy = "TooManyUnhealthy"
+)

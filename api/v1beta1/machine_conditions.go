@@ -1,0 +1,252 @@
+package v1beta1
+
+// Conditions of a Machine.
+const (
+	// ConditionLaunched is True when the instance exists and its providerID is recorded.
+	ConditionLaunched = "Launched"
+
+	// ConditionRegistered is True when a Node belongs to the machine and carries what spec.node asks for.
+	ConditionRegistered = "Registered"
+
+	// ConditionNodeHealthy tells what the Node says of itself. It does not judge.
+	ConditionNodeHealthy = "NodeHealthy"
+
+	// ConditionUpToDate is True when the instance is what spec asks for.
+	ConditionUpToDate = "UpToDate"
+
+	// ConditionDrained follows the drain. Its first transition is the start of the drain.
+	ConditionDrained = "Drained"
+
+	// ConditionVolumesDetached follows the detachment of volumes after the drain.
+	ConditionVolumesDetached = "VolumesDetached"
+
+	// ConditionReady sums the others up. A MachineClass has it too, see there. While it is False, its reason and
+	// message are those of the condition that is in the way.
+	ConditionReady = "Ready"
+
+	// ConditionDeleting is True while the machine is being deleted; its reason is the step that is waited for.
+	ConditionDeleting = "Deleting"
+
+	// ConditionPaused is True while an annotation stops everything that would change the object. A MachineDeployment
+	// has it too, for spec.paused.
+	ConditionPaused = "Paused"
+
+	// ConditionRemediationRequested is True when the machine shall be replaced on grounds of its health. It alone
+	// belongs to the manager. The reason is the policy; the message names the UID of the Node that was judged.
+	ConditionRemediationRequested = "RemediationRequested"
+)
+
+// Reasons of Launched.
+const (
+	// ReasonInstanceLaunched surfaces when the instance exists.
+	ReasonInstanceLaunched = "InstanceLaunched"
+
+	// ReasonInstanceAdopted surfaces when an existing instance was taken over.
+	ReasonInstanceAdopted = "InstanceAdopted"
+
+	// ReasonInvalidConfiguration surfaces when spec, class, user data or provider spec is refused. Nothing is tried
+	// until one of them changes. MachineSets show it too, in ReplicaFailure.
+	ReasonInvalidConfiguration = "InvalidConfiguration"
+
+	// ReasonUnknownTypeVersion surfaces when the label machinist.dev/type-version has a value other than ours.
+	ReasonUnknownTypeVersion = "UnknownTypeVersion"
+
+	// ReasonClassNotFound surfaces when the MachineClass does not exist.
+	ReasonClassNotFound = "ClassNotFound"
+
+	// ReasonCredentialsNotFound surfaces when the Secret with the cloud credentials does not exist or lacks a key. It
+	// is a reason of Launched, Deleting and of a MachineClass's Ready.
+	ReasonCredentialsNotFound = "CredentialsNotFound"
+
+	// ReasonCredentialsRefused surfaces when the cloud refuses the credentials or what they ask for.
+	ReasonCredentialsRefused = "CredentialsRefused"
+
+	// ReasonUserDataNotFound surfaces when the Secret with the bootstrap template does not exist or lacks the key. It
+	// is a reason of Launched and of a MachineClass's Ready.
+	ReasonUserDataNotFound = "UserDataNotFound"
+
+	// ReasonInsufficientResources surfaces when the provider has no capacity or quota. It is tried again.
+	ReasonInsufficientResources = "InsufficientResources"
+
+	// ReasonCreateFailed surfaces when creation failed in another way. It is tried again.
+	ReasonCreateFailed = "CreateFailed"
+
+	// ReasonCreateTimeout surfaces when there is no instance within timeouts.creation.
+	ReasonCreateTimeout = "CreateTimeout"
+
+	// ReasonProvisioning surfaces when the provider accepted the creation and names no instance yet.
+	ReasonProvisioning = "Provisioning"
+
+	// ReasonProviderUnavailable surfaces when the provider's API cannot be reached, or no process serves the provider.
+	ReasonProviderUnavailable = "ProviderUnavailable"
+
+	// ReasonDuplicateProviderID surfaces on the younger of two Machines with one providerID.
+	ReasonDuplicateProviderID = "DuplicateProviderID"
+
+	// ReasonAdoptionForbidden surfaces when a Machine is created with a providerID and its class does not allow that.
+	ReasonAdoptionForbidden = "AdoptionForbidden"
+
+	// ReasonAdoptionRefused surfaces when the instance to be adopted does not exist or belongs to someone else.
+	ReasonAdoptionRefused = "AdoptionRefused"
+
+	// ReasonInstanceVanished surfaces when the provider reports the instance gone.
+	ReasonInstanceVanished = "InstanceVanished"
+)
+
+// Reasons of Registered.
+const (
+	// ReasonNodeRegistered surfaces when the Node belongs to the machine.
+	ReasonNodeRegistered = "NodeRegistered"
+
+	// ReasonWaitingForNode surfaces when no Node has appeared yet.
+	ReasonWaitingForNode = "WaitingForNode"
+
+	// ReasonWaitingForStartupTaints surfaces when startup taints are still on the Node.
+	ReasonWaitingForStartupTaints = "WaitingForStartupTaints"
+
+	// ReasonNodeConflict surfaces when the Node is claimed by two Machines, or by another one.
+	ReasonNodeConflict = "NodeConflict"
+
+	// ReasonJoinClusterTimeout surfaces when the machine is not Running within timeouts.creation.
+	ReasonJoinClusterTimeout = "JoinClusterTimeout"
+
+	// ReasonNoTargetCluster surfaces where there is no target cluster to register in.
+	ReasonNoTargetCluster = "NoTargetCluster"
+)
+
+// Reasons of NodeHealthy.
+const (
+	// ReasonNodeReady surfaces when the Node is Ready.
+	ReasonNodeReady = "NodeReady"
+
+	// ReasonNodeNotReady surfaces when the Node says that it is not Ready.
+	ReasonNodeNotReady = "NodeNotReady"
+
+	// ReasonNodeUnresponsive surfaces when the Node's Ready condition is Unknown: its kubelet is silent.
+	ReasonNodeUnresponsive = "NodeUnresponsive"
+
+	// ReasonNodeConditionsFailed surfaces when the Node is Ready and another of its conditions reports a problem.
+	ReasonNodeConditionsFailed = "NodeConditionsFailed"
+
+	// ReasonNodeGone surfaces when the Node was deleted. It is a reason of Registered too.
+	ReasonNodeGone = "NodeGone"
+
+	// ReasonTargetUnreachable surfaces when the target cluster cannot be reached. It is a reason of Registered, Drained
+	// and Deleting too.
+	ReasonTargetUnreachable = "TargetUnreachable"
+)
+
+// Reasons of UpToDate. The condition is True with the reason UpToDate.
+const (
+	// ReasonUpToDate surfaces when the instance is what spec asks for.
+	ReasonUpToDate = "UpToDate"
+
+	// ReasonUpdatePending surfaces when a change is known and not yet begun.
+	ReasonUpdatePending = "UpdatePending"
+
+	// ReasonUpdating surfaces when the instance is being changed in place.
+	ReasonUpdating = "Updating"
+
+	// ReasonReplacing surfaces when the instance is being replaced under the same Machine. It is a reason of Launched
+	// and Registered too.
+	ReasonReplacing = "Replacing"
+
+	// ReasonWaitingForAgent surfaces when the agent on the node was asked to update it and has not answered.
+	ReasonWaitingForAgent = "WaitingForAgent"
+
+	// ReasonUnsupportedChange surfaces when the provider can neither change nor replace the instance. The old one keeps
+	// running.
+	ReasonUnsupportedChange = "UnsupportedChange"
+
+	// ReasonUpdateError surfaces when a change failed. It is tried again.
+	ReasonUpdateError = "UpdateError"
+
+	// ReasonUpdateTimeout surfaces when a change in place took longer than timeouts.update.
+	ReasonUpdateTimeout = "UpdateTimeout"
+)
+
+// Reasons of Drained and VolumesDetached.
+const (
+	// ReasonDrained surfaces when no pod is left to evict.
+	ReasonDrained = "Drained"
+
+	// ReasonDraining surfaces when pods are being evicted. It is a reason of Deleting too.
+	ReasonDraining = "Draining"
+
+	// ReasonBlockedByDisruptionBudget surfaces when a PodDisruptionBudget refuses evictions. The message names it.
+	ReasonBlockedByDisruptionBudget = "BlockedByDisruptionBudget"
+
+	// ReasonDrainForced surfaces when the deadline is near and pods are deleted, not evicted.
+	ReasonDrainForced = "DrainForced"
+
+	// ReasonDrainError surfaces when pods cannot be listed, evicted or deleted. It is tried again.
+	ReasonDrainError = "DrainError"
+
+	// ReasonSkipped surfaces when an annotation, the lack of a Node or an unreachable node made the step needless. It
+	// is a reason of Drained and VolumesDetached.
+	ReasonSkipped = "Skipped"
+
+	// ReasonVolumesDetached surfaces when no volume that matters is attached to the node.
+	ReasonVolumesDetached = "VolumesDetached"
+
+	// ReasonWaitingForVolumeDetach surfaces when volumes are still attached. It is a reason of Deleting too.
+	ReasonWaitingForVolumeDetach = "WaitingForVolumeDetach"
+
+	// ReasonVolumeDetachTimeout surfaces when volumes are still attached after timeouts.volumeDetach: it goes on.
+	ReasonVolumeDetachTimeout = "VolumeDetachTimeout"
+)
+
+// Reasons of Deleting, beside Draining, WaitingForVolumeDetach, CredentialsNotFound, TargetUnreachable and
+// PausedByAnnotation.
+const (
+	// ReasonDeletionStarted surfaces when the deletion was seen and no step is waited for.
+	ReasonDeletionStarted = "DeletionStarted"
+
+	// ReasonWaitingForPreDrainHook surfaces when spec.lifecycleHooks.preDrain is not empty.
+	ReasonWaitingForPreDrainHook = "WaitingForPreDrainHook"
+
+	// ReasonWaitingForPreTerminateHook surfaces when spec.lifecycleHooks.preTerminate is not empty.
+	ReasonWaitingForPreTerminateHook = "WaitingForPreTerminateHook"
+
+	// ReasonInstanceTerminating surfaces when the provider is deleting the instance.
+	ReasonInstanceTerminating = "InstanceTerminating"
+
+	// ReasonCreateSettling surfaces when a creation may still take effect at the cloud and is waited for.
+	ReasonCreateSettling = "CreateSettling"
+
+	// ReasonDeleteError surfaces when the provider failed to delete the instance. It is tried again.
+	ReasonDeleteError = "DeleteError"
+
+	// ReasonInstanceDeleted surfaces when the instance is gone and Node, token or finalizer remain.
+	ReasonInstanceDeleted = "InstanceDeleted"
+)
+
+// Reasons of Paused.
+const (
+	// ReasonPausedByAnnotation surfaces when machinist.dev/paused or cluster.x-k8s.io/paused is there.
+	ReasonPausedByAnnotation = "PausedByAnnotation"
+
+	// ReasonNotPaused surfaces when the object is no longer paused.
+	ReasonNotPaused = "NotPaused"
+)
+
+// Reasons of RemediationRequested: the policy that asks.
+const (
+	// ReasonMachineHealthCheck surfaces when a MachineHealthCheck found the machine unhealthy. The message names it.
+	ReasonMachineHealthCheck = "MachineHealthCheck"
+
+	// ReasonBuiltInPolicy surfaces when the manager's built-in policy found the machine unhealthy.
+	ReasonBuiltInPolicy = "BuiltInPolicy"
+
+	// ReasonRemediateAnnotation surfaces when a person asked by the annotation machinist.dev/remediate.
+	ReasonRemediateAnnotation = "RemediateAnnotation"
+)
+
+// Reasons of Ready while it is True or nothing is known. While it is False they are those of the condition in the way.
+const (
+	// ReasonMachineReady surfaces when nothing is in the way.
+	ReasonMachineReady = "MachineReady"
+
+	// ReasonPending surfaces when nothing was done about the machine yet.
+	ReasonPending = "Pending"
+)

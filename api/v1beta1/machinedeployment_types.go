@@ -1,0 +1,368 @@
+package v1beta1
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// Values of a MachineDeployment where its spec sets none.
+const (
+	DefaultMaxSurge                    = 1
+	DefaultMaxUnavailable              = 0
+	DefaultInPlaceMaxUnavailable       = 1
+	DefaultMaxInFlight                 = 1
+	DefaultRevisionHistoryLimit  int32 = 10
+	DefaultProgressDeadline            = 10 * time.Minute
+)
+
+// MachineDeploymentSpec says how many machines of which kind there shall be, and how they change.
+//
+// +kubebuilder:validation:XValidation:rule="self.selector == oldSelf.selector",message="selector is immutable",fieldPath=".selector"
+// +kubebuilder:validation:XValidation:rule="(has(self.selector.matchLabels) && size(self.selector.matchLabels) > 0) || (has(self.selector.matchExpressions) && size(self.selector.matchExpressions) > 0)",message="selector must not be empty",fieldPath=".selector"
+// +kubebuilder:validation:XValidation:rule="!has(self.selector.matchLabels) || (has(self.template.metadata) && has(self.template.metadata.labels) && self.selector.matchLabels.all(k, k in self.template.metadata.labels && self.template.metadata.labels[k] == self.selector.matchLabels[k]))",message="selector.matchLabels must match template.metadata.labels",fieldPath=".selector"
+// +kubebuilder:validation:XValidation:rule="!has(self.selector.matchExpressions) || self.selector.matchExpressions.all(e, has(self.template.metadata) && has(self.template.metadata.labels) && e.key in self.template.metadata.labels ? e.operator == 'Exists' || (e.operator != 'DoesNotExist' && (self.template.metadata.labels[e.key] in e.values) == (e.operator == 'In')) : e.operator in ['NotIn', 'DoesNotExist'])",message="selector.matchExpressions must match template.metadata.labels",fieldPath=".selector"
+// +kubebuilder:validation:XValidation:rule="!has(self.progressDeadline) || duration(self.progressDeadline).getSeconds() > (has(self.minReadySeconds) ? self.minReadySeconds : 0)",message="progressDeadline must be longer than minReadySeconds",fieldPath=".progressDeadline"
+type MachineDeploymentSpec struct {
+	// replicas is the number of machines wanted, 0 to 100000. Defaults to 1.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100000
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	// selector finds MachineSets that the deployment may adopt. It must match the labels of the template. Immutable.
+	// +required
+	Selector metav1.LabelSelector `json:"selector"`
+
+	// template that Machines are made from. A change of provider, providerSpec, classRef, version or userDataRef is a
+	// new revision and rolls out; everything else reaches existing Machines in place.
+	// +required
+	Template MachineTemplateSpec `json:"template"`
+
+	// strategy says how a new revision replaces an old one.
+	// +optional
+	// +kubebuilder:default={}
+	Strategy DeploymentStrategy `json:"strategy,omitzero"`
+
+	// minReadySeconds is how long a machine must be Ready until it counts as available. Defaults to 0.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=86400
+	MinReadySeconds int32 `json:"minReadySeconds,omitempty"`
+
+	// deletePolicy says which of equally good machines is deleted first: Random, Newest or Oldest. Defaults to Random.
+	// +optional
+	// +kubebuilder:default=Random
+	DeletePolicy DeletePolicy `json:"deletePolicy,omitempty"`
+
+	// rolloutAfter makes a new revision of the same template once that time is past: it renews all machines.
+	// +optional
+	RolloutAfter *metav1.Time `json:"rolloutAfter,omitempty"`
+
+	// paused stops rollouts. Scaling and the replacement of failed machines go on.
+	// +optional
+	Paused bool `json:"paused,omitempty"`
+
+	// revisionHistoryLimit is the number of old MachineSets kept to roll back to. Defaults to 10.
+	// +optional
+	// +kubebuilder:default=10
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
+
+	// progressDeadline is how long a rollout may go without progress until Progressing says so. It must be longer than
+	// minReadySeconds. Defaults to 10m.
+	// +optional
+	// +kubebuilder:default="10m"
+	ProgressDeadline *metav1.Duration `json:"progressDeadline,omitempty"`
+
+	// remediation bounds the replacement of failed and unhealthy machines.
+	// +optional
+	// +kubebuilder:default={}
+	Remediation DeploymentRemediation `json:"remediation,omitzero"`
+}
+
+// DeploymentStrategyType names a way to replace an old revision by a new one.
+// +kubebuilder:validation:Enum=RollingUpdate;Recreate;OnDelete;InPlace
+type DeploymentStrategyType string
+
+const (
+	// StrategyRollingUpdate replaces machines step by step, within maxSurge and maxUnavailable.
+	StrategyRollingUpdate DeploymentStrategyType = "RollingUpdate"
+	// StrategyRecreate deletes all old machines before it makes new ones.
+	StrategyRecreate DeploymentStrategyType = "Recreate"
+	// StrategyOnDelete uses the new revision only for machines that someone deletes.
+	StrategyOnDelete DeploymentStrategyType = "OnDelete"
+	// StrategyInPlace hands machines over to the new revision, whose provider changes them in place where it can.
+	StrategyInPlace DeploymentStrategyType = "InPlace"
+)
+
+// DeploymentStrategy says how a new revision replaces an old one.
+type DeploymentStrategy struct {
+	// type of the strategy: RollingUpdate, Recreate, OnDelete or InPlace. Defaults to RollingUpdate.
+	// +optional
+	// +kubebuilder:default=RollingUpdate
+	Type DeploymentStrategyType `json:"type,omitempty"`
+
+	// rollingUpdate is used when type is RollingUpdate.
+	// +optional
+	RollingUpdate *RollingUpdate `json:"rollingUpdate,omitempty"`
+
+	// inPlace is used when type is InPlace.
+	// +optional
+	InPlace *InPlaceUpdate `json:"inPlace,omitempty"`
+}
+
+// RollingUpdate bounds a rolling update.
+//
+// +kubebuilder:validation:XValidation:rule="(has(self.maxSurge) && self.maxSurge != 0 && self.maxSurge != '0%') || (has(self.maxUnavailable) && self.maxUnavailable != 0 && self.maxUnavailable != '0%')",message="maxSurge and maxUnavailable must not both be 0: nothing could be replaced",fieldPath=".maxUnavailable"
+type RollingUpdate struct {
+	// maxSurge is how many machines there may be above replicas: a number, or a percentage of replicas, rounded up.
+	// Defaults to 1.
+	// +optional
+	// +kubebuilder:default=1
+	MaxSurge *intstr.IntOrString `json:"maxSurge,omitempty"`
+
+	// maxUnavailable is how many of replicas may be unavailable: a number, or a percentage of replicas, rounded down.
+	// Not 0 if maxSurge is 0. Defaults to 0.
+	// +optional
+	// +kubebuilder:default=0
+	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
+}
+
+// InPlaceOrchestration says who chooses the machines that are updated in place.
+// +kubebuilder:validation:Enum=Auto;Manual
+type InPlaceOrchestration string
+
+const (
+	// OrchestrationAuto updates as many machines at a time as maxUnavailable allows.
+	OrchestrationAuto InPlaceOrchestration = "Auto"
+	// OrchestrationManual updates the machines that carry the label machinist.dev/selected-for-update.
+	OrchestrationManual InPlaceOrchestration = "Manual"
+)
+
+// InPlaceUpdate bounds an update in place.
+type InPlaceUpdate struct {
+	// maxUnavailable is how many of replicas may be unavailable: a number, or a percentage of replicas, rounded down.
+	// Defaults to 1.
+	// +optional
+	// +kubebuilder:default=1
+	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
+
+	// orchestration says who chooses the machines: Auto, or Manual by the label machinist.dev/selected-for-update.
+	// Defaults to Auto.
+	// +optional
+	// +kubebuilder:default=Auto
+	Orchestration InPlaceOrchestration `json:"orchestration,omitempty"`
+}
+
+// DeploymentRemediation bounds the replacement of failed and unhealthy machines.
+type DeploymentRemediation struct {
+	// maxInFlight is how many failed or unhealthy machines are replaced at a time: a number, or a percentage of
+	// replicas, rounded up and at least 1 unless it is 0. Defaults to 1.
+	// +optional
+	// +kubebuilder:default=1
+	MaxInFlight *intstr.IntOrString `json:"maxInFlight,omitempty"`
+}
+
+// MachineDeploymentStatus is what was observed of a deployment.
+type MachineDeploymentStatus struct {
+	// observedGeneration is the generation of the deployment that was last acted upon.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// replicas is the number of machines that are not being deleted, over all revisions.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Replicas int32 `json:"replicas"`
+
+	// fullyLabeledReplicas is the number of machines that carry all labels of their set's template.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	FullyLabeledReplicas int32 `json:"fullyLabeledReplicas"`
+
+	// updatedReplicas is the number of machines of the newest revision.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	UpdatedReplicas int32 `json:"updatedReplicas"`
+
+	// upToDateReplicas is the number of machines whose instance is what their spec asks for.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	UpToDateReplicas int32 `json:"upToDateReplicas"`
+
+	// readyReplicas is the number of machines that are Ready.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	ReadyReplicas int32 `json:"readyReplicas"`
+
+	// availableReplicas is the number of machines that have been Ready for minReadySeconds.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	AvailableReplicas int32 `json:"availableReplicas"`
+
+	// unavailableReplicas is the number of machines that are missing to replicas available ones.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	UnavailableReplicas int32 `json:"unavailableReplicas"`
+
+	// collisionCount counts collisions of the template hash. It goes into the hash, to find another name.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	CollisionCount *int32 `json:"collisionCount,omitempty"`
+
+	// currentRevision is the number of the newest revision.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	CurrentRevision int64 `json:"currentRevision,omitempty"`
+
+	// selector is spec.selector as a string, for the scale subresource.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32768
+	Selector string `json:"selector,omitempty"`
+
+	// failedMachines describes at most 10 of the machines that failed.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=10
+	FailedMachines []FailedMachine `json:"failedMachines,omitempty"`
+
+	// conditions of the deployment: Available, Progressing, RollingOut, Frozen, Paused, and those of its sets:
+	// ScalingUp, ScalingDown, ReplicaFailure, MachinesReady.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=32
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// MachineDeployment keeps a number of equal machines and rolls changes of their template out.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
+// +kubebuilder:resource:path=machinedeployments,scope=Namespaced,shortName=md,categories=machinist
+// +kubebuilder:printcolumn:name="Desired",type=integer,JSONPath=`.spec.replicas`
+// +kubebuilder:printcolumn:name="Replicas",type=integer,JSONPath=`.status.replicas`
+// +kubebuilder:printcolumn:name="Up-to-date",type=integer,JSONPath=`.status.updatedReplicas`
+// +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.readyReplicas`
+// +kubebuilder:printcolumn:name="Available",type=integer,JSONPath=`.status.availableReplicas`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Strategy",type=string,priority=1,JSONPath=`.spec.strategy.type`
+// +kubebuilder:printcolumn:name="Paused",type=boolean,priority=1,JSONPath=`.spec.paused`
+// +kubebuilder:printcolumn:name="Revision",type=integer,priority=1,JSONPath=`.status.currentRevision`
+// +kubebuilder:printcolumn:name="Class",type=string,priority=1,JSONPath=`.spec.template.spec.classRef.name`
+// +kubebuilder:printcolumn:name="Version",type=string,priority=1,JSONPath=`.spec.template.spec.version`
+// +kubebuilder:printcolumn:name="Progressing",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Progressing")].reason`
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 47 && !self.metadata.name.contains('.')",message="metadata.name must be a DNS label of at most 47 characters: the names of sets and machines are made from it"
+type MachineDeployment struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says how many machines of which kind there shall be, and how they change.
+	// +required
+	Spec MachineDeploymentSpec `json:"spec"`
+
+	// status is what was observed of the deployment.
+	// +optional
+	Status MachineDeploymentStatus `json:"status,omitempty"`
+}
+
+// GetConditions returns the conditions of the deployment.
+func (d *MachineDeployment) GetConditions() []metav1.Condition { return d.Status.Conditions }
+
+// SetConditions replaces the conditions of the deployment.
+func (d *MachineDeployment) SetConditions(conditions []metav1.Condition) {
+	d.Status.Conditions = conditions
+}
+
+// ReplicasOrDefault returns the number of machines wanted, 1 if unset.
+func (d *MachineDeployment) ReplicasOrDefault() int32 {
+	return int32Or(d.Spec.Replicas, DefaultReplicas)
+}
+
+// DeletePolicyOrDefault returns the delete policy, Random if unset.
+func (d *MachineDeployment) DeletePolicyOrDefault() DeletePolicy {
+	if d.Spec.DeletePolicy == "" {
+		return DeleteRandom
+	}
+	return d.Spec.DeletePolicy
+}
+
+// RevisionHistoryLimitOrDefault returns the number of old sets to keep, 10 if unset.
+func (d *MachineDeployment) RevisionHistoryLimitOrDefault() int32 {
+	return int32Or(d.Spec.RevisionHistoryLimit, DefaultRevisionHistoryLimit)
+}
+
+// ProgressDeadlineOrDefault returns the progress deadline, 10 minutes if unset.
+func (d *MachineDeployment) ProgressDeadlineOrDefault() time.Duration {
+	return durationOr(d.Spec.ProgressDeadline, DefaultProgressDeadline)
+}
+
+// TypeOrDefault returns the type of the strategy, RollingUpdate if unset.
+func (s DeploymentStrategy) TypeOrDefault() DeploymentStrategyType {
+	if s.Type == "" {
+		return StrategyRollingUpdate
+	}
+	return s.Type
+}
+
+// MaxSurgeOrDefault returns rollingUpdate.maxSurge, 1 if unset. It does not look at the type of the strategy.
+func (s DeploymentStrategy) MaxSurgeOrDefault() intstr.IntOrString {
+	if s.RollingUpdate == nil {
+		return intstr.FromInt32(DefaultMaxSurge)
+	}
+	return intOrStringOr(s.RollingUpdate.MaxSurge, DefaultMaxSurge)
+}
+
+// MaxUnavailableOrDefault returns rollingUpdate.maxUnavailable, 0 if unset. It does not look at the type of the
+// strategy.
+func (s DeploymentStrategy) MaxUnavailableOrDefault() intstr.IntOrString {
+	if s.RollingUpdate == nil {
+		return intstr.FromInt32(DefaultMaxUnavailable)
+	}
+	return intOrStringOr(s.RollingUpdate.MaxUnavailable, DefaultMaxUnavailable)
+}
+
+// InPlaceMaxUnavailableOrDefault returns inPlace.maxUnavailable, 1 if unset. It does not look at the type of the
+// strategy.
+func (s DeploymentStrategy) InPlaceMaxUnavailableOrDefault() intstr.IntOrString {
+	if s.InPlace == nil {
+		return intstr.FromInt32(DefaultInPlaceMaxUnavailable)
+	}
+	return intOrStringOr(s.InPlace.MaxUnavailable, DefaultInPlaceMaxUnavailable)
+}
+
+// OrchestrationOrDefault returns inPlace.orchestration, Auto if unset. It does not look at the type of the strategy.
+func (s DeploymentStrategy) OrchestrationOrDefault() InPlaceOrchestration {
+	if s.InPlace == nil || s.InPlace.Orchestration == "" {
+		return OrchestrationAuto
+	}
+	return s.InPlace.Orchestration
+}
+
+// MaxInFlightOrDefault returns the remediations that may be in flight, 1 if unset.
+func (r DeploymentRemediation) MaxInFlightOrDefault() intstr.IntOrString {
+	return intOrStringOr(r.MaxInFlight, DefaultMaxInFlight)
+}
+
+func intOrStringOr(v *intstr.IntOrString, fallback int32) intstr.IntOrString {
+	if v == nil {
+		return intstr.FromInt32(fallback)
+	}
+	return *v
+}
+
+// MachineDeploymentList is a list of MachineDeployments.
+//
+// +kubebuilder:object:root=true
+type MachineDeploymentList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []MachineDeployment `json:"items"`
+}

@@ -1,0 +1,187 @@
+package v1beta1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// DefaultMaxUnhealthy is the share of selected machines that may be unhealthy before remediation stops.
+const DefaultMaxUnhealthy = "40%"
+
+// MachineHealthCheckSpec says when a machine is unhealthy and what is to be done then.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.nodeStartupTimeout) || duration(self.nodeStartupTimeout) > duration('0s')",message="nodeStartupTimeout must be longer than 0s",fieldPath=".nodeStartupTimeout"
+type MachineHealthCheckSpec struct {
+	// selector finds the Machines that this check judges, all of the namespace if it is empty. Machines that no check
+	// selects follow the manager's built-in policy.
+	// +required
+	Selector metav1.LabelSelector `json:"selector"`
+
+	// unhealthyNodeConditions are the node conditions that make a machine unhealthy. One is enough.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +listMapKey=status
+	// +kubebuilder:validation:MaxItems=64
+	UnhealthyNodeConditions []UnhealthyNodeCondition `json:"unhealthyNodeConditions,omitempty"`
+
+	// nodeStartupTimeout is how long after its creation a Machine may be without a Node. The shorter of it and the
+	// Machine's timeouts.creation holds. Unset, only the latter does.
+	// +optional
+	NodeStartupTimeout *metav1.Duration `json:"nodeStartupTimeout,omitempty"`
+
+	// maxUnhealthy is how many of the selected machines may be unhealthy: a number, or a percentage of them, rounded
+	// down and at least 1 unless it is 0. Above it nothing is remediated. Defaults to 40%.
+	// +optional
+	// +kubebuilder:default="40%"
+	MaxUnhealthy *intstr.IntOrString `json:"maxUnhealthy,omitempty"`
+
+	// remediation says what is done with an unhealthy machine.
+	// +optional
+	// +kubebuilder:default={}
+	Remediation HealthCheckRemediation `json:"remediation,omitzero"`
+}
+
+// UnhealthyNodeCondition is a node condition that makes a machine unhealthy once it lasted for a time.
+type UnhealthyNodeCondition struct {
+	// type of the node condition, such as Ready.
+	// +required
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=316
+	Type corev1.NodeConditionType `json:"type"`
+
+	// status of the node condition: True, False or Unknown.
+	// +required
+	// +kubebuilder:validation:Enum=True;False;Unknown
+	Status corev1.ConditionStatus `json:"status"`
+
+	// timeout is how long the condition must have had that status.
+	// +required
+	Timeout metav1.Duration `json:"timeout"`
+}
+
+// RemediationType names what is done with an unhealthy machine.
+// +kubebuilder:validation:Enum=Replace;External;None
+type RemediationType string
+
+const (
+	// RemediationReplace marks the machine; its owner deletes and replaces it.
+	RemediationReplace RemediationType = "Replace"
+	// RemediationExternal marks the machine; a remediator outside Machinist acts.
+	RemediationExternal RemediationType = "External"
+	// RemediationNone marks nothing; the check only counts.
+	RemediationNone RemediationType = "None"
+)
+
+// HealthCheckRemediation says what is done with an unhealthy machine.
+type HealthCheckRemediation struct {
+	// type of remediation: Replace lets the owner of the machine replace it, External marks it for a remediator outside
+	// Machinist, None only counts. Defaults to Replace.
+	// +optional
+	// +kubebuilder:default=Replace
+	Type RemediationType `json:"type,omitempty"`
+
+	// maxRetries is how many times in a row the replacement of a machine is replaced in turn. Unset is without limit.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	MaxRetries *int32 `json:"maxRetries,omitempty"`
+}
+
+// MachineHealthCheckStatus is what was observed by a health check.
+type MachineHealthCheckStatus struct {
+	// observedGeneration is the generation of the check that was last acted upon.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// expectedMachines is the number of machines selected.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	ExpectedMachines int32 `json:"expectedMachines"`
+
+	// currentHealthy is the number of selected machines that are healthy.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	CurrentHealthy int32 `json:"currentHealthy"`
+
+	// remediationsAllowed is how many more machines may become unhealthy before remediation stops.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	RemediationsAllowed int32 `json:"remediationsAllowed"`
+
+	// targets are the names of the machines judged unhealthy, in order, at most 100.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:items:MaxLength=63
+	Targets []string `json:"targets,omitempty"`
+
+	// conditions of the check: RemediationAllowed.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// MachineHealthCheck says when machines are unhealthy and what is to be done then.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=machinehealthchecks,scope=Namespaced,shortName=mhc,categories=machinist
+// +kubebuilder:printcolumn:name="Expected",type=integer,JSONPath=`.status.expectedMachines`
+// +kubebuilder:printcolumn:name="Healthy",type=integer,JSONPath=`.status.currentHealthy`
+// +kubebuilder:printcolumn:name="Max-Unhealthy",type=string,JSONPath=`.spec.maxUnhealthy`
+// +kubebuilder:printcolumn:name="Allowed",type=string,JSONPath=`.status.conditions[?(@.type=="RemediationAllowed")].status`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Remediation",type=string,priority=1,JSONPath=`.spec.remediation.type`
+// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="RemediationAllowed")].reason`
+type MachineHealthCheck struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says when a machine is unhealthy and what is to be done then.
+	// +required
+	Spec MachineHealthCheckSpec `json:"spec"`
+
+	// status is what was observed.
+	// +optional
+	Status MachineHealthCheckStatus `json:"status,omitempty"`
+}
+
+// GetConditions returns the conditions of the check.
+func (c *MachineHealthCheck) GetConditions() []metav1.Condition { return c.Status.Conditions }
+
+// SetConditions replaces the conditions of the check.
+func (c *MachineHealthCheck) SetConditions(conditions []metav1.Condition) {
+	c.Status.Conditions = conditions
+}
+
+// MaxUnhealthyOrDefault returns how many of the selected machines may be unhealthy, 40% if unset.
+func (c *MachineHealthCheck) MaxUnhealthyOrDefault() intstr.IntOrString {
+	if c.Spec.MaxUnhealthy == nil {
+		return intstr.FromString(DefaultMaxUnhealthy)
+	}
+	return *c.Spec.MaxUnhealthy
+}
+
+// TypeOrDefault returns the type of remediation, Replace if unset.
+func (r HealthCheckRemediation) TypeOrDefault() RemediationType {
+	if r.Type == "" {
+		return RemediationReplace
+	}
+	return r.Type
+}
+
+// MachineHealthCheckList is a list of MachineHealthChecks.
+//
+// +kubebuilder:object:root=true
+type MachineHealthCheckList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []MachineHealthCheck `json:"items"`
+}

@@ -1,0 +1,221 @@
+package v1beta1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// DefaultReplicas is the number of machines of a set or deployment whose spec says nothing.
+const DefaultReplicas int32 = 1
+
+// DeletePolicy says which of equally good machines a set deletes first.
+// +kubebuilder:validation:Enum=Random;Newest;Oldest
+type DeletePolicy string
+
+const (
+	// DeleteRandom orders by a hash of the machine's UID and the set's generation.
+	DeleteRandom DeletePolicy = "Random"
+	// DeleteNewest deletes the youngest first.
+	DeleteNewest DeletePolicy = "Newest"
+	// DeleteOldest deletes the oldest first.
+	DeleteOldest DeletePolicy = "Oldest"
+)
+
+// TemplateMeta is the metadata of the Machines that are made from a template.
+type TemplateMeta struct {
+	// labels of the Machines. Changes reach existing Machines in place, removed keys too.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	Labels map[string]string `json:"labels,omitempty"`
+
+	// annotations of the Machines. Changes reach existing Machines in place, removed keys too.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// MachineTemplateSpec is what Machines are made from.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.providerID) || size(self.spec.providerID) == 0",message="providerID must not be set in a template",fieldPath=".spec.providerID",reason="FieldValueForbidden"
+type MachineTemplateSpec struct {
+	// metadata of the Machines.
+	// +optional
+	ObjectMeta TemplateMeta `json:"metadata,omitzero"`
+
+	// spec of the Machines.
+	// +required
+	Spec MachineSpec `json:"spec"`
+}
+
+// MachineSetSpec says how many machines of which kind there shall be.
+//
+// +kubebuilder:validation:XValidation:rule="self.selector == oldSelf.selector",message="selector is immutable",fieldPath=".selector"
+// +kubebuilder:validation:XValidation:rule="(has(self.selector.matchLabels) && size(self.selector.matchLabels) > 0) || (has(self.selector.matchExpressions) && size(self.selector.matchExpressions) > 0)",message="selector must not be empty",fieldPath=".selector"
+// +kubebuilder:validation:XValidation:rule="!has(self.selector.matchLabels) || (has(self.template.metadata) && has(self.template.metadata.labels) && self.selector.matchLabels.all(k, k in self.template.metadata.labels && self.template.metadata.labels[k] == self.selector.matchLabels[k]))",message="selector.matchLabels must match template.metadata.labels",fieldPath=".selector"
+// +kubebuilder:validation:XValidation:rule="!has(self.selector.matchExpressions) || self.selector.matchExpressions.all(e, has(self.template.metadata) && has(self.template.metadata.labels) && e.key in self.template.metadata.labels ? e.operator == 'Exists' || (e.operator != 'DoesNotExist' && (self.template.metadata.labels[e.key] in e.values) == (e.operator == 'In')) : e.operator in ['NotIn', 'DoesNotExist'])",message="selector.matchExpressions must match template.metadata.labels",fieldPath=".selector"
+type MachineSetSpec struct {
+	// replicas is the number of machines wanted, 0 to 100000. Defaults to 1.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100000
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	// selector finds Machines that the set may adopt. It must match the labels of the template. Immutable.
+	// +required
+	Selector metav1.LabelSelector `json:"selector"`
+
+	// template that Machines are made from.
+	// +required
+	Template MachineTemplateSpec `json:"template"`
+
+	// minReadySeconds is how long a machine must be Ready until it counts as available. Defaults to 0.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=86400
+	MinReadySeconds int32 `json:"minReadySeconds,omitempty"`
+
+	// deletePolicy says which of equally good machines is deleted first: Random, Newest or Oldest. Defaults to Random.
+	// +optional
+	// +kubebuilder:default=Random
+	DeletePolicy DeletePolicy `json:"deletePolicy,omitempty"`
+}
+
+// MachineSetStatus is what was observed of a set.
+type MachineSetStatus struct {
+	// observedGeneration is the generation of the set that was last acted upon.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// replicas is the number of machines that are not being deleted.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Replicas int32 `json:"replicas"`
+
+	// fullyLabeledReplicas is the number of machines that carry all labels of the template.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	FullyLabeledReplicas int32 `json:"fullyLabeledReplicas"`
+
+	// readyReplicas is the number of machines that are Ready.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	ReadyReplicas int32 `json:"readyReplicas"`
+
+	// availableReplicas is the number of machines that have been Ready for minReadySeconds.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	AvailableReplicas int32 `json:"availableReplicas"`
+
+	// upToDateReplicas is the number of machines whose instance is what their spec asks for.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	UpToDateReplicas int32 `json:"upToDateReplicas"`
+
+	// selector is spec.selector as a string, for the scale subresource.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32768
+	Selector string `json:"selector,omitempty"`
+
+	// failedMachines describes at most 10 of the machines that failed.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=10
+	FailedMachines []FailedMachine `json:"failedMachines,omitempty"`
+
+	// conditions of the set: ScalingUp, ScalingDown, ReplicaFailure, AdoptionSkipped, Frozen, MachinesReady.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=32
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// FailedMachine sums up a machine that failed.
+type FailedMachine struct {
+	// name of the Machine.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+
+	// reason of the failure: the machine's failureReason, or the reason of its condition Launched.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Reason string `json:"reason,omitempty"`
+
+	// message of the failure.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32768
+	Message string `json:"message,omitempty"`
+
+	// time of the failure.
+	// +optional
+	Time *metav1.Time `json:"time,omitempty"`
+}
+
+// MachineSet keeps a number of equal machines.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
+// +kubebuilder:resource:path=machinesets,scope=Namespaced,shortName=ms,categories=machinist
+// +kubebuilder:printcolumn:name="Desired",type=integer,JSONPath=`.spec.replicas`
+// +kubebuilder:printcolumn:name="Replicas",type=integer,JSONPath=`.status.replicas`
+// +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.readyReplicas`
+// +kubebuilder:printcolumn:name="Available",type=integer,JSONPath=`.status.availableReplicas`
+// +kubebuilder:printcolumn:name="Up-to-date",type=integer,JSONPath=`.status.upToDateReplicas`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Class",type=string,priority=1,JSONPath=`.spec.template.spec.classRef.name`
+// +kubebuilder:printcolumn:name="Version",type=string,priority=1,JSONPath=`.spec.template.spec.version`
+// +kubebuilder:printcolumn:name="Frozen",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Frozen")].status`
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 57 && !self.metadata.name.contains('.')",message="metadata.name must be a DNS label of at most 57 characters: machine names and label values are made from it"
+type MachineSet struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says how many machines of which kind there shall be.
+	// +required
+	Spec MachineSetSpec `json:"spec"`
+
+	// status is what was observed of the set.
+	// +optional
+	Status MachineSetStatus `json:"status,omitempty"`
+}
+
+// GetConditions returns the conditions of the set.
+func (s *MachineSet) GetConditions() []metav1.Condition { return s.Status.Conditions }
+
+// SetConditions replaces the conditions of the set.
+func (s *MachineSet) SetConditions(conditions []metav1.Condition) { s.Status.Conditions = conditions }
+
+// ReplicasOrDefault returns the number of machines wanted, 1 if unset.
+func (s *MachineSet) ReplicasOrDefault() int32 {
+	return int32Or(s.Spec.Replicas, DefaultReplicas)
+}
+
+// DeletePolicyOrDefault returns the delete policy, Random if unset.
+func (s *MachineSet) DeletePolicyOrDefault() DeletePolicy {
+	if s.Spec.DeletePolicy == "" {
+		return DeleteRandom
+	}
+	return s.Spec.DeletePolicy
+}
+
+func int32Or(n *int32, fallback int32) int32 {
+	if n == nil {
+		return fallback
+	}
+	return *n
+}
+
+// MachineSetList is a list of MachineSets.
+//
+// +kubebuilder:object:root=true
+type MachineSetList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []MachineSet `json:"items"`
+}

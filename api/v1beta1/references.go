@@ -1,0 +1,40 @@
+package v1beta1
+
+// DefaultUserDataKey is the key of the bootstrap template in its Secret unless userDataRef.key names another.
+const DefaultUserDataKey = "userData"
+
+// LocalRef names an object in the same namespace.
+type LocalRef struct {
+	// name of the object.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	Name string `json:"name"`
+}
+
+// UserDataRef names the Secret in the same namespace that holds the bootstrap template of an instance.
+type UserDataRef struct {
+	// name of the Secret.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	Name string `json:"name"`
+
+	// key of the template in the Secret's data. Defaults to userData.
+	// +optional
+	// +kubebuilder:default=userData
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z0-9]+$`
+	Key string `json:"key,omitempty"`
+}
+
+// KeyOrDefault returns the key of the template in the Secret, userData if none is named.
+func (r UserDataRef) KeyOrDefault() string {
+	if r.Key == "" {
+		return DefaultUserDataKey
+	}
+	return r.Key
+}

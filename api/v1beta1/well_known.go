@@ -1,0 +1,197 @@
+package v1beta1
+
+// Finalizers.
+const (
+	// MachineFinalizer holds a Machine until its instance is gone.
+	MachineFinalizer = "machinist.dev/machine"
+
+	// InUseFinalizer holds a MachineClass while a Machine uses it, and the Secrets that a class references while the
+	// class exists.
+	InUseFinalizer = "machinist.dev/in-use"
+)
+
+// Labels on Machinist's own objects.
+const (
+	// LabelTemplateHash carries, on a MachineSet and its Machines, the hash of what rolls in the template.
+	LabelTemplateHash = "machinist.dev/template-hash"
+
+	// LabelMachineSet names, on a Machine, the MachineSet that owns it.
+	LabelMachineSet = "machinist.dev/machine-set"
+
+	// LabelMachineDeployment names, on a MachineSet and its Machines, the MachineDeployment.
+	LabelMachineDeployment = "machinist.dev/machine-deployment"
+
+	// LabelProvider routes a Machine to its provider. The set stamps it, or the provider for machines made by hand.
+	LabelProvider = "machinist.dev/provider"
+
+	// LabelFreeze marks a MachineSet or MachineDeployment whose creation of machines is stopped.
+	LabelFreeze = "machinist.dev/freeze"
+
+	// LabelSelectedForUpdate chooses, on a Machine, what an InPlace rollout with orchestration Manual updates.
+	LabelSelectedForUpdate = "machinist.dev/selected-for-update"
+
+	// LabelTypeVersion says which schema a Machine was written for. A Machine with a value other than TypeVersion is
+	// neither created, updated nor health checked; its deletion works. Without the label it counts as current. The
+	// label is not part of the template hash.
+	LabelTypeVersion = "machinist.dev/type-version"
+
+	// TypeVersion is the value of LabelTypeVersion for the schema of this package.
+	TypeVersion = Version
+)
+
+// Annotations on Machinist's own objects. They act by presence, except where values are listed.
+const (
+	// AnnotationDeleteMachine marks the Machine that a MachineSet deletes first when it is scaled down.
+	AnnotationDeleteMachine = "machinist.dev/delete-machine"
+
+	// AnnotationDeletePriority is an integer on a Machine; lower goes first when a MachineSet is scaled down. Without
+	// it DefaultDeletePriority holds.
+	AnnotationDeletePriority = "machinist.dev/delete-priority"
+
+	// DefaultDeletePriority is the priority of a Machine without AnnotationDeletePriority.
+	DefaultDeletePriority = 3
+
+	// AnnotationPaused stops everything that would change a Machine: driver calls, evictions, deletion, remediation.
+	// Its status is still observed and it counts as live.
+	AnnotationPaused = "machinist.dev/paused"
+
+	// AnnotationClusterAPIPaused is read as AnnotationPaused.
+	AnnotationClusterAPIPaused = "cluster.x-k8s.io/paused"
+
+	// AnnotationSkipDrain deletes a Machine without draining its node.
+	AnnotationSkipDrain = "machinist.dev/skip-drain"
+
+	// AnnotationSkipRemediation exempts a Machine from remediation.
+	AnnotationSkipRemediation = "machinist.dev/skip-remediation"
+
+	// AnnotationRemediate asks for remediation of a Machine, whatever its health.
+	AnnotationRemediate = "machinist.dev/remediate"
+
+	// AnnotationForceDelete deletes a Machine without drain and without waiting for volumes, also in the middle.
+	AnnotationForceDelete = "machinist.dev/force-delete"
+
+	// AnnotationPreserve keeps a Machine aside for inspection while its set replaces it: PreserveNow or
+	// PreserveWhenFailed.
+	AnnotationPreserve = "machinist.dev/preserve"
+
+	// PreserveNow is the value of AnnotationPreserve that sets a Machine aside at once.
+	PreserveNow = "now"
+
+	// PreserveWhenFailed is the value of AnnotationPreserve that sets a Machine aside when it becomes Failed.
+	PreserveWhenFailed = "when-failed"
+
+	// AnnotationPreservedUntil is the time (RFC 3339) at which a preserved Machine is deleted. A Machine with it is
+	// never adopted or counted by a set.
+	AnnotationPreservedUntil = "machinist.dev/preserved-until"
+
+	// AnnotationUnfreeze ends the freeze of a MachineSet or MachineDeployment.
+	AnnotationUnfreeze = "machinist.dev/unfreeze"
+
+	// AnnotationRevision is the number of a MachineSet's or MachineDeployment's revision.
+	AnnotationRevision = "machinist.dev/revision"
+
+	// AnnotationHashVersion says by which algorithm the template hash of a MachineSet was made.
+	AnnotationHashVersion = "machinist.dev/hash-version"
+
+	// AnnotationMoveTo on a MachineSet, with the value <set>:<n>, hands n machines over to another set.
+	AnnotationMoveTo = "machinist.dev/move-to"
+
+	// AnnotationReceiveFrom on a MachineSet names the set that hands machines over to it.
+	AnnotationReceiveFrom = "machinist.dev/receive-from"
+)
+
+// Keys on Nodes.
+const (
+	// NodeLabelMachine and NodeAnnotationMachine name the Machine of a Node. They are output only: the truth is the
+	// Machine's status.nodeRef.
+	NodeLabelMachine      = "machinist.dev/machine"
+	NodeAnnotationMachine = "machinist.dev/machine"
+
+	// NodeAnnotationClusterNamespace is the namespace of the Machine of a Node.
+	NodeAnnotationClusterNamespace = "machinist.dev/cluster-namespace"
+
+	// NodeAnnotationLastAppliedNodeTemplate is what was last applied to a Node from spec.node, for the three-way merge.
+	NodeAnnotationLastAppliedNodeTemplate = "machinist.dev/last-applied-node-template"
+
+	// NodeAnnotationUpdateRequested asks the agent on a Node to update it to the version that is its value.
+	NodeAnnotationUpdateRequested = "machinist.dev/update-requested"
+
+	// NodeAnnotationUpdateResult is the agent's answer: UpdateResultSucceeded, or UpdateResultFailed with an optional
+	// reason after a colon.
+	NodeAnnotationUpdateResult = "machinist.dev/update-result"
+
+	// UpdateResultSucceeded is the value of NodeAnnotationUpdateResult after a successful update.
+	UpdateResultSucceeded = "succeeded"
+
+	// UpdateResultFailed is the value, or its part before the colon, of NodeAnnotationUpdateResult after a failed
+	// update.
+	UpdateResultFailed = "failed"
+
+	// NodeTaintUninitialized (effect NoSchedule) is on a Node until its Machine's labels, annotations and taints are.
+	NodeTaintUninitialized = "machinist.dev/uninitialized"
+
+	// NodeTaintOutdated (effect PreferNoSchedule) is on the Nodes of an old revision during a rollout.
+	NodeTaintOutdated = "machinist.dev/outdated"
+)
+
+// Tags of an instance at its provider.
+const (
+	// TagCluster is the cluster id.
+	TagCluster = "machinist-cluster"
+
+	// TagMachineUID is the UID of the Machine.
+	TagMachineUID = "machinist-machine-uid"
+
+	// TagMachine is namespace/name of the Machine.
+	TagMachine = "machinist-machine"
+)
+
+// Keys that cluster-autoscaler's clusterapi provider reads and writes when it runs with CAPI_GROUP=machinist.dev.
+// Besides these it uses AnnotationDeleteMachine, NodeAnnotationMachine and NodeAnnotationClusterNamespace.
+const (
+	// AutoscalerMinSizeAnnotation and AutoscalerMaxSizeAnnotation on a MachineSet or MachineDeployment make it a node
+	// group: integers, 0 ≤ min ≤ max.
+	AutoscalerMinSizeAnnotation = "machinist.dev/cluster-api-autoscaler-node-group-min-size"
+	AutoscalerMaxSizeAnnotation = "machinist.dev/cluster-api-autoscaler-node-group-max-size"
+
+	// AutoscalerCapacityPrefix begins the annotations on a MachineSet or MachineDeployment that describe its Nodes
+	// while there is none.
+	AutoscalerCapacityPrefix = "capacity.cluster-autoscaler.kubernetes.io/"
+
+	// The parts of a Node that cluster-autoscaler reads by name.
+	AutoscalerCPUAnnotation           = AutoscalerCapacityPrefix + "cpu"
+	AutoscalerMemoryAnnotation        = AutoscalerCapacityPrefix + "memory"
+	AutoscalerEphemeralDiskAnnotation = AutoscalerCapacityPrefix + "ephemeral-disk"
+	AutoscalerMaxPodsAnnotation       = AutoscalerCapacityPrefix + "maxPods"
+	AutoscalerGPUTypeAnnotation       = AutoscalerCapacityPrefix + "gpu-type"
+	AutoscalerGPUCountAnnotation      = AutoscalerCapacityPrefix + "gpu-count"
+	AutoscalerLabelsAnnotation        = AutoscalerCapacityPrefix + "labels"
+	AutoscalerTaintsAnnotation        = AutoscalerCapacityPrefix + "taints"
+
+	// AutoscalerDeploymentNameLabel names, on a MachineSet, the MachineDeployment that owns it.
+	AutoscalerDeploymentNameLabel = "cluster.x-k8s.io/deployment-name"
+
+	// AutoscalerRevisionAnnotation is the revision, on a MachineSet of a MachineDeployment.
+	AutoscalerRevisionAnnotation = "machinedeployment.clusters.x-k8s.io/revision"
+
+	// NodeAnnotationScaleDownDisabled on a Node keeps cluster-autoscaler from removing it.
+	NodeAnnotationScaleDownDisabled = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+)
+
+// NodeLabelExcludeFromLoadBalancers takes a Node out of external load balancers while its Machine is being deleted.
+const NodeLabelExcludeFromLoadBalancers = "node.kubernetes.io/exclude-from-external-load-balancers"
+
+// Lengths of names. They become label values, and the names of machines and sets are made from those of their owners.
+const (
+	// MaxMachineDeploymentNameLength leaves room for -<template hash> and -<5 random characters>.
+	MaxMachineDeploymentNameLength = 47
+
+	// MaxTemplateHashLength is the longest template hash.
+	MaxTemplateHashLength = 9
+
+	// MaxMachineSetNameLength leaves room for -<5 random characters>.
+	MaxMachineSetNameLength = 57
+
+	// MaxMachineNameLength is the longest value of a label.
+	MaxMachineNameLength = 63
+)

@@ -1,0 +1,144 @@
+package controlplane
+
+import (
+	"fmt"
+	"path/filepath"
+)
+
+// etcdSocket is where etcd listens, a file in the control plane's folder,
+// which is the processes' working directory: the path stays short enough for
+// a socket wherever the folder is, no port is needed, and nobody but this
+// user can reach the database. etcd insists on the form host:port.
+const (
+	etcdSocket     = "etcd.sock:0"
+	etcdPeerSocket = "etcd-peer.sock:0"
+)
+
+func etcdArgs() []string {
+	return []string{
+		"--name=etcd",
+		"--data-dir=etcd",
+		"--listen-client-urls=unix://" + etcdSocket,
+		"--advertise-client-urls=unix://" + etcdSocket,
+		"--listen-peer-urls=unix://" + etcdPeerSocket,
+		"--initial-advertise-peer-urls=unix://" + etcdPeerSocket,
+		"--initial-cluster=etcd=unix://" + etcdPeerSocket,
+		// The data need not survive the machine, only the process.
+		"--unsafe-no-fsync",
+		fmt.Sprintf("--quota-backend-bytes=%d", 8<<30),
+		"--log-level=warn",
+	}
+}
+
+func (cp *ControlPlane) apiServerArgs(port int) []string {
+	args := append([]string{
+		"--etcd-servers=unix://" + etcdSocket,
+		"--advertise-address=127.0.0.1",
+		// Endpoints on loopback are invalid; there are no pods that could
+		// use them either.
+		"--endpoint-reconciler-type=none",
+		"--service-cluster-ip-range=10.96.0.0/16",
+		"--allow-privileged=true",
+		"--client-ca-file=" + cp.pki.caCert,
+		"--authorization-mode=Node,RBAC",
+		"--enable-bootstrap-token-auth=true",
+		"--kubelet-certificate-authority=" + cp.pki.caCert,
+		"--kubelet-client-certificate=" + cp.pki.kubeletClient + ".crt",
+		"--kubelet-client-key=" + cp.pki.kubeletClient + ".key",
+		// Delegating servers, the two below among them, log errors without end
+		// while nothing is known of a front proxy.
+		"--requestheader-client-ca-file=" + cp.pki.frontProxyCACert,
+		"--requestheader-allowed-names=" + frontProxyUser,
+		"--requestheader-username-headers=X-Remote-User",
+		"--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--proxy-client-cert-file=" + cp.pki.frontProxyClient + ".crt",
+		"--proxy-client-key-file=" + cp.pki.frontProxyClient + ".key",
+		"--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-key-file=" + cp.pki.serviceAccountKey,
+		"--service-account-signing-key-file=" + cp.pki.serviceAccountKey,
+	}, cp.serving(port)...)
+	if cp.options.WithControllerManager {
+		args = append(args, "--enable-admission-plugins=NodeRestriction,ServiceAccount")
+	} else {
+		args = append(args, "--enable-admission-plugins=NodeRestriction", "--disable-admission-plugins=ServiceAccount")
+	}
+	if cp.options.Audit {
+		args = append(args,
+			"--audit-policy-file="+cp.auditPolicyPath(),
+			"--audit-log-path="+cp.AuditLog(),
+			"--audit-log-mode=blocking",
+			// Readers hold a position in the file, so it must stay one.
+			"--audit-log-maxsize=0",
+		)
+	}
+	return append(args, cp.options.ExtraAPIServerArgs...)
+}
+
+// auditPolicy records each request once, when it is answered.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived, ResponseStarted]
+rules:
+- level: Metadata
+`
+
+func (cp *ControlPlane) controllerManagerArgs(port int, kubeconfig string) []string {
+	args := append([]string{
+		"--kubeconfig=" + kubeconfig,
+		"--authentication-kubeconfig=" + kubeconfig,
+		"--authorization-kubeconfig=" + kubeconfig,
+		"--leader-elect=false",
+		"--controllers=*,bootstrapsigner,tokencleaner",
+		// One identity for each controller, as clusters have it: the audit
+		// log then tells who wrote.
+		"--use-service-account-credentials=true",
+		"--service-account-private-key-file=" + cp.pki.serviceAccountKey,
+		"--root-ca-file=" + cp.pki.caCert,
+		"--cluster-signing-cert-file=" + cp.pki.caCert,
+		"--cluster-signing-key-file=" + cp.pki.caKey,
+		// It creates this folder, by default outside of ours.
+		"--flex-volume-plugin-dir=" + filepath.Join(cp.dir, "flexvolume"),
+		// The defaults (20 requests a second) would make mass creation and
+		// deletion a measurement of this client's throttle.
+		"--kube-api-qps=5000",
+		"--kube-api-burst=10000",
+		"--concurrent-gc-syncs=64",
+		"--concurrent-namespace-syncs=32",
+	}, cp.serving(port)...)
+	return append(args, cp.options.ExtraControllerManagerArgs...)
+}
+
+func (cp *ControlPlane) schedulerArgs(port int, config, kubeconfig string) []string {
+	return append([]string{
+		"--config=" + config,
+		"--authentication-kubeconfig=" + kubeconfig,
+		"--authorization-kubeconfig=" + kubeconfig,
+	}, cp.serving(port)...)
+}
+
+func schedulerConfig(kubeconfig string) string {
+	return fmt.Sprintf(`apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection:
+  leaderElect: false
+clientConnection:
+  kubeconfig: %q
+  qps: 5000
+  burst: 10000
+`, kubeconfig)
+}
+
+// serving are the flags that all of Kubernetes' servers share.
+func (cp *ControlPlane) serving(port int) []string {
+	return []string{
+		"--bind-address=127.0.0.1",
+		fmt.Sprintf("--secure-port=%d", port),
+		"--tls-cert-file=" + cp.pki.server + ".crt",
+		"--tls-private-key-file=" + cp.pki.server + ".key",
+	}
+}
+
+func (cp *ControlPlane) auditPolicyPath() string {
+	return filepath.Join(cp.dir, "audit-policy.yaml")
+}

@@ -1,0 +1,66 @@
+package auditlog
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// Counts are numbers of requests that ask for a write.
+type Counts struct {
+	Writes    int // successful ones, Events aside
+	Events    int // successful ones of Events
+	Conflicts int // refused with 409: stale, or of a name that is taken
+	Failed    int // not successful for another reason
+
+	ByCall map[Call]int // the Writes by what they do
+}
+
+// Call is a kind of request.
+type Call struct {
+	Verb, Group, Resource, Subresource string
+}
+
+// String returns for example "patch machines.machinist.dev/status".
+func (c Call) String() string {
+	s := c.Verb + " " + c.Resource
+	if c.Group != "" {
+		s += "." + c.Group
+	}
+	if c.Subresource != "" {
+		s += "/" + c.Subresource
+	}
+	return s
+}
+
+// String returns the numbers in a line, and the writes by call in further
+// ones, the most frequent first.
+func (c Counts) String() string {
+	var s strings.Builder
+	fmt.Fprintf(&s, "%d writes, %d events, %d conflicts, %d failed", c.Writes, c.Events, c.Conflicts, c.Failed)
+	calls := slices.SortedFunc(maps.Keys(c.ByCall), func(a, b Call) int {
+		return cmp.Or(cmp.Compare(c.ByCall[b], c.ByCall[a]), strings.Compare(a.String(), b.String()))
+	})
+	for _, call := range calls {
+		fmt.Fprintf(&s, "\n%8d %s", c.ByCall[call], call)
+	}
+	return s.String()
+}
+
+func (c *Counts) add(r Request) {
+	switch {
+	case !r.mutates():
+	case r.Code == http.StatusConflict:
+		c.Conflicts++
+	case !r.succeeded():
+		c.Failed++
+	case r.isEvent():
+		c.Events++
+	default:
+		c.Writes++
+		c.ByCall[Call{r.Verb, r.Group, r.Resource, r.Subresource}]++
+	}
+}

@@ -1,0 +1,102 @@
+package auditlog
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+)
+
+// Log is an audit log from a position on. It is not for several goroutines at
+// once; each may open its own.
+type Log struct {
+	path   string
+	offset int64 // a line begins there
+}
+
+// Open returns the whole log in the file of this path.
+func Open(path string) (*Log, error) {
+	if _, err := os.Stat(path); err != nil {
+		return nil, fmt.Errorf("open audit log: %w", err)
+	}
+	return &Log{path: path}, nil
+}
+
+// Mark makes the log begin behind what is in it now.
+func (l *Log) Mark() error {
+	end, err := l.lines(func([]byte) error { return nil })
+	if err != nil {
+		return err
+	}
+	l.offset = end
+	return nil
+}
+
+// Filter says which requests count. The zero value is all.
+type Filter struct {
+	// Users are the names of the users whose requests count; none means
+	// everybody's.
+	Users []string
+
+	// Match, if set, must be true as well.
+	Match func(Request) bool
+}
+
+func (f Filter) matches(r Request) bool {
+	return (len(f.Users) == 0 || slices.Contains(f.Users, r.User)) && (f.Match == nil || f.Match(r))
+}
+
+// Count counts the writes since the mark. It leaves the mark where it is.
+func (l *Log) Count(f Filter) (Counts, error) {
+	counts := Counts{ByCall: map[Call]int{}}
+	err := l.each(f, func(r Request) { counts.add(r) })
+	return counts, err
+}
+
+// Requests returns all requests since the mark, reads too, in the order of
+// their answers.
+func (l *Log) Requests(f Filter) ([]Request, error) {
+	var requests []Request
+	err := l.each(f, func(r Request) { requests = append(requests, r) })
+	return requests, err
+}
+
+func (l *Log) each(f Filter, use func(Request)) error {
+	_, err := l.lines(func(line []byte) error {
+		request, ok, err := parse(line)
+		if err == nil && ok && f.matches(request) {
+			use(request)
+		}
+		return err
+	})
+	return err
+}
+
+// lines gives use all complete lines and returns where they end. A last line
+// without a newline is one that is being written.
+func (l *Log) lines(use func(line []byte) error) (end int64, err error) {
+	file, err := os.Open(l.path)
+	if err != nil {
+		return 0, fmt.Errorf("read audit log: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	if _, err := file.Seek(l.offset, io.SeekStart); err != nil {
+		return 0, fmt.Errorf("read audit log from byte %d: %w", l.offset, err)
+	}
+	end = l.offset
+	for reader := bufio.NewReaderSize(file, 1<<16); ; {
+		line, err := reader.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return end, nil
+		}
+		if err != nil {
+			return 0, fmt.Errorf("read audit log: %w", err)
+		}
+		if err := use(line); err != nil {
+			return 0, err
+		}
+		end += int64(len(line))
+	}
+}

@@ -1,0 +1,199 @@
+package auditlog
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// line is an entry of the log, of an API server's own form.
+func line(user, verb, group, resource, subresource string, code int) string {
+	return fmt.Sprintf(`{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata","auditID":"1","stage":"ResponseComplete",`+
+		`"requestURI":"/apis/x?fieldManager=m","verb":%q,"user":{"username":%q,"groups":["system:authenticated"]},"sourceIPs":["127.0.0.1"],`+
+		`"objectRef":{"resource":%q,"namespace":"default","name":"a","apiGroup":%q,"apiVersion":"v1","subresource":%q},`+
+		`"responseStatus":{"metadata":{},"code":%d}}`+"\n", verb, user, resource, group, subresource, code)
+}
+
+func TestCount(t *testing.T) {
+	const ours, group = "manager", "machinist.dev"
+	create := Call{"create", group, "machines", ""}
+	for name, test := range map[string]struct {
+		log    string
+		filter Filter
+		want   Counts
+	}{
+		"every writing verb": {
+			log: line(ours, "create", group, "machines", "", 201) +
+				line(ours, "update", group, "machines", "", 200) +
+				line(ours, "patch", group, "machines", "status", 200) +
+				line(ours, "delete", group, "machines", "", 202) +
+				line(ours, "deletecollection", group, "machines", "", 200),
+			want: Counts{Writes: 5, ByCall: map[Call]int{
+				create:                                      1,
+				{"update", group, "machines", ""}:           1,
+				{"patch", group, "machines", "status"}:      1,
+				{"delete", group, "machines", ""}:           1,
+				{"deletecollection", group, "machines", ""}: 1,
+			}},
+		},
+		"no reading verb": {
+			log: line(ours, "get", group, "machines", "", 200) +
+				line(ours, "list", group, "machines", "", 200) +
+				line(ours, "watch", group, "machines", "", 200),
+		},
+		"no lease and no review, but what only sounds like one": {
+			log: line(ours, "update", "coordination.k8s.io", "leases", "", 200) +
+				line(ours, "create", "authentication.k8s.io", "tokenreviews", "", 201) +
+				line(ours, "create", "authorization.k8s.io", "subjectaccessreviews", "", 201) +
+				line(ours, "create", "authorization.k8s.io", "selfsubjectrulesreviews", "", 201) +
+				line(ours, "create", "bookshop.example.com", "reviews", "", 201) +
+				line(ours, "create", "housing.example.com", "leases", "", 201),
+			want: Counts{Writes: 2, ByCall: map[Call]int{
+				{"create", "bookshop.example.com", "reviews", ""}: 1,
+				{"create", "housing.example.com", "leases", ""}:   1,
+			}},
+		},
+		"events apart, of both groups": {
+			log: line(ours, "create", "", "events", "", 201) +
+				line(ours, "patch", "events.k8s.io", "events", "", 200) +
+				line(ours, "create", "calendar.example.com", "events", "", 201),
+			want: Counts{Writes: 1, Events: 2, ByCall: map[Call]int{{"create", "calendar.example.com", "events", ""}: 1}},
+		},
+		"refused ones apart": {
+			log: line(ours, "create", group, "machines", "", 409) +
+				line(ours, "create", group, "machines", "", 403) +
+				line(ours, "create", group, "machines", "", 504) +
+				line(ours, "get", group, "machines", "", 404),
+			want: Counts{Conflicts: 1, Failed: 2},
+		},
+		"no dry run": {
+			log: strings.Replace(line(ours, "create", group, "machines", "", 201), "?fieldManager=m", "?dryRun=All", 1),
+		},
+		"only when answered": {
+			log: strings.Replace(line(ours, "create", group, "machines", "", 201), "ResponseComplete", "RequestReceived", 1),
+		},
+		"no request outside of the API": {
+			log: `{"stage":"ResponseComplete","requestURI":"/readyz","verb":"get","user":{"username":"x"},"responseStatus":{"code":200}}` + "\n",
+		},
+		"only these users": {
+			log: line(ours, "create", group, "machines", "", 201) +
+				line("kubelet", "create", group, "machines", "", 201) +
+				line("provider", "create", group, "machines", "", 201),
+			filter: Filter{Users: []string{ours, "provider"}},
+			want:   Counts{Writes: 2, ByCall: map[Call]int{create: 2}},
+		},
+		"only what matches too": {
+			log: line(ours, "create", group, "machines", "", 201) +
+				line(ours, "create", group, "machinesets", "", 201) +
+				line("kubelet", "create", group, "machines", "", 201),
+			filter: Filter{Users: []string{ours}, Match: func(r Request) bool { return r.Resource == "machines" }},
+			want:   Counts{Writes: 1, ByCall: map[Call]int{create: 1}},
+		},
+		"not the line that is being written": {
+			log:  line(ours, "create", group, "machines", "", 201) + line(ours, "create", group, "machines", "", 201)[:100],
+			want: Counts{Writes: 1, ByCall: map[Call]int{create: 1}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := open(t, test.log)
+			if test.want.ByCall == nil {
+				test.want.ByCall = map[Call]int{}
+			}
+			got, err := log.Count(test.filter)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("counts (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestMarkLeavesOutWhatWasBefore(t *testing.T) {
+	write := line("manager", "create", "", "pods", "", 201)
+	log := open(t, write+write+write[:50])
+
+	if err := log.Mark(); err != nil {
+		t.Fatal(err)
+	}
+	// The line that was half written at the mark is after it.
+	add(t, log.path, write[50:]+write)
+
+	for range 2 { // counting does not move the mark
+		got, err := log.Count(Filter{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Writes != 2 {
+			t.Errorf("%d writes since the mark, want 2", got.Writes)
+		}
+	}
+}
+
+func TestRequestsHasReadsToo(t *testing.T) {
+	log := open(t, line("manager", "list", "", "pods", "", 200)+line("manager", "create", "", "pods", "eviction", 429))
+	got, err := log.Requests(Filter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []Request{
+		{User: "manager", Verb: "list", Resource: "pods", Namespace: "default", Name: "a", Code: 200},
+		{User: "manager", Verb: "create", Resource: "pods", Subresource: "eviction", Namespace: "default", Name: "a", Code: 429},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+}
+
+func TestCountsAreReadable(t *testing.T) {
+	status := line("manager", "patch", "machinist.dev", "machines", "status", 200)
+	log := open(t, line("manager", "create", "", "secrets", "", 201)+status+status+line("manager", "create", "", "events", "", 201))
+	got, err := log.Count(Filter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "3 writes, 1 events, 0 conflicts, 0 failed\n" +
+		"       2 patch machines.machinist.dev/status\n" +
+		"       1 create secrets"
+	if diff := cmp.Diff(want, got.String()); diff != "" {
+		t.Errorf("text (-want +got):\n%s", diff)
+	}
+}
+
+func TestWhatIsNoAuditLogIsAnError(t *testing.T) {
+	if _, err := Open(filepath.Join(t.TempDir(), "none")); err == nil {
+		t.Error("a log that does not exist was opened")
+	}
+	log := open(t, "W1121 10:47:57 something else\n")
+	if counts, err := log.Count(Filter{}); err == nil {
+		t.Errorf("something else was counted: %v", counts)
+	}
+}
+
+func open(t *testing.T, content string) *Log {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "audit.log")
+	add(t, path, content)
+	log, err := Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return log
+}
+
+func add(t *testing.T, path, content string) {
+	t.Helper()
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := file.WriteString(content); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,94 @@
+package auditlog
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// Request is an answered request for an API resource.
+type Request struct {
+	User        string // as authenticated, before impersonation
+	Verb        string // as in RBAC; "patch" for server-side apply
+	Group       string // API group, "" for the core
+	Resource    string // in the plural, such as "machines"
+	Subresource string // such as "status"; "" for the resource itself
+	Namespace   string
+	Name        string // "" when the server chose it
+	Code        int    // HTTP status of the answer
+	DryRun      bool
+}
+
+// entry is what is used of a line of the log, an audit.k8s.io/v1 Event.
+type entry struct {
+	Stage      string `json:"stage"`
+	Verb       string `json:"verb"`
+	RequestURI string `json:"requestURI"`
+	User       struct {
+		Username string `json:"username"`
+	} `json:"user"`
+	ObjectRef *struct {
+		APIGroup    string `json:"apiGroup"`
+		Resource    string `json:"resource"`
+		Subresource string `json:"subresource"`
+		Namespace   string `json:"namespace"`
+		Name        string `json:"name"`
+	} `json:"objectRef"`
+	ResponseStatus struct {
+		Code int `json:"code"`
+	} `json:"responseStatus"`
+}
+
+// parse reads a line. It is not ok for what is not an answered request for a
+// resource.
+func parse(line []byte) (request Request, ok bool, err error) {
+	var e entry
+	if err := json.Unmarshal(line, &e); err != nil {
+		return Request{}, false, fmt.Errorf("decode audit event %.200q: %w", line, err)
+	}
+	if e.Stage != "ResponseComplete" || e.ObjectRef == nil {
+		return Request{}, false, nil
+	}
+	uri, err := url.ParseRequestURI(e.RequestURI)
+	if err != nil {
+		return Request{}, false, fmt.Errorf("parse request URI of audit event: %w", err)
+	}
+	return Request{
+		User:        e.User.Username,
+		Verb:        e.Verb,
+		Group:       e.ObjectRef.APIGroup,
+		Resource:    e.ObjectRef.Resource,
+		Subresource: e.ObjectRef.Subresource,
+		Namespace:   e.ObjectRef.Namespace,
+		Name:        e.ObjectRef.Name,
+		Code:        e.ResponseStatus.Code,
+		DryRun:      uri.Query().Has("dryRun"),
+	}, true, nil
+}
+
+// mutates says whether the request asks for something to be written that this
+// package counts.
+func (r Request) mutates() bool {
+	switch r.Verb {
+	case "create", "update", "patch", "delete", "deletecollection":
+	default:
+		return false
+	}
+	switch r.Group {
+	case "coordination.k8s.io":
+		return !r.DryRun && r.Resource != "leases"
+	case "authentication.k8s.io", "authorization.k8s.io":
+		return !r.DryRun && !strings.HasSuffix(r.Resource, "reviews")
+	}
+	return !r.DryRun
+}
+
+func (r Request) isEvent() bool {
+	return r.Resource == "events" && (r.Group == "" || r.Group == "events.k8s.io")
+}
+
+func (r Request) succeeded() bool {
+	return r.Code >= http.StatusOK && r.Code < http.StatusMultipleChoices
+}

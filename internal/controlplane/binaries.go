@@ -1,0 +1,101 @@
+package controlplane
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// Version is the Kubernetes version of the binaries that Locate looks for. It
+// is the version that hack/controlplane/go.mod requires.
+const Version = "v1.36.3"
+
+const (
+	etcdBinary              = "etcd"
+	apiServerBinary         = "kube-apiserver"
+	controllerManagerBinary = "kube-controller-manager"
+	schedulerBinary         = "kube-scheduler"
+	kubectlBinary           = "kubectl"
+)
+
+// Locate returns the absolute path of a control plane binary by its name, such as
+// "kube-apiserver" or "kubectl". The folder named by KUBEBUILDER_ASSETS comes
+// first, for each binary by itself; then the one where `make controlplane`
+// puts what it builds:
+//
+//	${MACHINIST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/machinist}/controlplane/<Version>
+func Locate(name string) (string, error) {
+	var tried []string
+	for _, dir := range []func() (string, error){assetsDir, cacheDir} {
+		path, err := dir()
+		if err != nil {
+			return "", fmt.Errorf("locate %s: %w", name, err)
+		}
+		if path == "" {
+			continue
+		}
+		if path, err = filepath.Abs(path); err != nil {
+			return "", fmt.Errorf("locate %s: %w", name, err)
+		}
+		// The cache's folder is a link that a newer build moves; whoever
+		// found a binary keeps the one found.
+		if resolved, err := filepath.EvalSymlinks(path); err == nil {
+			path = resolved
+		}
+		path = filepath.Join(path, name)
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0 {
+			return path, nil
+		}
+		tried = append(tried, path)
+	}
+	return "", fmt.Errorf("no %s binary at %q; `make controlplane` builds it", name, tried)
+}
+
+func assetsDir() (string, error) {
+	return os.Getenv("KUBEBUILDER_ASSETS"), nil
+}
+
+func cacheDir() (string, error) {
+	root := os.Getenv("MACHINIST_CACHE")
+	if root == "" {
+		// Not os.UserCacheDir: the folder must be the build script's on
+		// every system.
+		cache := os.Getenv("XDG_CACHE_HOME")
+		if cache == "" {
+			home := os.Getenv("HOME")
+			if home == "" {
+				return "", errors.New("none of MACHINIST_CACHE, XDG_CACHE_HOME and HOME is set")
+			}
+			cache = filepath.Join(home, ".cache")
+		}
+		root = filepath.Join(cache, "machinist")
+	}
+	return filepath.Join(root, "controlplane", Version), nil
+}
+
+// binaries are the paths of the programs that one control plane runs.
+type binaries struct {
+	etcd, apiServer, controllerManager, scheduler, kubectl string
+}
+
+// locateBinaries finds what o needs, or says of everything missing at once.
+func locateBinaries(o Options) (binaries, error) {
+	var b binaries
+	var errs []error
+	find := func(name string, path *string) {
+		var err error
+		*path, err = Locate(name)
+		errs = append(errs, err)
+	}
+	find(etcdBinary, &b.etcd)
+	find(apiServerBinary, &b.apiServer)
+	find(kubectlBinary, &b.kubectl)
+	if o.WithControllerManager {
+		find(controllerManagerBinary, &b.controllerManager)
+	}
+	if o.WithScheduler {
+		find(schedulerBinary, &b.scheduler)
+	}
+	return b, errors.Join(errs...)
+}

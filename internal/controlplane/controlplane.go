@@ -1,0 +1,193 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+
+	"machinist.dev/machinist/internal/process"
+)
+
+// stopGrace is how long a process is given to end by itself. The API server
+// takes up to a minute while clients watch, which is not worth waiting for.
+const stopGrace = 3 * time.Second
+
+// ControlPlane is a running control plane. Its methods may be called by
+// several goroutines.
+type ControlPlane struct {
+	options   Options
+	dir       string
+	temporary bool // dir goes with Stop
+	binaries  binaries
+	pki       *pki
+	freePort  func() (int, error)
+
+	port  int // of the API server
+	admin *rest.Config
+	http  *http.Client // as admin
+
+	// lifecycle is held while processes are started or stopped.
+	lifecycle         sync.Mutex
+	etcd              *process.Process
+	apiServer         *process.Process
+	controllerManager *process.Process // never started without its option
+	scheduler         *process.Process // likewise
+
+	outputLock sync.Mutex
+}
+
+// Config returns a client configuration for an administrator (group
+// system:masters), without client-side throttling.
+func (cp *ControlPlane) Config() *rest.Config {
+	return rest.CopyConfig(cp.admin)
+}
+
+// Kubeconfig returns the path of the administrator's kubeconfig file.
+func (cp *ControlPlane) Kubeconfig() string {
+	return filepath.Join(cp.dir, "admin.kubeconfig")
+}
+
+// UserConfig returns a client configuration for a user, known by a client
+// certificate. What the user may do is up to RBAC. WriteKubeconfig makes a
+// file of it.
+func (cp *ControlPlane) UserConfig(name string, groups ...string) (*rest.Config, error) {
+	config, err := cp.userConfig(name, groups...)
+	if err != nil {
+		return nil, fmt.Errorf("make client configuration for user %q: %w", name, err)
+	}
+	return config, nil
+}
+
+// CA returns the PEM encoded certificate of the authority that signed the
+// certificates of the API server and of all users.
+func (cp *ControlPlane) CA() []byte {
+	return append([]byte(nil), cp.pki.authority.certPEM...)
+}
+
+// Endpoint returns the URL of the API server. It stays the same when the API
+// server is stopped and started again.
+func (cp *ControlPlane) Endpoint() string {
+	return "https://" + loopback(cp.port)
+}
+
+// Dir returns the folder with everything that belongs to this control plane,
+// such as <name of the program>.log.
+func (cp *ControlPlane) Dir() string {
+	return cp.dir
+}
+
+// AuditLog returns the path of the audit log, or "" without Options.Audit.
+func (cp *ControlPlane) AuditLog() string {
+	if !cp.options.Audit {
+		return ""
+	}
+	return filepath.Join(cp.dir, "audit.log")
+}
+
+// Kubectl returns the path of a kubectl of the API server's version. It keeps
+// what it learns of a server in the user's home by the server's port, which
+// another control plane may get later: set KUBECACHEDIR to a folder of one's
+// own, such as one in Dir.
+func (cp *ControlPlane) Kubectl() string {
+	return cp.binaries.kubectl
+}
+
+// StopAPIServer ends kube-apiserver as a crash would: requests in flight break
+// off, whatever became of them. Everything else goes on.
+func (cp *ControlPlane) StopAPIServer() error {
+	cp.lifecycle.Lock()
+	defer cp.lifecycle.Unlock()
+	return cp.apiServer.Kill()
+}
+
+// StartAPIServer starts a stopped kube-apiserver again on the same address
+// and returns when it is ready, which takes etcd running. If it fails,
+// kube-apiserver is stopped.
+func (cp *ControlPlane) StartAPIServer(ctx context.Context) error {
+	cp.lifecycle.Lock()
+	defer cp.lifecycle.Unlock()
+	ctx, cancel := withStartTimeout(ctx)
+	defer cancel()
+	if err := cp.apiServer.Start(); err != nil {
+		return err
+	}
+	if err := cp.awaitRestart(ctx); err != nil {
+		return errors.Join(err, cp.apiServer.Kill())
+	}
+	return nil
+}
+
+// StopEtcd ends etcd as a crash of the program would: what it has acknowledged
+// is kept. Everything else goes on, the API server without being able to write
+// or to read more than its cache.
+func (cp *ControlPlane) StopEtcd() error {
+	cp.lifecycle.Lock()
+	defer cp.lifecycle.Unlock()
+	return cp.etcd.Kill()
+}
+
+// StartEtcd starts a stopped etcd again with its data. It returns when the API
+// server is ready again, if that runs. If it fails, etcd is stopped.
+func (cp *ControlPlane) StartEtcd(ctx context.Context) error {
+	cp.lifecycle.Lock()
+	defer cp.lifecycle.Unlock()
+	ctx, cancel := withStartTimeout(ctx)
+	defer cancel()
+	err := cp.startEtcd(ctx)
+	if err == nil && cp.apiServer.Running() {
+		err = cp.awaitRestart(ctx)
+	}
+	if err != nil {
+		return errors.Join(err, cp.etcd.Kill())
+	}
+	return nil
+}
+
+// Stop ends all processes and removes the folder if it is a temporary one.
+// Stopping again does nothing.
+func (cp *ControlPlane) Stop() error {
+	cp.lifecycle.Lock()
+	defer cp.lifecycle.Unlock()
+
+	// etcd last: the others would spend their last seconds retrying.
+	var servers errgroup.Group
+	for _, server := range []*process.Process{cp.scheduler, cp.controllerManager, cp.apiServer} {
+		servers.Go(func() error { return server.Stop(stopGrace) })
+	}
+	err := servers.Wait()
+	err = errors.Join(err, cp.etcd.Stop(stopGrace))
+	cp.http.CloseIdleConnections()
+	if cp.temporary {
+		if removal := os.RemoveAll(cp.dir); removal != nil {
+			err = errors.Join(err, fmt.Errorf("remove the control plane's folder: %w", removal))
+		}
+	}
+	return err
+}
+
+func (cp *ControlPlane) newProcess(name, path string) *process.Process {
+	return &process.Process{Name: name, Path: path, Dir: cp.dir, Ended: cp.reportEnd}
+}
+
+func (cp *ControlPlane) reportEnd(p *process.Process, err error) {
+	cp.say("%s ended, although nobody stopped it: %v; its log is %s", p.Name, err, p.LogPath())
+}
+
+// say writes a line to the output. An output that fails is no reason to fail.
+func (cp *ControlPlane) say(format string, args ...any) {
+	if cp.options.Output == nil {
+		return
+	}
+	cp.outputLock.Lock()
+	defer cp.outputLock.Unlock()
+	_, _ = io.WriteString(cp.options.Output, fmt.Sprintf(format, args...)+"\n")
+}

@@ -1,0 +1,49 @@
+package controlplane
+
+import (
+	"fmt"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// WriteKubeconfig writes a kubeconfig file with what config holds of the
+// server's address and authority and of the user's certificate and key, which
+// is all that the configs of a ControlPlane have.
+func WriteKubeconfig(path string, config *rest.Config) error {
+	const name = "machinist"
+	err := clientcmd.WriteToFile(clientcmdapi.Config{
+		Clusters: map[string]*clientcmdapi.Cluster{name: {
+			Server:                   config.Host,
+			CertificateAuthorityData: config.CAData,
+		}},
+		AuthInfos: map[string]*clientcmdapi.AuthInfo{name: {
+			ClientCertificateData: config.CertData,
+			ClientKeyData:         config.KeyData,
+		}},
+		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}},
+		CurrentContext: name,
+	}, path)
+	if err != nil {
+		return fmt.Errorf("write kubeconfig %s: %w", path, err)
+	}
+	return nil
+}
+
+// userConfig is unthrottled: the API server's own fairness is the limit.
+func (cp *ControlPlane) userConfig(name string, groups ...string) (*rest.Config, error) {
+	pair, err := cp.pki.authority.client(name, groups...)
+	if err != nil {
+		return nil, err
+	}
+	return &rest.Config{
+		Host: cp.Endpoint(),
+		TLSClientConfig: rest.TLSClientConfig{
+			CAData:   cp.CA(),
+			CertData: pair.cert,
+			KeyData:  pair.key,
+		},
+		QPS: -1,
+	}, nil
+}

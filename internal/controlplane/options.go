@@ -1,0 +1,42 @@
+package controlplane
+
+import "io"
+
+// Options say what a control plane consists of. The zero value is etcd and
+// kube-apiserver in a temporary folder.
+type Options struct {
+	// Dir is the folder for keys, data, logs and kubeconfigs. It is created
+	// if it does not exist and must be empty if it does; Stop leaves it. By
+	// default it is a temporary folder, which Stop removes.
+	Dir string
+
+	// WithControllerManager runs kube-controller-manager with all its
+	// controllers, the two for bootstrap tokens included. Without it nothing
+	// creates service accounts, so that the API server then admits pods
+	// without one.
+	WithControllerManager bool
+
+	// WithScheduler runs kube-scheduler.
+	WithScheduler bool
+
+	// Audit makes the API server record every request at level Metadata in
+	// ControlPlane.AuditLog, before it answers it.
+	Audit bool
+
+	// ApproveNodeClientCSRs lets kube-controller-manager's own approver
+	// approve the kubelets' client certificates, the first one by bootstrap
+	// token and the renewals. Without it they stay pending until somebody
+	// else approves them. Without WithControllerManager it has no effect.
+	ApproveNodeClientCSRs bool
+
+	// ExtraAPIServerArgs and ExtraControllerManagerArgs are flags put behind
+	// those chosen here, such as "--min-request-timeout=5" for the former or
+	// "--node-monitor-grace-period=6s" for the latter. Where a flag has one
+	// value, the last one given counts.
+	ExtraAPIServerArgs         []string
+	ExtraControllerManagerArgs []string
+
+	// Output receives a line per step of Start, and one if a process ends
+	// that nobody stopped. By default nothing is written.
+	Output io.Writer
+}

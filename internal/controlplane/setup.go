@@ -1,0 +1,123 @@
+package controlplane
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// requestTimeout bounds one request, so that an answer that never comes does
+// not hide those that would.
+const requestTimeout = 10 * time.Second
+
+const clusterRoleBindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+
+// setUp waits for what the API server and kube-controller-manager make by
+// themselves in the background and everybody relies upon, and binds the roles
+// that nodes need to join.
+func (cp *ControlPlane) setUp(ctx context.Context) error {
+	expected := []string{
+		"/apis/rbac.authorization.k8s.io/v1/clusterroles/cluster-admin",
+		"/apis/rbac.authorization.k8s.io/v1/clusterroles/system:node-bootstrapper",
+		"/api/v1/namespaces/default",
+		"/api/v1/namespaces/kube-system",
+		"/api/v1/namespaces/kube-public",
+		"/api/v1/namespaces/kube-node-lease",
+	}
+	if cp.options.WithControllerManager {
+		// Pods are refused while their service account is missing.
+		expected = append(expected,
+			"/api/v1/namespaces/default/serviceaccounts/default",
+			"/api/v1/namespaces/kube-system/serviceaccounts/default",
+		)
+	}
+	for _, path := range expected {
+		err := cp.apiServer.Await(ctx, func(ctx context.Context) error { return cp.get(ctx, cp.Endpoint()+path) })
+		if err != nil {
+			return err
+		}
+	}
+	for _, binding := range nodeBindings(cp.options.ApproveNodeClientCSRs) {
+		err := cp.apiServer.Await(ctx, func(ctx context.Context) error {
+			return cp.create(ctx, cp.Endpoint()+clusterRoleBindings, binding)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// nodeBindings let nodes request client certificates and, if approve, let
+// kube-controller-manager approve them. No cluster has these by itself.
+func nodeBindings(approve bool) []*rbacv1.ClusterRoleBinding {
+	bindings := []*rbacv1.ClusterRoleBinding{
+		bindGroup("kubelet-bootstrap", "system:node-bootstrapper", "system:bootstrappers"),
+	}
+	if approve {
+		const approver = "system:certificates.k8s.io:certificatesigningrequests:"
+		bindings = append(bindings,
+			bindGroup("kubelet-client-approval", approver+"nodeclient", "system:bootstrappers"),
+			bindGroup("kubelet-client-renewal-approval", approver+"selfnodeclient", "system:nodes"),
+		)
+	}
+	return bindings
+}
+
+func bindGroup(name, role, group string) *rbacv1.ClusterRoleBinding {
+	return &rbacv1.ClusterRoleBinding{
+		TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRoleBinding"},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: group}},
+	}
+}
+
+// get succeeds if GET of the URL does.
+func (cp *ControlPlane) get(ctx context.Context, url string) error {
+	return cp.do(ctx, http.MethodGet, url, nil, http.StatusOK)
+}
+
+// create succeeds if the object was created, now or by an earlier attempt that
+// seemed to fail.
+func (cp *ControlPlane) create(ctx context.Context, url string, object any) error {
+	body, err := json.Marshal(object)
+	if err != nil {
+		return fmt.Errorf("encode %T: %w", object, err)
+	}
+	return cp.do(ctx, http.MethodPost, url, body, http.StatusCreated, http.StatusConflict)
+}
+
+func (cp *ControlPlane) do(ctx context.Context, method, url string, body []byte, wanted ...int) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("make request: %w", err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := cp.http.Do(request)
+	if err != nil {
+		return err // names method and URL
+	}
+	defer func() { err = errors.Join(err, response.Body.Close()) }()
+	answer, err := io.ReadAll(io.LimitReader(response.Body, 8<<10))
+	if err != nil {
+		return fmt.Errorf("%s %s: read answer: %w", method, url, err)
+	}
+	for _, status := range wanted {
+		if response.StatusCode == status {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s %s: %s: %s", method, url, response.Status, strings.TrimSpace(string(answer)))
+}

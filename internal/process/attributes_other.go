@@ -1,0 +1,11 @@
+//go:build !linux
+
+package process
+
+import "syscall"
+
+// processAttributes are the system's defaults: only Linux ties the life of a
+// child to its parent's.
+func processAttributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{}
+}

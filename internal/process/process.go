@@ -44,6 +44,7 @@ type Process struct {
 // life is the time of a process from its start to its end.
 type life struct {
 	os        *os.Process
+	started   time.Time
 	logOffset int64 // where in the log it begins
 
 	ready    atomic.Bool
@@ -91,7 +92,7 @@ func (p *Process) Start() error {
 	cmd.Dir = p.Dir
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = processAttributes()
-	l := &life{logOffset: info.Size(), done: make(chan struct{})}
+	l := &life{started: time.Now(), logOffset: info.Size(), done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
 		// The kernel sends the parent death signal when the thread ends that
@@ -209,6 +210,9 @@ func (p *Process) Done() <-chan struct{} { return p.life.done }
 // Err returns how the program ended; nil is success. It may be called once
 // Done is closed.
 func (p *Process) Err() error { return p.life.err }
+
+// Started returns when the program was started last.
+func (p *Process) Started() time.Time { return p.life.started }
 
 // PID returns the process id of the program that was started last.
 func (p *Process) PID() int { return p.life.os.Pid }

@@ -1,0 +1,292 @@
+package v1beta1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// MachineStatus is what was observed of a machine. Only its provider process writes it, except for the condition
+// RemediationRequested.
+type MachineStatus struct {
+	// observedGeneration is the generation of the Machine that was last acted upon.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// phase is where in its life the machine is.
+	// +optional
+	Phase MachinePhase `json:"phase,omitempty"`
+
+	// nodeRef is the Node that the machine became.
+	// +optional
+	NodeRef *NodeRef `json:"nodeRef,omitempty"`
+
+	// addresses of the instance.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	Addresses []corev1.NodeAddress `json:"addresses,omitempty"`
+
+	// instance is what the provider says of the instance, and all that its deletion needs when the class is gone.
+	// +optional
+	Instance *InstanceStatus `json:"instance,omitempty"`
+
+	// launch tells the attempts to make the instance apart.
+	// +optional
+	Launch *LaunchStatus `json:"launch,omitempty"`
+
+	// version of the kubelet that was observed.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Version string `json:"version,omitempty"`
+
+	// applied is what the running instance was made from.
+	// +optional
+	Applied *AppliedStatus `json:"applied,omitempty"`
+
+	// lastOperation is what was last done to the instance.
+	// +optional
+	LastOperation *LastOperation `json:"lastOperation,omitempty"`
+
+	// failureReason says in one word why the machine is Failed. Set if and only if the phase is Failed.
+	// +optional
+	FailureReason MachineFailureReason `json:"failureReason,omitempty"`
+
+	// failureMessage says in a sentence why the machine is Failed. Set if and only if the phase is Failed.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32768
+	FailureMessage string `json:"failureMessage,omitempty"`
+
+	// conditions of the machine: Launched, Registered, NodeHealthy, UpToDate, Drained, VolumesDetached, Ready, Deleting,
+	// Paused, RemediationRequested.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=32
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// MachinePhase is where in its life a machine is.
+// +kubebuilder:validation:Enum=Pending;Provisioning;Provisioned;Running;Available;Unhealthy;Updating;Failed;Deleting
+type MachinePhase string
+
+const (
+	// MachinePending has no instance, and none was asked for yet or its configuration is refused.
+	MachinePending MachinePhase = "Pending"
+	// MachineProvisioning asked for an instance and has none yet: Create failed in a way that is retried, or returned
+	// no providerID so far.
+	MachineProvisioning MachinePhase = "Provisioning"
+	// MachineProvisioned has an instance that is not yet a usable Node.
+	MachineProvisioned MachinePhase = "Provisioned"
+	// MachineRunning has a Node that is Ready and free of startup taints.
+	MachineRunning MachinePhase = "Running"
+	// MachineAvailable stands for Running where there is no target cluster.
+	MachineAvailable MachinePhase = "Available"
+	// MachineUnhealthy was Running, and its Node no longer is Ready or is gone.
+	MachineUnhealthy MachinePhase = "Unhealthy"
+	// MachineUpdating is being changed in place or having its instance replaced.
+	MachineUpdating MachinePhase = "Updating"
+	// MachineFailed cannot become or stay a Node; failureReason says why.
+	MachineFailed MachinePhase = "Failed"
+	// MachineDeleting is being deleted.
+	MachineDeleting MachinePhase = "Deleting"
+)
+
+// MachineFailureReason says in one word why a machine is Failed.
+// +kubebuilder:validation:Enum=CreateError;InsufficientResources;JoinClusterTimeout;InstanceVanished
+type MachineFailureReason string
+
+const (
+	// FailureCreateError surfaces when there is no instance within timeouts.creation.
+	FailureCreateError MachineFailureReason = "CreateError"
+	// FailureInsufficientResources surfaces when the provider had no capacity or quota within timeouts.creation.
+	FailureInsufficientResources MachineFailureReason = "InsufficientResources"
+	// FailureJoinClusterTimeout surfaces when the instance did not become a usable Node within timeouts.creation.
+	FailureJoinClusterTimeout MachineFailureReason = "JoinClusterTimeout"
+	// FailureInstanceVanished surfaces when the provider reports that the instance of a machine is gone.
+	FailureInstanceVanished MachineFailureReason = "InstanceVanished"
+)
+
+// NodeRef names one Node for as long as it lives.
+type NodeRef struct {
+	// name of the Node.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+
+	// uid of the Node.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=128
+	UID types.UID `json:"uid,omitempty"`
+}
+
+// InstanceState is the state of an instance at the provider. A provider may report others than those declared here.
+type InstanceState string
+
+const (
+	// InstancePending is being made.
+	InstancePending InstanceState = "Pending"
+	// InstanceRunning runs.
+	InstanceRunning InstanceState = "Running"
+	// InstanceStopped exists and does not run.
+	InstanceStopped InstanceState = "Stopped"
+	// InstanceTerminating is being deleted.
+	InstanceTerminating InstanceState = "Terminating"
+)
+
+// InstanceStatus is what the provider says of an instance.
+type InstanceStatus struct {
+	// state of the instance: Pending, Running, Stopped, Terminating, or what else the provider reports.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	State InstanceState `json:"state,omitempty"`
+
+	// type is the provider's name for the size of the instance.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Type string `json:"type,omitempty"`
+
+	// region that the instance is in.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Region string `json:"region,omitempty"`
+
+	// zone that the instance is in.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Zone string `json:"zone,omitempty"`
+
+	// launchTime is when the provider began to make the instance.
+	// +optional
+	LaunchTime *metav1.Time `json:"launchTime,omitempty"`
+
+	// nodeName is the name under which the instance will register as a Node.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	NodeName string `json:"nodeName,omitempty"`
+
+	// provider that made the instance and will delete it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Provider string `json:"provider,omitempty"`
+
+	// credentialsRef names the Secret with the credentials that can delete the instance.
+	// +optional
+	CredentialsRef *LocalRef `json:"credentialsRef,omitempty"`
+
+	// scope is the provider's own locator for the instance, such as a subscription and resource group. It is opaque and
+	// holds no secrets.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Scope string `json:"scope,omitempty"`
+}
+
+// LaunchStep is a step in the replacement of a machine's instance.
+// +kubebuilder:validation:Enum="";Replacing
+type LaunchStep string
+
+const (
+	// LaunchStepNone: no replacement is under way.
+	LaunchStepNone LaunchStep = ""
+	// LaunchStepReplacing: the old instance is being removed, a new attempt follows.
+	LaunchStepReplacing LaunchStep = "Replacing"
+)
+
+// LaunchStatus tells the attempts to make an instance apart.
+type LaunchStatus struct {
+	// attempt counts from 1. Together with the UID of the Machine it is the token that makes creation idempotent.
+	// Absent means 1.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Attempt int32 `json:"attempt,omitempty"`
+
+	// step is Replacing while the instance is being replaced under the same Machine.
+	// +optional
+	Step LaunchStep `json:"step,omitempty"`
+
+	// oldProviderID is the instance that is being replaced.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	OldProviderID string `json:"oldProviderID,omitempty"`
+}
+
+// AppliedStatus is what a running instance was made from.
+type AppliedStatus struct {
+	// className is the name of the MachineClass, empty for the inline form.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	ClassName string `json:"className,omitempty"`
+
+	// providerSpecHash is a hash of the providerSpec.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	ProviderSpecHash string `json:"providerSpecHash,omitempty"`
+
+	// version of the kubelet that was asked for.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	Version string `json:"version,omitempty"`
+}
+
+// OperationType is a kind of operation on an instance.
+// +kubebuilder:validation:Enum=Create;Update;HealthCheck;Drain;Delete
+type OperationType string
+
+const (
+	// OperationCreate makes the instance and waits for its Node.
+	OperationCreate OperationType = "Create"
+	// OperationUpdate changes or replaces the instance.
+	OperationUpdate OperationType = "Update"
+	// OperationHealthCheck follows a Node in trouble.
+	OperationHealthCheck OperationType = "HealthCheck"
+	// OperationDrain evicts the pods of the Node.
+	OperationDrain OperationType = "Drain"
+	// OperationDelete deletes the instance.
+	OperationDelete OperationType = "Delete"
+)
+
+// OperationState is how far an operation has come.
+// +kubebuilder:validation:Enum=Processing;Succeeded;Failed
+type OperationState string
+
+const (
+	// OperationProcessing is under way, or will be tried again.
+	OperationProcessing OperationState = "Processing"
+	// OperationSucceeded is done.
+	OperationSucceeded OperationState = "Succeeded"
+	// OperationFailed will not be tried again without a change.
+	OperationFailed OperationState = "Failed"
+)
+
+// LastOperation is what was last done to an instance.
+type LastOperation struct {
+	// type of the operation.
+	// +optional
+	Type OperationType `json:"type,omitempty"`
+
+	// state of the operation.
+	// +optional
+	State OperationState `json:"state,omitempty"`
+
+	// description of the operation for people.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32768
+	Description string `json:"description,omitempty"`
+
+	// code that the provider returned, by its gRPC name such as ResourceExhausted. Empty if there was no error.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Code string `json:"code,omitempty"`
+
+	// lastUpdateTime is when type, state, code or description last changed.
+	// +optional
+	LastUpdateTime *metav1.Time `json:"lastUpdateTime,omitempty"`
+
+	// attempts counts the calls of this operation that failed in a row.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Attempts int32 `json:"attempts,omitempty"`
+}

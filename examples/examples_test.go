@@ -1,0 +1,208 @@
+package examples_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	sigsyaml "sigs.k8s.io/yaml"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/examples"
+	"machinist.dev/machinist/internal/bootstrap"
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/simcloud/driver"
+	"machinist.dev/machinist/test/env"
+)
+
+func TestMain(m *testing.M) { os.Exit(env.Main(m)) }
+
+// documents reads all manifests of this folder as a person's kubectl would: files by name, nothing decoded yet.
+func documents(t *testing.T) map[string][]*unstructured.Unstructured {
+	t.Helper()
+	all := map[string][]*unstructured.Unstructured{}
+	err := fs.WalkDir(os.DirFS("."), ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".yaml") {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for reader := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content))); ; {
+			document, err := reader.Read()
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			object := &unstructured.Unstructured{}
+			if err := sigsyaml.UnmarshalStrict(document, &object.Object); err != nil {
+				return err
+			}
+			all[path] = append(all[path], object)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func TestAnAPIServerTakesEveryExampleStrictly(t *testing.T) {
+	c, namespace := env.Client(t), env.Namespace(t)
+	count := 0
+	for path, objects := range documents(t) {
+		for _, o := range objects {
+			o.SetNamespace(namespace)
+			if err := c.Create(t.Context(), o, client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
+				t.Errorf("%s: %s %s: %v", path, o.GetKind(), o.GetName(), err)
+			}
+			count++
+		}
+	}
+	fleet, err := examples.Fleet()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if count <= len(fleet) {
+		t.Errorf("%d examples on disk, %d of them the fleet: some are missing", count, len(fleet))
+	}
+}
+
+// templates are the machines that the examples ask for, by the name of what asks.
+func templates(t *testing.T, all map[string][]*unstructured.Unstructured) map[string]v1beta1.MachineTemplateSpec {
+	t.Helper()
+	found := map[string]v1beta1.MachineTemplateSpec{}
+	for _, objects := range all {
+		for _, o := range objects {
+			if o.GetKind() != "MachineDeployment" {
+				continue
+			}
+			md := &v1beta1.MachineDeployment{}
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, md); err != nil {
+				t.Fatal(err)
+			}
+			found[md.Name] = md.Spec.Template
+		}
+	}
+	if len(found) == 0 {
+		t.Fatal("no MachineDeployment")
+	}
+	return found
+}
+
+func TestEveryReferenceLeadsSomewhereAndTheDriverTakesEverySpec(t *testing.T) {
+	all := documents(t)
+	classes, secrets := map[string]v1beta1.MachineClassSpec{}, map[string]bool{}
+	for _, objects := range all {
+		for _, o := range objects {
+			switch o.GetKind() {
+			case "Secret":
+				secrets[o.GetName()] = true
+			case "MachineClass":
+				class := &v1beta1.MachineClass{}
+				if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, class); err != nil {
+					t.Fatal(err)
+				}
+				classes[class.Name] = class.Spec
+			}
+		}
+	}
+	sim, err := driver.New(driver.Options{Endpoints: []string{"http://127.0.0.1:1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(what, providerName string, spec *runtime.RawExtension, credentials *v1beta1.LocalRef, userData *v1beta1.UserDataRef) {
+		t.Helper()
+		if providerName != driver.Name {
+			t.Errorf("%s: provider %q", what, providerName)
+		}
+		if err := sim.Validate(t.Context(), provider.ValidateRequest{Class: provider.Class{Spec: spec.Raw}}); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		if !secrets[credentials.Name] || !secrets[userData.Name] {
+			t.Errorf("%s: Secret %q or %q is not among the examples", what, credentials.Name, userData.Name)
+		}
+	}
+	for name, spec := range classes {
+		check("class "+name, spec.Provider, spec.ProviderSpec, spec.CredentialsRef, spec.UserDataRef)
+	}
+	for name, template := range templates(t, all) {
+		if template.ObjectMeta.Labels[v1beta1.LabelTypeVersion] != v1beta1.TypeVersion {
+			t.Errorf("%s: labels %v lack the version of the schema", name, template.ObjectMeta.Labels)
+		}
+		if ref := template.Spec.ClassRef; ref == nil {
+			check(name, template.Spec.Provider, template.Spec.ProviderSpec, template.Spec.CredentialsRef, template.Spec.UserDataRef)
+		} else if _, found := classes[ref.Name]; !found {
+			t.Errorf("%s: class %q is not among the examples", name, ref.Name)
+		}
+	}
+}
+
+func TestTheUserDataRendersToWhatANodeNeeds(t *testing.T) {
+	objects, err := examples.Fleet()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var template []byte
+	for _, o := range objects {
+		if secret, ok := o.(*corev1.Secret); ok && secret.Name == examples.UserDataSecret {
+			template = []byte(secret.StringData[v1beta1.DefaultUserDataKey])
+		}
+	}
+	if !bootstrap.NeedsToken(template) {
+		t.Fatal("the template asks for no bootstrap token")
+	}
+	ca := []byte("-----BEGIN CERTIFICATE-----\n")
+	out, err := bootstrap.Render(template, bootstrap.Values{
+		MachineName: "worker-1", MachineNamespace: "default", KubeletVersion: "v1.36.3",
+		APIEndpoint: "https://10.0.0.1:6443", CABundle: ca, BootstrapToken: "abcdef.0123456789abcdef",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config struct {
+		Hostname   string `json:"hostname"`
+		WriteFiles []struct {
+			Path, Permissions, Content string
+		} `json:"write_files"`
+	}
+	if !bytes.HasPrefix(out, []byte("#cloud-config\n")) {
+		t.Errorf("it begins with %.20q", out)
+	}
+	if err := sigsyaml.UnmarshalStrict(out, &config); err != nil {
+		t.Fatal(err)
+	}
+	if config.Hostname != "worker-1" {
+		t.Errorf("hostname %q", config.Hostname)
+	}
+	files := map[string]string{}
+	for _, f := range config.WriteFiles {
+		files[f.Path] = f.Content
+	}
+	for path, parts := range map[string][]string{
+		"/etc/kubernetes/bootstrap-kubeconfig": {"server: https://10.0.0.1:6443", base64.StdEncoding.EncodeToString(ca), "token: abcdef.0123456789abcdef"},
+		"/var/lib/kubelet/config.yaml":         {"kind: KubeletConfiguration", "key: " + v1beta1.NodeTaintUninitialized, "effect: NoSchedule"},
+		"/etc/default/kubelet":                 {"KUBELET_VERSION=v1.36.3"},
+	} {
+		for _, part := range parts {
+			if !strings.Contains(files[path], part) {
+				t.Errorf("%s lacks %q:\n%s", path, part, files[path])
+			}
+		}
+	}
+}

@@ -1,0 +1,74 @@
+#!/bin/sh
+# Generates what follows from the Go types of the API:
+#
+#   api/v1beta1/zz_generated.deepcopy.go   deep copies
+#   config/crd/*.yaml                      CustomResourceDefinitions
+#   config/rbac/*.yaml                     roles, from the markers in internal/rbac
+#   docs/reference/api.md                  the reference of the API
+#
+# With --verify nothing is written: it fails, and shows the difference, if one
+# of them is not what would be generated.
+#
+# The tools are built from the versions that hack/tools/go.mod pins, into
+#
+#   ${MACHINIST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/machinist}/tools/<hash of go.mod and go.sum>
+set -eu
+
+mode=write
+case "${1:-}" in
+"") ;;
+--verify) mode=verify ;;
+*)
+	echo "usage: hack/generate.sh [--verify]" >&2
+	exit 2
+	;;
+esac
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+die() { echo "generate: $*" >&2; exit 1; }
+command -v go >/dev/null || die "the go command is needed and is not in PATH"
+
+hash=$(cat "$root/hack/tools/go.mod" "$root/hack/tools/go.sum" | git hash-object --stdin | cut -c1-12)
+[ -n "$hash" ] || die "cannot hash hack/tools: is git in PATH?"
+tools=${MACHINIST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/machinist}/tools/$hash
+
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+# A tool gets its name when it is complete, so that a build that was cut off is
+# not taken for one.
+build() {
+	[ ! -x "$tools/$1" ] || return 0
+	mkdir -p "$tools"
+	(cd "$root/hack/tools" && GOWORK=off CGO_ENABLED=0 go build -o "$tools/.$1.$$" "$2")
+	mv "$tools/.$1.$$" "$tools/$1"
+}
+build controller-gen sigs.k8s.io/controller-tools/cmd/controller-gen
+
+# generated lists what is generated, as paths under $root and under $out.
+generated="api/v1beta1/zz_generated.deepcopy.go config/crd config/rbac docs/reference/api.md"
+
+mkdir -p "$out/api/v1beta1" "$out/config/crd" "$out/config/rbac" "$out/docs/reference"
+(cd "$root/api" && GOWORK=off "$tools/controller-gen" \
+	object "crd:crdVersions=v1" paths=./v1beta1 \
+	"output:object:dir=$out/api/v1beta1" "output:crd:dir=$out/config/crd")
+(cd "$root" && go run ./hack/crds "$out/config/crd" "$out/docs/reference/api.md")
+for role in manager-control manager-target provider-control provider-target; do
+	(cd "$root" && GOWORK=off "$tools/controller-gen" \
+		"rbac:roleName=machinist-$role" "paths=./internal/rbac/$(echo $role | tr -d -)" \
+		output:stdout >"$out/config/rbac/$role.yaml")
+done
+
+status=0
+for path in $generated; do
+	if [ "$mode" = verify ]; then
+		diff -ruN "$root/$path" "$out/$path" || status=1
+	elif ! diff -rqN "$root/$path" "$out/$path" >/dev/null 2>&1; then
+		rm -rf "${root:?}/$path"
+		mkdir -p "$(dirname "$root/$path")"
+		cp -R "$out/$path" "$root/$path"
+	fi
+done
+[ $status -eq 0 ] || die "generated files are out of date: run hack/generate.sh"

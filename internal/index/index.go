@@ -1,0 +1,120 @@
+// Package index names the cache indexes through which controllers find objects without listing a namespace.
+package index
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// Names of the indexes, for client.MatchingFields.
+const (
+	// MachineByOwner finds Machines by the UID of their controller.
+	MachineByOwner = "machine.controllerUID"
+	// MachineByProviderID finds Machines by spec.providerID.
+	MachineByProviderID = "machine.providerID"
+	// MachineByNodeName finds Machines by the name of the Node that they are, or will be.
+	MachineByNodeName = "machine.nodeName"
+	// MachineByClass finds Machines by the name of their class.
+	MachineByClass = "machine.className"
+	// MachineBySecret finds Machines of the inline form by the names of the Secrets they refer to.
+	MachineBySecret = "machine.secretName"
+	// MachineSetByOwner finds MachineSets by the UID of their controller.
+	MachineSetByOwner = "machineset.controllerUID"
+	// NodeByProviderID finds Nodes of the target cluster by spec.providerID.
+	NodeByProviderID = "node.providerID"
+)
+
+// RegisterMachines adds the indexes of Machines. It may be called once per cache.
+func RegisterMachines(ctx context.Context, indexer client.FieldIndexer) error {
+	return register(ctx, indexer, []entry{
+		{&v1beta1.Machine{}, MachineByOwner, controllerUID},
+		{&v1beta1.Machine{}, MachineByProviderID, func(o client.Object) []string {
+			return one(o.(*v1beta1.Machine).Spec.ProviderID)
+		}},
+		{&v1beta1.Machine{}, MachineByNodeName, func(o client.Object) []string {
+			return one(NodeName(o.(*v1beta1.Machine)))
+		}},
+		{&v1beta1.Machine{}, MachineByClass, func(o client.Object) []string {
+			if ref := o.(*v1beta1.Machine).Spec.ClassRef; ref != nil {
+				return one(ref.Name)
+			}
+			return nil
+		}},
+		{&v1beta1.Machine{}, MachineBySecret, func(o client.Object) []string {
+			spec := o.(*v1beta1.Machine).Spec
+			return secrets(spec.CredentialsRef, spec.UserDataRef)
+		}},
+	})
+}
+
+// RegisterSets adds the indexes of MachineSets, for the process that watches them.
+func RegisterSets(ctx context.Context, indexer client.FieldIndexer) error {
+	return register(ctx, indexer, []entry{{&v1beta1.MachineSet{}, MachineSetByOwner, controllerUID}})
+}
+
+// RegisterTarget adds the indexes of the target cluster's kinds.
+func RegisterTarget(ctx context.Context, indexer client.FieldIndexer) error {
+	return register(ctx, indexer, []entry{
+		{&corev1.Node{}, NodeByProviderID, func(o client.Object) []string {
+			return one(o.(*corev1.Node).Spec.ProviderID)
+		}},
+	})
+}
+
+// NodeName returns the name of the Node that the Machine is, or under which its instance will register; empty when
+// neither is known.
+func NodeName(m *v1beta1.Machine) string {
+	if m.Status.NodeRef != nil {
+		return m.Status.NodeRef.Name
+	}
+	if m.Status.Instance != nil {
+		return m.Status.Instance.NodeName
+	}
+	return ""
+}
+
+type entry struct {
+	object client.Object
+	name   string
+	values client.IndexerFunc
+}
+
+func register(ctx context.Context, indexer client.FieldIndexer, entries []entry) error {
+	for _, e := range entries {
+		if err := indexer.IndexField(ctx, e.object, e.name, e.values); err != nil {
+			return fmt.Errorf("add the index %s: %w", e.name, err)
+		}
+	}
+	return nil
+}
+
+func controllerUID(o client.Object) []string {
+	if owner := metav1.GetControllerOf(o); owner != nil {
+		return one(string(owner.UID))
+	}
+	return nil
+}
+
+func one(value string) []string {
+	if value == "" {
+		return nil
+	}
+	return []string{value}
+}
+
+func secrets(credentials *v1beta1.LocalRef, userData *v1beta1.UserDataRef) []string {
+	var names []string
+	if credentials != nil {
+		names = append(names, credentials.Name)
+	}
+	if userData != nil && (credentials == nil || userData.Name != credentials.Name) {
+		names = append(names, userData.Name)
+	}
+	return names
+}

@@ -1,0 +1,152 @@
+// Package install brings the API group into a cluster: its CustomResourceDefinitions and admission policies. Releases
+// ship the same manifests for kubectl and helm; this is for the demo and for tests.
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/config"
+)
+
+const (
+	// fieldOwner owns what is installed, so that installing again takes fields back that were changed.
+	fieldOwner = client.FieldOwner("machinist-install")
+
+	// pollInterval is how often is looked whether the API server has got there. It takes a second or so.
+	pollInterval = 50 * time.Millisecond
+)
+
+// Install brings in the CustomResourceDefinitions, waits until they can be used, and installs the admission policies, which
+// the API server heeds a moment later. It may be called again, to upgrade. How long it waits is up to the context.
+func Install(ctx context.Context, cluster *rest.Config) error {
+	c, err := newClient(cluster)
+	if err != nil {
+		return err
+	}
+	if err := installCRDs(ctx, c); err != nil {
+		return err
+	}
+	for _, policy := range config.Policies() {
+		if err := apply(ctx, c, policy); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CRDs installs the CustomResourceDefinitions only and waits until they can be used.
+func CRDs(ctx context.Context, cluster *rest.Config) error {
+	c, err := newClient(cluster)
+	if err != nil {
+		return err
+	}
+	return installCRDs(ctx, c)
+}
+
+func newClient(cluster *rest.Config) (client.Client, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("make a scheme: %w", err)
+		}
+	}
+	c, err := client.New(cluster, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("make a client for %s: %w", cluster.Host, err)
+	}
+	return c, nil
+}
+
+func installCRDs(ctx context.Context, c client.Client) error {
+	crds := config.CRDs()
+	for _, crd := range crds {
+		if err := apply(ctx, c, crd); err != nil {
+			return err
+		}
+	}
+	for _, crd := range crds {
+		if err := awaitServed(ctx, c, crd); err != nil {
+			return fmt.Errorf("wait for CustomResourceDefinition %s to be served: %w", crd.Name, err)
+		}
+	}
+	return nil
+}
+
+// apply writes an object as it is in the manifest, without what only the server sets.
+func apply(ctx context.Context, c client.Client, object client.Object) error {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return fmt.Errorf("convert %s: %w", object.GetName(), err)
+	}
+	delete(content, "status")
+	manifest := client.ApplyConfigurationFromUnstructured(&unstructured.Unstructured{Object: content})
+	if err := c.Apply(ctx, manifest, fieldOwner, client.ForceOwnership); err != nil {
+		return fmt.Errorf("apply %s %s: %w", object.GetObjectKind().GroupVersionKind().Kind, object.GetName(), err)
+	}
+	return nil
+}
+
+// awaitServed returns when objects of the kind can be listed, which comes after the definition says that it is
+// established.
+func awaitServed(ctx context.Context, c client.Client, crd *apiextensionsv1.CustomResourceDefinition) error {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(schema.GroupVersionKind{
+		Group:   crd.Spec.Group,
+		Version: crd.Spec.Versions[0].Name,
+		Kind:    crd.Spec.Names.ListKind,
+	})
+	var last error
+	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+		current := &apiextensionsv1.CustomResourceDefinition{}
+		if last = c.Get(ctx, client.ObjectKeyFromObject(crd), current); last != nil {
+			return false, nonTransient(last)
+		}
+		if last = established(current); last != nil {
+			return false, nil
+		}
+		last = c.List(ctx, list, client.Limit(1))
+		return last == nil, nonTransient(last)
+	})
+	if err != nil && last != nil && !errors.Is(err, last) {
+		return fmt.Errorf("%w: %w", err, last)
+	}
+	return err
+}
+
+func established(crd *apiextensionsv1.CustomResourceDefinition) error {
+	for _, condition := range crd.Status.Conditions {
+		switch {
+		case condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue:
+			return nil
+		case condition.Type == apiextensionsv1.NamesAccepted && condition.Status == apiextensionsv1.ConditionFalse:
+			return fmt.Errorf("names not accepted: %s", condition.Message)
+		}
+	}
+	return errors.New("not established yet")
+}
+
+// nonTransient returns an error that waiting does not cure, nil for others: what is not there yet comes.
+func nonTransient(err error) error {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		switch status.Status().Code {
+		case http.StatusUnauthorized, http.StatusForbidden:
+			return err
+		}
+	}
+	return nil
+}

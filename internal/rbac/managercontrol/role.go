@@ -1,0 +1,24 @@
+// Package managercontrol declares what machinist-manager may do in the control cluster.
+//
+// +kubebuilder:rbac:groups=machinist.dev,resources=machinedeployments;machinesets,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=machinist.dev,resources=machinedeployments/status;machinesets/status,verbs=patch
+// +kubebuilder:rbac:groups=machinist.dev,resources=machinesets,verbs=create;delete
+// +kubebuilder:rbac:groups=machinist.dev,resources=machines,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=machinist.dev,resources=machineclasses,verbs=get;list;watch
+//
+// A set blocks the deletion of its owner until it is gone, which takes this where owner references are enforced.
+// +kubebuilder:rbac:groups=machinist.dev,resources=machinedeployments/finalizers;machinesets/finalizers,verbs=update
+//
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+//
+// The UID of kube-system identifies the control cluster.
+// +kubebuilder:rbac:groups="",resources=namespaces,resourceNames=kube-system,verbs=get
+//
+// The lease of the leader, and the record of the cluster's identity.
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=machinist-system,resources=leases,verbs=get;create;update
+// +kubebuilder:rbac:groups="",namespace=machinist-system,resources=configmaps,verbs=get;create
+//
+// Who may read metrics is asked of the API server.
+// +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+package managercontrol

@@ -1,0 +1,228 @@
+package api
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinistv1 "machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/test/env"
+)
+
+func TestDefaults(t *testing.T) {
+	timeouts := map[string]any{"creation": "20m", "update": "20m", "drain": "2h", "volumeDetach": "5m"}
+	for _, test := range []struct {
+		name    string
+		sample  string
+		changes []change
+		path    []string
+		want    any
+	}{
+		{"adoption", class, nil, []string{"spec", "adoption"}, "Forbid"},
+		{"key of user data", class, []change{{"spec/userDataRef", ref("boot")}}, []string{"spec", "userDataRef", "key"}, "userData"},
+		{"timeouts", machine, nil, []string{"spec", "timeouts"}, timeouts},
+		{"timeouts, partly", machine, []change{{"spec/timeouts/drain", "1h"}}, []string{"spec", "timeouts"},
+			map[string]any{"creation": "20m", "update": "20m", "drain": "1h", "volumeDetach": "5m"}},
+		{"providerID", machine, nil, []string{"spec", "providerID"}, nil},
+		{"timeouts in a template", set, nil, []string{"spec", "template", "spec", "timeouts"}, timeouts},
+		{"replicas of a set", set, nil, []string{"spec", "replicas"}, int64(1)},
+		{"replicas of a set that says 0", set, []change{{"spec/replicas", 0}}, []string{"spec", "replicas"}, int64(0)},
+		{"delete policy of a set", set, nil, []string{"spec", "deletePolicy"}, "Random"},
+		{"replicas of a deployment", deployment, nil, []string{"spec", "replicas"}, int64(1)},
+		{"delete policy of a deployment", deployment, nil, []string{"spec", "deletePolicy"}, "Random"},
+		{"strategy", deployment, nil, []string{"spec", "strategy"}, map[string]any{"type": "RollingUpdate"}},
+		{"rolling update, partly", deployment, []change{{"spec/strategy/rollingUpdate", map[string]any{}}}, []string{"spec", "strategy", "rollingUpdate"},
+			map[string]any{"maxSurge": int64(1), "maxUnavailable": int64(0)}},
+		{"in place, partly", deployment, []change{{"spec/strategy/inPlace", map[string]any{}}}, []string{"spec", "strategy", "inPlace"},
+			map[string]any{"maxUnavailable": int64(1), "orchestration": "Auto"}},
+		{"history", deployment, nil, []string{"spec", "revisionHistoryLimit"}, int64(10)},
+		{"progress deadline", deployment, nil, []string{"spec", "progressDeadline"}, "10m"},
+		{"remediation of a deployment", deployment, nil, []string{"spec", "remediation"}, map[string]any{"maxInFlight": int64(1)}},
+		{"maxUnhealthy", healthCheck, nil, []string{"spec", "maxUnhealthy"}, "40%"},
+		{"remediation of a check", healthCheck, nil, []string{"spec", "remediation"}, map[string]any{"type": "Replace"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			object := apply(t, parse(t, "default", test.sample), test.changes...)
+			if err := tryCreate(t, object); err != nil {
+				t.Fatalf("refused: %v", err)
+			}
+			got, _, err := unstructured.NestedFieldNoCopy(object.Object, test.path...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !equality.Semantic.DeepEqual(got, test.want) {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+// What a controller sees of a field that nobody set must be what the API server would have put there.
+func TestGoDefaultsAreThoseOfTheSchema(t *testing.T) {
+	var persisted machinistv1.MachineDeployment
+	get(t, deployment, &persisted, change{"spec/strategy", map[string]any{"rollingUpdate": map[string]any{}, "inPlace": map[string]any{}}})
+	var check machinistv1.MachineHealthCheck
+	get(t, healthCheck, &check)
+	var pool machinistv1.MachineSet
+	get(t, set, &pool)
+	var bare machinistv1.MachineDeployment
+
+	persistedTimeouts, bareTimeouts := persisted.Spec.Template.Spec.Timeouts, machinistv1.MachineTimeouts{}
+	for name, pair := range map[string][2]any{
+		"creation":              {persistedTimeouts.Creation.Duration, bareTimeouts.CreationOrDefault()},
+		"update":                {persistedTimeouts.Update.Duration, bareTimeouts.UpdateOrDefault()},
+		"drain":                 {persistedTimeouts.Drain.Duration, bareTimeouts.DrainOrDefault()},
+		"volumeDetach":          {persistedTimeouts.VolumeDetach.Duration, bareTimeouts.VolumeDetachOrDefault()},
+		"replicas":              {*persisted.Spec.Replicas, bare.ReplicasOrDefault()},
+		"replicas of a set":     {*pool.Spec.Replicas, new(machinistv1.MachineSet).ReplicasOrDefault()},
+		"deletePolicy":          {persisted.Spec.DeletePolicy, bare.DeletePolicyOrDefault()},
+		"deletePolicy of a set": {pool.Spec.DeletePolicy, new(machinistv1.MachineSet).DeletePolicyOrDefault()},
+		"strategy":              {persisted.Spec.Strategy.Type, bare.Spec.Strategy.TypeOrDefault()},
+		"maxSurge":              {*persisted.Spec.Strategy.RollingUpdate.MaxSurge, bare.Spec.Strategy.MaxSurgeOrDefault()},
+		"maxUnavailable":        {*persisted.Spec.Strategy.RollingUpdate.MaxUnavailable, bare.Spec.Strategy.MaxUnavailableOrDefault()},
+		"inPlace":               {*persisted.Spec.Strategy.InPlace.MaxUnavailable, bare.Spec.Strategy.InPlaceMaxUnavailableOrDefault()},
+		"orchestration":         {persisted.Spec.Strategy.InPlace.Orchestration, bare.Spec.Strategy.OrchestrationOrDefault()},
+		"revisionHistoryLimit":  {*persisted.Spec.RevisionHistoryLimit, bare.RevisionHistoryLimitOrDefault()},
+		"progressDeadline":      {persisted.Spec.ProgressDeadline.Duration, bare.ProgressDeadlineOrDefault()},
+		"maxInFlight":           {*persisted.Spec.Remediation.MaxInFlight, bare.Spec.Remediation.MaxInFlightOrDefault()},
+		"maxUnhealthy":          {*check.Spec.MaxUnhealthy, new(machinistv1.MachineHealthCheck).MaxUnhealthyOrDefault()},
+		"remediation":           {check.Spec.Remediation.Type, machinistv1.HealthCheckRemediation{}.TypeOrDefault()},
+		"key":                   {machinistv1.DefaultUserDataKey, machinistv1.UserDataRef{}.KeyOrDefault()},
+	} {
+		if pair[0] != pair[1] {
+			t.Errorf("%s: the API server says %v, Go says %v", name, pair[0], pair[1])
+		}
+	}
+}
+
+// get reads back into a Go type what the API server makes of a sample.
+func get(t *testing.T, sample string, into client.Object, changes ...change) {
+	t.Helper()
+	object := create(t, apply(t, parse(t, env.Namespace(t), sample), changes...))
+	if err := env.Client(t).Get(t.Context(), client.ObjectKeyFromObject(object), into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestScale(t *testing.T) {
+	c := env.Client(t)
+	for _, test := range []struct {
+		kind, sample string
+		typed        client.Object
+	}{
+		{"MachineSet", set, &machinistv1.MachineSet{}},
+		{"MachineDeployment", deployment, &machinistv1.MachineDeployment{}},
+	} {
+		t.Run(test.kind, func(t *testing.T) {
+			object := create(t, parse(t, env.Namespace(t), test.sample))
+			test.typed.SetNamespace(object.GetNamespace())
+			test.typed.SetName(object.GetName())
+			apply(t, object, change{"status/replicas", 2}, change{"status/selector", "pool=a"})
+			if err := c.Status().Update(t.Context(), object); err != nil {
+				t.Fatal(err)
+			}
+
+			scale := &autoscalingv1.Scale{}
+			if err := c.SubResource("scale").Get(t.Context(), test.typed, scale); err != nil {
+				t.Fatal(err)
+			}
+			if scale.Spec.Replicas != 1 || scale.Status.Replicas != 2 || scale.Status.Selector != "pool=a" {
+				t.Errorf("scale is %+v %+v", scale.Spec, scale.Status)
+			}
+
+			scale.Spec.Replicas = 5
+			if err := c.SubResource("scale").Update(t.Context(), test.typed, client.WithSubResourceBody(scale)); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+				t.Fatal(err)
+			}
+			if replicas, _, _ := unstructured.NestedInt64(object.Object, "spec", "replicas"); replicas != 5 {
+				t.Errorf("spec.replicas is %d after scaling to 5", replicas)
+			}
+
+			for _, replicas := range []int32{-1, 100001} {
+				scale.ResourceVersion, scale.Spec.Replicas = "", replicas
+				err := c.SubResource("scale").Update(t.Context(), test.typed, client.WithSubResourceBody(scale))
+				requireRefusal(t, err, "spec.replicas")
+			}
+		})
+	}
+}
+
+func TestColumns(t *testing.T) {
+	namespace := env.Namespace(t)
+	for plural, want := range map[string][]string{
+		"machines":            {"Name", "Phase", "Node", "Ready", "Up-to-date", "Version", "Age", "|", "ProviderID", "Class", "Zone", "Internal-IP", "Last-Operation"},
+		"machineclasses":      {"Name", "Provider", "Ready", "Reason", "Age", "|", "Instance-Type", "Credentials"},
+		"machinesets":         {"Name", "Desired", "Replicas", "Ready", "Available", "Up-to-date", "Age", "|", "Class", "Version", "Frozen"},
+		"machinedeployments":  {"Name", "Desired", "Replicas", "Up-to-date", "Ready", "Available", "Age", "|", "Strategy", "Paused", "Revision", "Class", "Version", "Progressing"},
+		"machinehealthchecks": {"Name", "Expected", "Healthy", "Max-Unhealthy", "Allowed", "Age", "|", "Remediation", "Reason"},
+	} {
+		table := tableOf(t, namespace, plural)
+		var narrow, wide []string
+		for _, column := range table.ColumnDefinitions {
+			if column.Priority == 0 {
+				narrow = append(narrow, column.Name)
+			} else {
+				wide = append(wide, column.Name)
+			}
+		}
+		if got := slices.Concat(narrow, []string{"|"}, wide); !slices.Equal(got, want) {
+			t.Errorf("%s: columns are %v, want %v", plural, got, want)
+		}
+	}
+}
+
+// A machine in full, so that a column with a wrong path shows.
+func TestMachineColumnsShowValues(t *testing.T) {
+	object := create(t, apply(t, parse(t, env.Namespace(t), machine), change{"spec/providerID", "sim:///vm-1"}))
+	condition := func(name string) map[string]any {
+		return map[string]any{"type": name, "status": "True", "reason": "Test", "message": "", "lastTransitionTime": "2026-08-01T12:00:00Z"}
+	}
+	apply(t, object, change{"status", map[string]any{
+		"phase":         "Running",
+		"nodeRef":       ref("node-1"),
+		"version":       "v1.36.3",
+		"addresses":     []any{map[string]any{"type": "Hostname", "address": "vm-1"}, map[string]any{"type": "InternalIP", "address": "10.0.0.1"}},
+		"instance":      map[string]any{"zone": "zone-a"},
+		"lastOperation": map[string]any{"type": "Create"},
+		"conditions":    []any{condition("Ready"), condition("UpToDate")},
+	}})
+	if err := env.Client(t).Status().Update(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	table := tableOf(t, object.GetNamespace(), "machines")
+	got := map[string]any{}
+	for i, column := range table.ColumnDefinitions {
+		if column.Name != "Age" {
+			got[column.Name] = table.Rows[0].Cells[i]
+		}
+	}
+	want := map[string]any{
+		"Name": "one", "Phase": "Running", "Node": "node-1", "Ready": "True", "Up-to-date": "True", "Version": "v1.36.3",
+		"ProviderID": "sim:///vm-1", "Class": "small", "Zone": "zone-a", "Internal-IP": "10.0.0.1", "Last-Operation": "Create",
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
+
+// tableOf lists objects as kubectl get does.
+func tableOf(t *testing.T, namespace, plural string) *metav1.Table {
+	t.Helper()
+	table := &metav1.Table{}
+	err := restClient(t).Get().Namespace(namespace).Resource(plural).
+		SetHeader("Accept", "application/json;as=Table;g=meta.k8s.io;v=v1").
+		Do(t.Context()).Into(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table
+}

@@ -1,0 +1,171 @@
+package api
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	machinistv1 "machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/install"
+	"machinist.dev/machinist/test/env"
+)
+
+const (
+	minSize  = "metadata/annotations/" + "machinist.dev~1cluster-api-autoscaler-node-group-min-size"
+	maxSize  = "metadata/annotations/" + "machinist.dev~1cluster-api-autoscaler-node-group-max-size"
+	priority = "metadata/annotations/" + "machinist.dev~1delete-priority"
+	preserve = "metadata/annotations/" + "machinist.dev~1preserve"
+	provider = "metadata/labels/" + "machinist.dev~1provider"
+)
+
+func TestPolicies(t *testing.T) {
+	awaitPolicies(t, true)
+	min, max := machinistv1.AutoscalerMinSizeAnnotation, machinistv1.AutoscalerMaxSizeAnnotation
+	for kind, sample := range map[string]string{"set": set, "deployment": deployment} {
+		judge(t, []verdict{
+			{kind + " with bounds", sample, []change{{minSize, "0"}, {maxSize, "10"}}, nil},
+			{kind + " with equal bounds", sample, []change{{minSize, "3"}, {maxSize, "3"}}, nil},
+			{kind + " with min above max", sample, []change{{minSize, "10"}, {maxSize, "9"}}, []string{min, "10", "9"}},
+			{kind + " with a negative min", sample, []change{{minSize, "-1"}, {maxSize, "9"}}, []string{min}},
+			{kind + " with a max in words", sample, []change{{minSize, "1"}, {maxSize, "many"}}, []string{max, "many"}},
+			{kind + " with a fraction", sample, []change{{maxSize, "1.5"}}, []string{max}},
+			{kind + " with an empty min", sample, []change{{minSize, ""}}, []string{min}},
+			{kind + " with a blank", sample, []change{{minSize, " 1"}}, []string{min}},
+			{kind + " beyond an int", sample, []change{{maxSize, "99999999999999999999"}}, []string{max}},
+			{kind + " with min alone", sample, []change{{minSize, "1"}}, nil},
+			{kind + " with a template priority", sample, []change{{"spec/template/" + priority, "1"}}, nil},
+			{kind + " with a template priority in words", sample, []change{{"spec/template/" + priority, "low"}}, []string{"spec.template.metadata.annotations[machinist.dev/delete-priority]"}},
+			{kind + " with a template that preserves", sample, []change{{"spec/template/" + preserve, "when-failed"}}, nil},
+			{kind + " with a template that preserves sometimes", sample, []change{{"spec/template/" + preserve, "sometimes"}}, []string{"spec.template.metadata.annotations[machinist.dev/preserve]"}},
+		})
+	}
+	judge(t, []verdict{
+		{"priority", machine, []change{{priority, "1"}}, nil},
+		{"negative priority", machine, []change{{priority, "-5"}}, nil},
+		{"priority in words", machine, []change{{priority, "low"}}, []string{"metadata.annotations[machinist.dev/delete-priority]", "low"}},
+		{"empty priority", machine, []change{{priority, ""}}, []string{"machinist.dev/delete-priority"}},
+		{"priority beyond an int", machine, []change{{priority, "10000000000"}}, []string{"machinist.dev/delete-priority"}},
+		{"preserve now", machine, []change{{preserve, "now"}}, nil},
+		{"preserve when failed", machine, []change{{preserve, "when-failed"}}, nil},
+		{"preserve by presence", machine, []change{{preserve, ""}}, []string{"metadata.annotations[machinist.dev/preserve]"}},
+		{"preserve true", machine, []change{{preserve, "true"}}, []string{"metadata.annotations[machinist.dev/preserve]", "true"}},
+		{"annotations that act by presence", machine, []change{
+			{"metadata/annotations/machinist.dev~1paused", ""}, {"metadata/annotations/machinist.dev~1skip-drain", "whatever"},
+		}, nil},
+		{"provider", machine, []change{{provider, "sim"}}, nil},
+		{"provider that is no label", machine, []change{{provider, "Sim"}}, []string{"metadata.labels[machinist.dev/provider]", "Sim"}},
+		{"empty provider", machine, []change{{provider, ""}}, []string{"metadata.labels[machinist.dev/provider]"}},
+		{"provider as in the inline form", inlineMachine, []change{{provider, "sim"}}, nil},
+		{"provider other than in the inline form", inlineMachine, []change{{provider, "azure"}}, []string{"metadata.labels[machinist.dev/provider]", "azure", "spec.provider"}},
+	})
+}
+
+// The schema's own rule does not see this one.
+func TestProviderSpecKeyCannotBeRenamed(t *testing.T) {
+	awaitPolicies(t, true)
+	object := create(t, parse(t, env.Namespace(t), class))
+	requireRefusal(t, tryUpdate(t, renameProviderSpecKey(t, object)), "spec.providerSpec")
+}
+
+func renameProviderSpecKey(t *testing.T, class *unstructured.Unstructured) *unstructured.Unstructured {
+	return apply(t, class.DeepCopy(), change{"spec/providerSpec/size", nil}, change{"spec/providerSpec/sise", "small"})
+}
+
+// An object from before the policies must remain workable.
+func TestPoliciesLeaveUnchangedValuesAlone(t *testing.T) {
+	namespace, c := env.Namespace(t), env.Client(t)
+	awaitPolicies(t, true)
+	withoutPolicies(t)
+	bad := create(t, apply(t, parse(t, namespace, machine),
+		change{priority, "low"}, change{preserve, "sometimes"}, change{provider, "Sim"},
+		change{"metadata/finalizers", []string{"test.machinist.dev/hold"}}))
+	badSet := create(t, apply(t, parse(t, namespace, set), change{minSize, "many"}, change{maxSize, "few"},
+		change{"spec/template/" + priority, "low"}))
+	if err := install.Install(t.Context(), env.Config()); err != nil {
+		t.Fatal(err)
+	}
+	awaitPolicies(t, true)
+
+	for name, err := range map[string]error{
+		"spec":                 tryUpdate(t, apply(t, bad.DeepCopy(), change{"spec/version", "v1.36.3"})),
+		"another annotation":   tryUpdate(t, apply(t, bad.DeepCopy(), change{"metadata/annotations/machinist.dev~1paused", ""})),
+		"finalizers":           tryUpdate(t, apply(t, bad.DeepCopy(), change{"metadata/finalizers", nil})),
+		"the value made right": tryUpdate(t, apply(t, bad.DeepCopy(), change{priority, "1"})),
+		"the value removed":    tryUpdate(t, apply(t, bad.DeepCopy(), change{preserve, nil})),
+		"status":               c.Status().Update(t.Context(), apply(t, bad.DeepCopy(), change{"status/phase", "Pending"}), client.DryRunAll),
+		"replicas of a set":    tryUpdate(t, apply(t, badSet.DeepCopy(), change{"spec/replicas", 3})),
+		"a set's max made right, min still wrong": tryUpdate(t, apply(t, badSet.DeepCopy(), change{maxSize, "3"})),
+	} {
+		if err != nil {
+			t.Errorf("change of %s: refused: %v", name, err)
+		}
+	}
+	requireRefusal(t, tryUpdate(t, apply(t, bad.DeepCopy(), change{priority, "lower"})), "machinist.dev/delete-priority")
+	requireRefusal(t, tryUpdate(t, apply(t, badSet.DeepCopy(), change{minSize, "more"})), machinistv1.AutoscalerMinSizeAnnotation)
+
+	// While it is being deleted, everything goes.
+	if err := c.Delete(t.Context(), bad); err != nil {
+		t.Fatalf("delete: %v", err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(bad), bad); err != nil {
+		t.Fatal(err)
+	}
+	if err := tryUpdate(t, apply(t, bad.DeepCopy(), change{priority, "lowest"})); err != nil {
+		t.Errorf("an update of a machine that is being deleted is refused: %v", err)
+	}
+	if err := c.Update(t.Context(), apply(t, bad, change{"metadata/finalizers", nil})); err != nil {
+		t.Errorf("the finalizer cannot be removed: %v", err)
+	}
+}
+
+// withoutPolicies takes the bindings away and waits until the API server heeds that.
+func withoutPolicies(t *testing.T) {
+	t.Helper()
+	c := env.Client(t)
+	for _, name := range []string{"machine.machinist.dev", "fleet.machinist.dev"} {
+		binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if err := c.Delete(t.Context(), binding); err != nil {
+			t.Fatal(err)
+		}
+	}
+	awaitPolicies(t, false)
+}
+
+// awaitPolicies waits until the API server heeds the policies, or does not any more, each of them.
+func awaitPolicies(t *testing.T, inForce bool) {
+	t.Helper()
+	namespace := env.Namespace(t)
+	subject := create(t, parse(t, namespace, class))
+	await(t, "policy for machines", func() bool {
+		return refusedBy("machine", tryCreate(t, apply(t, parse(t, namespace, machine), change{priority, "x"}))) == inForce
+	})
+	await(t, "policy for fleets", func() bool {
+		return refusedBy("fleet", tryCreate(t, apply(t, parse(t, namespace, set), change{minSize, "x"}))) == inForce
+	})
+	if inForce {
+		await(t, "policy for classes", func() bool {
+			return refusedBy("machineclass", tryUpdate(t, renameProviderSpecKey(t, subject)))
+		})
+	}
+}
+
+func refusedBy(policy string, err error) bool {
+	return err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+policy+".machinist.dev'")
+}
+
+func await(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, env.Patience, true, func(context.Context) (bool, error) {
+		return done(), nil
+	})
+	if err != nil {
+		t.Fatalf("wait for the %s: %v", what, err)
+	}
+}

@@ -1,0 +1,170 @@
+package api
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/test/env"
+)
+
+func TestImmutableFields(t *testing.T) {
+	namespace := env.Namespace(t)
+	userData := change{"spec/userDataRef", ref("boot")}
+	for _, test := range []struct {
+		name    string
+		sample  string
+		before  []change
+		after   []change
+		refused string
+	}{
+		{"class: provider", class, nil, []change{{"spec/provider", "azure"}}, "spec.provider:"},
+		{"class: providerSpec, another value", class, nil, []change{{"spec/providerSpec/size", "large"}}, "spec.providerSpec:"},
+		{"class: providerSpec, one more key", class, nil, []change{{"spec/providerSpec/zone", "a"}}, "spec.providerSpec:"},
+		{"class: providerSpec, one key less", class, nil, []change{{"spec/providerSpec/size", nil}}, "spec.providerSpec:"},
+		{"class: providerSpec, deep down", class, []change{{"spec/providerSpec/disk/type", "ssd"}}, []change{{"spec/providerSpec/disk/type", "hdd"}}, "spec.providerSpec:"},
+		{"class: userDataRef added", class, nil, []change{userData}, "spec.userDataRef:"},
+		{"class: userDataRef removed", class, []change{userData}, []change{{"spec/userDataRef", nil}}, "spec.userDataRef:"},
+		{"class: userDataRef renamed", class, []change{userData}, []change{{"spec/userDataRef/name", "other"}}, "spec.userDataRef:"},
+		{"class: userDataRef, another key", class, []change{userData}, []change{{"spec/userDataRef/key", "other"}}, "spec.userDataRef:"},
+		{"class: userDataRef, the default key", class, []change{userData}, []change{{"spec/userDataRef/key", "userData"}}, ""},
+		{"class: credentialsRef", class, []change{{"spec/credentialsRef", ref("old")}}, []change{{"spec/credentialsRef/name", "new"}}, ""},
+		{"class: adoption", class, nil, []change{{"spec/adoption", "Allow"}}, ""},
+		{"set: selector", set, nil, []change{{"spec/selector", labels("tier", "x")}, {"spec/template/metadata/labels/tier", "x"}}, "spec.selector:"},
+		{"set: replicas and template", set, nil, []change{{"spec/replicas", 3}, {"spec/template/spec/classRef", ref("large")}}, ""},
+		{"deployment: selector", deployment, nil, []change{{"spec/selector/matchLabels/tier", "x"}, {"spec/template/metadata/labels/tier", "x"}}, "spec.selector:"},
+		{"deployment: a template that the selector does not match", deployment, nil, []change{{"spec/template/metadata/labels/pool", "b"}}, "spec.selector:"},
+		{"machine: class, version", machine, nil, []change{{"spec/classRef", ref("large")}, {"spec/version", "v1.36.3"}}, ""},
+		{"health check: selector", healthCheck, nil, []change{{"spec/selector", labels("pool", "b")}}, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			object := parse(t, namespace, test.sample)
+			object.SetName("")
+			object.SetGenerateName("immutable-")
+			create(t, apply(t, object, test.before...))
+			err := tryUpdate(t, apply(t, object, test.after...))
+			if test.refused != "" {
+				requireRefusal(t, err, test.refused)
+			} else if err != nil {
+				t.Errorf("refused: %v", err)
+			}
+		})
+	}
+}
+
+func TestProviderIDChangesOnlyFromEmptyOrWhileReplacing(t *testing.T) {
+	namespace := env.Namespace(t)
+	c := env.Client(t)
+	const one, two = "sim:///zone-a/vm-1", "sim:///zone-a/vm-2"
+	for _, test := range []struct {
+		name     string
+		old      any // nil: not there
+		step     string
+		new      any
+		admitted bool
+	}{
+		{"missing to a value", nil, "", one, true},
+		{"empty to a value", "", "", one, true},
+		{"missing to empty", nil, "", "", true},
+		{"the same value", one, "", one, true},
+		{"a value to another", one, "", two, false},
+		{"a value to empty", one, "", "", false},
+		{"a value to missing", one, "", nil, false},
+		{"replacing: a value to empty", one, "Replacing", "", true},
+		{"replacing: a value to missing", one, "Replacing", nil, true},
+		{"replacing: a value to another", one, "Replacing", two, false},
+		{"replacing: empty to a value", nil, "Replacing", one, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			object := parse(t, namespace, machine)
+			object.SetName("")
+			object.SetGenerateName("provider-id-")
+			create(t, apply(t, object, change{"spec/providerID", test.old}))
+			if test.step != "" {
+				apply(t, object, change{"status/launch", map[string]any{"step": test.step, "attempt": 1}})
+				if err := c.Status().Update(t.Context(), object); err != nil {
+					t.Fatalf("set the step: %v", err)
+				}
+			}
+			err := tryUpdate(t, apply(t, object, change{"spec/providerID", test.new}))
+			if !test.admitted {
+				requireRefusal(t, err, "spec.providerID")
+			} else if err != nil {
+				t.Errorf("refused: %v", err)
+			}
+		})
+	}
+}
+
+// The rule looks at the step as it was, so one request cannot both set the step and use it.
+func TestProviderIDCannotBeEmptiedByThePatchThatSetsTheStep(t *testing.T) {
+	object := create(t, apply(t, parse(t, env.Namespace(t), machine), change{"spec/providerID", "sim:///vm-1"}))
+	err := tryUpdate(t, apply(t, object,
+		change{"spec/providerID", nil},
+		change{"status/launch", map[string]any{"step": "Replacing"}}))
+	requireRefusal(t, err, "spec.providerID")
+}
+
+func TestStatusIsWrittenByItsSubresourceOnly(t *testing.T) {
+	c := env.Client(t)
+	object := create(t, parse(t, env.Namespace(t), machine))
+
+	apply(t, object, change{"status/phase", "Running"})
+	if err := c.Update(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	if phase, found, _ := unstructured.NestedString(object.Object, "status", "phase"); found {
+		t.Errorf("an update of the object set status.phase to %s", phase)
+	}
+	generation := object.GetGeneration()
+
+	apply(t, object, change{"status/phase", "Running"})
+	if err := c.Status().Update(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	if phase, _, _ := unstructured.NestedString(object.Object, "status", "phase"); phase != "Running" {
+		t.Errorf("status.phase is %q after an update of the status", phase)
+	}
+	if object.GetGeneration() != generation {
+		t.Errorf("an update of the status raised the generation to %d", object.GetGeneration())
+	}
+}
+
+func TestStatusValues(t *testing.T) {
+	c := env.Client(t)
+	object := create(t, parse(t, env.Namespace(t), machine))
+	condition := func(transition string, generation int64) []any {
+		return []any{map[string]any{
+			"type": "Ready", "status": "True", "reason": "MachineReady", "message": "",
+			"lastTransitionTime": transition, "observedGeneration": generation,
+		}}
+	}
+	for _, test := range []struct {
+		name    string
+		change  change
+		refused string
+	}{
+		{"condition", change{"status/conditions", condition("2026-08-01T12:00:00Z", 1)}, ""},
+		{"condition with a date", change{"status/conditions", condition("2026-01-01", 1)}, "status.conditions[0].lastTransitionTime"},
+		{"condition of generation 2^53", change{"status/conditions", condition("2026-08-01T12:00:00Z", 1<<53)}, "status.conditions[0].observedGeneration"},
+		{"phase that is none", change{"status/phase", "Dancing"}, "status.phase"},
+		{"failureReason that is none", change{"status/failureReason", "BadLuck"}, "status.failureReason"},
+		{"step that is none", change{"status/launch/step", "Waiting"}, "status.launch.step"},
+		{"scope of 1 KiB", change{"status/instance/scope", strings.Repeat("x", 1024)}, ""},
+		{"scope of more", change{"status/instance/scope", strings.Repeat("x", 1025)}, "status.instance.scope"},
+		{"launch time that is a date", change{"status/instance/launchTime", "2026-01-01"}, "status.instance.launchTime"},
+		{"operation that is none", change{"status/lastOperation/type", "Sleep"}, "status.lastOperation.type"},
+		{"attempts beyond int32", change{"status/lastOperation/attempts", int64(1) << 31}, "status.lastOperation.attempts"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			err := c.Status().Update(t.Context(), apply(t, object.DeepCopy(), test.change), client.DryRunAll)
+			if test.refused != "" {
+				requireRefusal(t, err, test.refused)
+			} else if err != nil {
+				t.Errorf("refused: %v", err)
+			}
+		})
+	}
+}

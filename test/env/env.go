@@ -1,0 +1,180 @@
+// Package env gives tests a real control plane: one for each test binary, with Machinist's API installed.
+//
+//	func TestMain(m *testing.M) { os.Exit(env.Main(m)) }
+//
+//	func TestSomething(t *testing.T) {
+//		namespace := env.Namespace(t)
+//		c := env.Client(t)
+//		…
+//		env.Await(t, c, &v1beta1.MachineList{}, "three machines", func(l *v1beta1.MachineList) (bool, string) {
+//			return len(l.Items) == 3, fmt.Sprintf("%d machines", len(l.Items))
+//		}, client.InNamespace(namespace))
+//	}
+package env
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/controlplane"
+	"machinist.dev/machinist/internal/install"
+)
+
+// Patience is how long Await waits. It only bounds a failing test: a passing one goes on with the event it waits for.
+const Patience = 2 * time.Minute
+
+// running is the control plane of this test binary, set by Main.
+var running *controlplane.ControlPlane
+
+// Main starts a control plane, runs the tests and stops it. With options the first one says what it consists of.
+func Main(m *testing.M, options ...controlplane.Options) int {
+	ctx := context.Background()
+	logf.SetLogger(logr.Discard())
+	o := controlplane.Options{}
+	if len(options) > 0 {
+		o = options[0]
+	}
+	cp, err := controlplane.Start(ctx, o)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "start the control plane for the tests:", err)
+		return 1
+	}
+	defer func() { _ = cp.Stop() }()
+	if err := install.Install(ctx, cp.Config()); err != nil {
+		fmt.Fprintln(os.Stderr, "install the API for the tests:", err)
+		return 1
+	}
+	running = cp
+	return m.Run()
+}
+
+// ControlPlane returns the control plane of this test binary.
+func ControlPlane() *controlplane.ControlPlane { return running }
+
+// Config returns a configuration for an administrator, without throttling.
+func Config() *rest.Config { return running.Config() }
+
+// Scheme returns a scheme with Kubernetes' kinds and ours.
+func Scheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(s))
+	utilruntime.Must(v1beta1.AddToScheme(s))
+	return s
+}
+
+// Client returns an administrator's client that reads the API server itself.
+func Client(t testing.TB) client.WithWatch {
+	t.Helper()
+	c, err := client.NewWithWatch(Config(), client.Options{Scheme: Scheme()})
+	if err != nil {
+		t.Fatalf("make a client: %v", err)
+	}
+	return c
+}
+
+// Namespace makes a namespace for one test.
+func Namespace(t testing.TB) string {
+	t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	if err := Client(t).Create(context.Background(), ns); err != nil {
+		t.Fatalf("create a namespace: %v", err)
+	}
+	return ns.Name
+}
+
+// Manager starts a controller-runtime manager on the control plane for the time of the test. register adds controllers to
+// it before it starts. The client reads its own writes, as that of the real processes does.
+func Manager(t testing.TB, register func(context.Context, manager.Manager) error) manager.Manager {
+	t.Helper()
+	yes := true
+	mgr, err := manager.New(Config(), manager.Options{
+		Scheme:  Scheme(),
+		Metrics: metricsserver.Options{BindAddress: "0"},
+		Client: client.Options{Cache: &client.CacheOptions{
+			EnableReadYourWritesConsistency: &yes,
+			DisableFor:                      []client.Object{&corev1.Secret{}, &corev1.Pod{}},
+		}},
+		// Each test of a binary makes its own controllers, of the same names.
+		Controller: config.Controller{SkipNameValidation: &yes},
+	})
+	if err != nil {
+		t.Fatalf("make a manager: %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	if err := register(ctx, mgr); err != nil {
+		cancel()
+		t.Fatalf("register controllers: %v", err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("the manager ended with: %v", err)
+		}
+	})
+	if !mgr.GetCache().WaitForCacheSync(ctx) {
+		t.Fatal("the manager's cache did not sync")
+	}
+	return mgr
+}
+
+// Await reads a list again at each event of its kind until done says true, and fails the test with what done last
+// observed if that does not come.
+func Await[L client.ObjectList](t testing.TB, c client.WithWatch, list L, what string, done func(L) (bool, string), options ...client.ListOption) L {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	defer cancel()
+	var state string
+	// Decoding into a list that holds something already would mix the two.
+	empty := list.DeepCopyObject()
+	for {
+		list := empty.DeepCopyObject().(L)
+		events, err := listThenWatch(ctx, c, list, options)
+		if err != nil {
+			if ctx.Err() != nil {
+				t.Fatalf("waited %s for %s; last seen: %s", Patience, what, state)
+			}
+			t.Fatalf("watch while waiting for %s: %v", what, err)
+		}
+		ok := false
+		if ok, state = done(list); ok {
+			events.Stop()
+			return list
+		}
+		select {
+		case <-events.ResultChan():
+			// Whatever it is, or the watch's end: list again.
+		case <-ctx.Done():
+		}
+		events.Stop()
+	}
+}
+
+func listThenWatch(ctx context.Context, c client.WithWatch, list client.ObjectList, options []client.ListOption) (watch.Interface, error) {
+	if err := c.List(ctx, list, options...); err != nil {
+		return nil, err
+	}
+	from := &client.ListOptions{}
+	from.ApplyOptions(options)
+	from.Raw = &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}
+	return c.Watch(ctx, list, from)
+}

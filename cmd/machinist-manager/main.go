@@ -1,0 +1,127 @@
+// Command machinist-manager keeps MachineSets and MachineDeployments as declared. It needs no cloud.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/clock"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/index"
+	"machinist.dev/machinist/internal/machinedeployment"
+	"machinist.dev/machinist/internal/machineset"
+	"machinist.dev/machinist/internal/operator"
+)
+
+func main() {
+	if err := command().Execute(); err != nil {
+		fmt.Fprintln(os.Stderr, "Error:", err)
+		os.Exit(1)
+	}
+}
+
+// settings are the flags that only this process has.
+type settings struct {
+	concurrentSets        int
+	concurrentDeployments int
+}
+
+func (s *settings) addFlags(fs *pflag.FlagSet) {
+	fs.IntVar(&s.concurrentSets, "concurrent-machinesets", 8, "machine sets worked on at the same time")
+	fs.IntVar(&s.concurrentDeployments, "concurrent-machinedeployments", 8, "machine deployments worked on at the same time")
+}
+
+func (s *settings) validate() error {
+	var errs []error
+	for flag, value := range map[string]int{"concurrent-machinesets": s.concurrentSets, "concurrent-machinedeployments": s.concurrentDeployments} {
+		if value < 1 {
+			errs = append(errs, fmt.Errorf("--%s is %d; it must be at least 1", flag, value))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func command() *cobra.Command {
+	const name = "machinist-manager"
+	config, settings := operator.DefaultConfig(name), &settings{}
+	cmd := &cobra.Command{
+		Use:           name,
+		Short:         "Keep MachineSets and MachineDeployments as declared",
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := operator.SignalContext(cmd.Context(), nil)
+			defer stop()
+			return run(ctx, config, settings)
+		},
+	}
+	config.AddFlags(cmd.Flags())
+	settings.addFlags(cmd.Flags())
+	return cmd
+}
+
+func run(ctx context.Context, config *operator.Config, s *settings) error {
+	if err := errors.Join(config.Validate(), s.validate()); err != nil {
+		return err
+	}
+	log, err := config.Logger()
+	if err != nil {
+		return err
+	}
+	op, err := operator.New(config, options(log))
+	if err != nil {
+		return err
+	}
+	return op.Run(ctx, func(ctx context.Context) error { return addControllers(ctx, op, s) })
+}
+
+func options(log logr.Logger) operator.Options {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(v1beta1.AddToScheme(scheme))
+	return operator.Options{
+		Scheme: scheme,
+		ControlKinds: []operator.Kind{
+			{Object: &v1beta1.MachineDeployment{}},
+			{Object: &v1beta1.MachineSet{}},
+			{Object: &v1beta1.Machine{}},
+			{Object: &v1beta1.MachineClass{}},
+		},
+		Logger: log,
+	}
+}
+
+func addControllers(ctx context.Context, op *operator.Operator, s *settings) error {
+	mgr, control := op.Manager(), op.Control()
+	if err := index.RegisterMachines(ctx, control.Cache); err != nil {
+		return err
+	}
+	if err := index.RegisterSets(ctx, control.Cache); err != nil {
+		return err
+	}
+	sets := machineset.New(machineset.Options{
+		Client: control.Client, Live: control.Live, Clock: clock.RealClock{},
+		Recorder: mgr.GetEventRecorder("machinist-machineset"), Concurrency: s.concurrentSets,
+	})
+	if err := sets.Register(mgr); err != nil {
+		return fmt.Errorf("add the machine set controller: %w", err)
+	}
+	deployments := machinedeployment.New(machinedeployment.Options{
+		Client: control.Client, Live: control.Live, Clock: clock.RealClock{},
+		Recorder: mgr.GetEventRecorder("machinist-machinedeployment"), Concurrency: s.concurrentDeployments,
+	})
+	if err := deployments.Register(mgr); err != nil {
+		return fmt.Errorf("add the machine deployment controller: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,24 @@
+// Command machinist-provider-sim is the provider process of the simulated cloud.
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/pkg/provider/app"
+	"machinist.dev/machinist/simcloud/driver"
+)
+
+func main() {
+	var o driver.Options
+	app.Main(app.Provider{
+		Name: driver.Name,
+		AddFlags: func(fs *pflag.FlagSet) {
+			fs.StringSliceVar(&o.Endpoints, "cloud-endpoint", nil, "URLs of the simulated clouds that may be used; the first is the default. Required")
+			fs.DurationVar(&o.CreateSettle, "create-settle", 5*time.Second, "how long a creation whose answer was lost can still take effect at the cloud")
+		},
+		New: func() (provider.Driver, error) { return driver.New(o) },
+	})
+}

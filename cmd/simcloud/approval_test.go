@@ -1,0 +1,73 @@
+package main
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"machinist.dev/machinist/internal/controlplane"
+)
+
+// A machine waits for approval as long as it takes. Killed meanwhile, it goes
+// on with the same request; denied, it makes another.
+func TestAMachineWaitsForApproval(t *testing.T) {
+	cp, err := controlplane.Start(t.Context(), controlplane.Options{WithControllerManager: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := cp.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	kube, err := kubernetes.NewForConfig(cp.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, p := &cluster{cp: cp, kube: kube}, startProcess(t)
+	token, _ := c.token(t)
+	inst := p.create("pends", c.userData(token))
+
+	first := c.wantRequest(t, "pends", "")
+	p.restart(syscall.SIGKILL)
+	p.wantConsole(inst.ID, "waits for approval of CertificateSigningRequest "+first.Name)
+	c.judge(t, first, certificatesv1.CertificateDenied)
+	p.wantConsole(inst.ID, "Denied: Test: judged by a test")
+
+	second := c.wantRequest(t, "pends", first.Name)
+	c.judge(t, second, certificatesv1.CertificateApproved)
+	c.wantReady(t, "pends", corev1.ConditionTrue)
+	if n := len(c.requestsFor(t, "pends")); n != 2 {
+		t.Errorf("%d requests were made", n)
+	}
+}
+
+// wantRequest waits for a node's request other than one known.
+func (c *cluster) wantRequest(t testing.TB, node, known string) (request *certificatesv1.CertificateSigningRequest) {
+	t.Helper()
+	eventually(t, func() error {
+		for _, r := range c.requestsFor(t, node) {
+			if r.Name != known {
+				request = &r
+				return nil
+			}
+		}
+		return fmt.Errorf("node %s has no request but %q", node, known)
+	})
+	return request
+}
+
+func (c *cluster) judge(t testing.TB, request *certificatesv1.CertificateSigningRequest, verdict certificatesv1.RequestConditionType) {
+	t.Helper()
+	request.Status.Conditions = append(request.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
+		Type: verdict, Status: corev1.ConditionTrue, Reason: "Test", Message: "judged by a test",
+	})
+	if _, err := c.kube.CertificatesV1().CertificateSigningRequests().UpdateApproval(t.Context(), request.Name, request, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"machinist.dev/machinist/simcloud"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// BenchmarkJoin measures how long many instances take from the first call to
+// the last Ready node, and what one of them costs the process then.
+func BenchmarkJoin(b *testing.B) {
+	for _, n := range []int{100, 1000} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			c := startCluster(b)
+			token, _ := c.token(b)
+			data := c.userDataWith(token, c.cp.CA(), 40) // as usual
+			for round := 0; b.Loop(); round++ {
+				b.StopTimer()
+				p := startProcess(b)
+				empty := residentKiB(b, p.cmd.Process.Pid)
+				prefix := fmt.Sprintf("bench-%d-%d-", n, round)
+				b.StartTimer()
+				var last *simcloud.Instance
+				for i := range n {
+					last = p.create(prefix+strconv.Itoa(i), data)
+				}
+				p.wantConsole(last.ID, "registered node") // without asking a thousand times
+				eventually(b, func() error {
+					if ready := c.readyNodes(b, prefix); ready < n {
+						return fmt.Errorf("%d of %d nodes are ready", ready, n)
+					}
+					return nil
+				})
+				b.StopTimer()
+				b.ReportMetric(float64(residentKiB(b, p.cmd.Process.Pid)-empty)/float64(n), "KiB/instance")
+				p.end(syscall.SIGTERM)
+				c.deleteNodes(b)
+				b.StartTimer()
+			}
+		})
+	}
+}
+
+// readyNodes counts the ready nodes whose name begins with a prefix.
+func (c *cluster) readyNodes(b *testing.B, prefix string) (ready int) {
+	b.Helper()
+	list, err := c.kube.CoreV1().Nodes().List(b.Context(), metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, node := range list.Items {
+		for _, condition := range node.Status.Conditions {
+			if strings.HasPrefix(node.Name, prefix) && condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
+				ready++
+			}
+		}
+	}
+	return ready
+}
+
+func (c *cluster) deleteNodes(b *testing.B) {
+	b.Helper()
+	if err := c.kube.CoreV1().Nodes().DeleteCollection(b.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// residentKiB is the memory that a process has.
+func residentKiB(b *testing.B, pid int) int {
+	b.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for line := range strings.Lines(string(status)) {
+		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			kib, err := strconv.Atoi(strings.Fields(rest)[0])
+			if err != nil {
+				b.Fatal(err)
+			}
+			return kib
+		}
+	}
+	b.Fatal("no VmRSS")
+	return 0
+}

@@ -1,0 +1,329 @@
+package main
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"machinist.dev/machinist/internal/controlplane"
+	"machinist.dev/machinist/simcloud"
+)
+
+// patience is how long a test waits for what must come.
+const patience = 60 * time.Second
+
+// asCloud makes this binary be the command: so the tests kill the real
+// process without a build of their own.
+const asCloud = "SIMCLOUD_TEST_AS_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asCloud) != "" {
+		main()
+		return
+	}
+	code := m.Run()
+	if c := theCluster.cp; c != nil {
+		if err := c.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// theCluster is started by the first test that needs it.
+var theCluster cluster
+
+// cluster is a real control plane that approves node certificates and calls a
+// node dead soon.
+type cluster struct {
+	once sync.Once
+	cp   *controlplane.ControlPlane
+	err  error
+	kube *kubernetes.Clientset
+}
+
+func startCluster(t testing.TB) *cluster {
+	t.Helper()
+	c := &theCluster
+	c.once.Do(func() {
+		// Not the test's context: the others use it too.
+		c.cp, c.err = controlplane.Start(context.Background(), controlplane.Options{
+			WithControllerManager: true, WithScheduler: true, ApproveNodeClientCSRs: true,
+			ExtraControllerManagerArgs: []string{"--node-monitor-grace-period=6s", "--node-monitor-period=1s"},
+		})
+		if c.err == nil {
+			c.kube, c.err = kubernetes.NewForConfig(c.cp.Config())
+		}
+	})
+	if c.err != nil {
+		t.Fatal(c.err)
+	}
+	return c
+}
+
+// token makes a bootstrap token and returns it and the name of its Secret.
+func (c *cluster) token(t testing.TB) (token, secret string) {
+	t.Helper()
+	id := fmt.Sprintf("%06d", time.Now().UnixNano()/1000%1000000)
+	s := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "bootstrap-token-" + id},
+		Type:       corev1.SecretTypeBootstrapToken,
+		StringData: map[string]string{
+			"token-id": id, "token-secret": "0123456789abcdef",
+			"usage-bootstrap-authentication": "true", "expiration": time.Now().Add(time.Hour).UTC().Format(time.RFC3339),
+		},
+	}
+	if _, err := c.kube.CoreV1().Secrets(s.Namespace).Create(t.Context(), s, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return id + ".0123456789abcdef", s.Name
+}
+
+// userData joins the cluster with a token. Leases are short, so that silence
+// is noticed soon.
+func (c *cluster) userData(token string) []byte { return c.userDataWith(token, c.cp.CA(), 4) }
+
+func (c *cluster) userDataWith(token string, ca []byte, leaseSeconds int) []byte {
+	files := map[string]string{
+		"/etc/kubernetes/bootstrap-kubeconfig": fmt.Sprintf(`apiVersion: v1
+kind: Config
+current-context: bootstrap
+clusters: [{name: target, cluster: {server: %q, certificate-authority-data: %s}}]
+users: [{name: kubelet, user: {token: %q}}]
+contexts: [{name: bootstrap, context: {cluster: target, user: kubelet}}]
+`, c.cp.Endpoint(), base64.StdEncoding.EncodeToString(ca), token),
+		"/var/lib/kubelet/config.yaml": fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+registerWithTaints: [{key: example.com/uninitialized, effect: PreferNoSchedule}]
+nodeLeaseDurationSeconds: %d
+`, leaseSeconds),
+		"/etc/default/kubelet": `KUBELET_EXTRA_ARGS="--node-labels=example.com/pool=blue"
+KUBELET_VERSION=v1.36.1
+`,
+	}
+	var b strings.Builder
+	b.WriteString("#cloud-config\nwrite_files:\n")
+	for path, content := range files {
+		fmt.Fprintf(&b, "- {path: %s, encoding: b64, content: %s}\n", path, base64.StdEncoding.EncodeToString([]byte(content)))
+	}
+	return []byte(b.String())
+}
+
+// otherCA is the certificate of an authority that signed nothing.
+func otherCA(t testing.TB) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true, NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+// commonName of the certificate that a request asks for.
+func commonName(t testing.TB, r certificatesv1.CertificateSigningRequest) string {
+	t.Helper()
+	block, _ := pem.Decode(r.Spec.Request)
+	if block == nil {
+		t.Fatalf("request %s is not PEM", r.Name)
+	}
+	request, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return request.Subject.CommonName
+}
+
+// process is the command running with its own state.
+type process struct {
+	t      testing.TB
+	dir    string
+	cmd    *exec.Cmd
+	client *simcloud.Client
+	admin  *simcloud.Admin
+}
+
+// startProcess runs the command in a new state directory.
+func startProcess(t testing.TB) *process {
+	t.Helper()
+	p := &process{t: t, dir: t.TempDir()}
+	if err := os.WriteFile(filepath.Join(p.dir, "config.yaml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.start()
+	t.Cleanup(func() {
+		if p.cmd != nil {
+			p.end(syscall.SIGTERM)
+		}
+	})
+	return p
+}
+
+const config = `
+accounts: [{name: alice, token: a}]
+settings: {bootTime: 100ms, rebootTime: 100ms, shutdownTime: 100ms, host: {podStartTime: 200ms, podStopTime: 200ms}}
+`
+
+func (p *process) start() {
+	p.t.Helper()
+	addressFile := filepath.Join(p.dir, "address")
+	// A killed process left its own.
+	if err := os.RemoveAll(addressFile); err != nil {
+		p.t.Fatal(err)
+	}
+	p.cmd = exec.Command(os.Args[0], "--state-dir", filepath.Join(p.dir, "state"), "--config", filepath.Join(p.dir, "config.yaml"),
+		"--admin-token", "admin", "--address-file", addressFile, "--log-level", "warn")
+	p.cmd.Env = append(os.Environ(), asCloud+"=1")
+	p.cmd.Stderr = p.t.Output()
+	if err := p.cmd.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	var address []byte
+	eventually(p.t, func() error {
+		var err error
+		address, err = os.ReadFile(addressFile)
+		return err
+	})
+	endpoint := "http://" + strings.TrimSpace(string(address))
+	var err error
+	if p.client, err = simcloud.New(simcloud.Config{Endpoint: endpoint, Token: "a"}); err != nil {
+		p.t.Fatal(err)
+	}
+	if p.admin, err = simcloud.NewAdmin(simcloud.Config{Endpoint: endpoint, Token: "admin"}); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// end sends a signal and waits for the process's end.
+func (p *process) end(signal syscall.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(signal); err != nil {
+		p.t.Fatal(err)
+	}
+	err := p.cmd.Wait()
+	if signal != syscall.SIGKILL && err != nil {
+		p.t.Errorf("after %s: %v", signal, err)
+	}
+	p.cmd = nil
+}
+
+// restart kills the process and starts another on its state.
+func (p *process) restart(signal syscall.Signal) {
+	p.t.Helper()
+	p.end(signal)
+	p.start()
+}
+
+func (p *process) create(name string, userData []byte, change ...func(*simcloud.CreateInstanceRequest)) *simcloud.Instance {
+	p.t.Helper()
+	req := simcloud.CreateInstanceRequest{
+		Name: name, Region: "sim-1", Zone: "sim-1b", Type: "medium", Image: "sim-os-1", UserData: userData,
+		ClientToken: name, Tags: map[string]string{"uid": name},
+	}
+	for _, c := range change {
+		c(&req)
+	}
+	inst, err := p.client.CreateInstance(p.t.Context(), req)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return inst
+}
+
+func (p *process) befall(id string, kind simcloud.InstanceFaultKind) {
+	p.t.Helper()
+	if _, err := p.admin.AddInstanceFault(p.t.Context(), id, simcloud.InstanceFault{Kind: kind}); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// wantConsole waits until the console says something.
+func (p *process) wantConsole(id, text string) {
+	p.t.Helper()
+	eventually(p.t, func() error {
+		console, err := p.client.ConsoleOutput(p.t.Context(), id)
+		if err == nil && !strings.Contains(console, text) {
+			err = fmt.Errorf("console has no %q:\n%s", text, console)
+		}
+		return err
+	})
+}
+
+// eventually tries until there is no error.
+func eventually(t testing.TB, try func() error) {
+	t.Helper()
+	deadline := time.After(patience)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := try()
+		if err == nil {
+			return
+		}
+		select {
+		case <-deadline:
+			t.Fatalf("not within %s: %v", patience, err)
+		case <-tick.C:
+		}
+	}
+}
+
+// node reads a Node.
+func (c *cluster) node(t testing.TB, name string) (*corev1.Node, error) {
+	t.Helper()
+	return c.kube.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
+}
+
+// wantReady waits until a node's readiness has a status, and returns the node.
+func (c *cluster) wantReady(t testing.TB, name string, status corev1.ConditionStatus) (node *corev1.Node) {
+	t.Helper()
+	eventually(t, func() error {
+		var err error
+		if node, err = c.node(t, name); err != nil {
+			return err
+		}
+		for _, condition := range node.Status.Conditions {
+			if condition.Type == corev1.NodeReady && condition.Status == status {
+				return nil
+			}
+		}
+		return fmt.Errorf("node %s is not Ready=%s: %+v", name, status, node.Status.Conditions)
+	})
+	return node
+}
+
+// wantRenewal waits until a node's Lease is renewed after a time.
+func (c *cluster) wantRenewal(t testing.TB, name string, after time.Time) {
+	t.Helper()
+	eventually(t, func() error {
+		lease, err := c.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), name, metav1.GetOptions{})
+		if err == nil && !lease.Spec.RenewTime.After(after) {
+			err = fmt.Errorf("lease was last renewed at %s", lease.Spec.RenewTime)
+		}
+		return err
+	})
+}

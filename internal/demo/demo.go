@@ -1,0 +1,177 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/internal/process"
+	"machinist.dev/machinist/internal/stack"
+)
+
+// Options say how the demo runs.
+type Options struct {
+	// Once runs a tour through the life of a fleet and ends; otherwise the demo stays up until its context is done.
+	Once bool
+	// Bare runs the control planes and the cloud only, and tells how to run the two processes by hand.
+	Bare bool
+	// SeparateTarget runs a second control plane as the target cluster.
+	SeparateTarget bool
+	// Dir keeps logs and data there; by default they go with the demo.
+	Dir string
+	// Out is where the demo shows itself. Terminal says that it is one, so that lines can be drawn over.
+	Out      io.Writer
+	Terminal bool
+}
+
+// Run brings everything up, shows the fleet, and takes everything down again. A tour fails when one of its steps does, or
+// when an instance or a Node is left at its end.
+func Run(ctx context.Context, o Options) (err error) {
+	begun := time.Now()
+	screen := newScreen(o.Out, o.Terminal)
+	s, err := stack.Start(ctx, stack.Options{Dir: o.Dir, SeparateTarget: o.SeparateTarget, Bare: o.Bare, Output: screen})
+	if err != nil {
+		return fmt.Errorf("start the demo: %w", err)
+	}
+	defer func() {
+		screen.say("Stopping everything.")
+		err = errors.Join(err, s.Stop())
+	}()
+	if o.Bare {
+		screen.say("%s", byHand(s))
+		<-ctx.Done()
+		return nil
+	}
+	c, err := s.ControlClient()
+	if err != nil {
+		return err
+	}
+	fleet := fleet{Client: c, cloudToken: s.CloudToken()}
+	screen.say("Everything is up after %s.", time.Since(begun).Round(100*time.Millisecond))
+	if err := fleet.create(ctx); err != nil {
+		return err
+	}
+
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	changes := watchFleet(ctx, c)
+	if o.Once {
+		return tour(ctx, s, fleet, screen, changes)
+	}
+	screen.say("%s", instructions(s))
+	return show(ctx, fleet, screen, changes)
+}
+
+// instructions tell how to play with the fleet.
+func instructions(s *stack.Stack) string {
+	text := fmt.Sprintf(`
+In another terminal:
+
+  export KUBECONFIG=%[1]s
+  alias kubectl=%[2]s
+  kubectl get md,ms,ma,mclass
+  kubectl scale md/workers --replicas=5
+  kubectl patch md/workers --type=merge -p '{"spec":{"template":{"spec":{"classRef":{"name":"large"}}}}}'
+  kubectl describe ma
+  kubectl get nodes
+`, s.Control.Kubeconfig(), s.Control.Kubectl())
+	if s.Target != s.Control {
+		text += fmt.Sprintf("\nThe nodes are in the target cluster: kubectl --kubeconfig=%s get nodes\n", s.Target.Kubeconfig())
+	}
+	return text + fmt.Sprintf("\nLogs are in %s. Ctrl-C ends everything.\n", s.Dir())
+}
+
+// byHand tells how to run the processes and a fleet without the demo.
+func byHand(s *stack.Stack) string {
+	var text strings.Builder
+	text.WriteString("\nThe control plane and the simulated cloud are up. Run the two processes, each in a terminal of its own:\n")
+	for _, p := range []*process.Process{s.Manager, s.Provider} {
+		fmt.Fprintf(&text, "\n  %s \\\n    %s\n", p.Path, strings.Join(p.Args, " \\\n    "))
+	}
+	fmt.Fprintf(&text, `
+and give them a fleet:
+
+  export KUBECONFIG=%s
+  kubectl apply -f examples/sim/
+  kubectl create secret generic sim-credentials --from-literal=token=%s --dry-run=client -o yaml | kubectl apply -f -
+
+Ctrl-C ends everything.
+`, s.Control.Kubeconfig(), s.CloudToken())
+	return text.String()
+}
+
+// show draws the fleet at each change until the context is done.
+func show(ctx context.Context, f fleet, screen *screen, changes <-chan struct{}) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changes:
+		}
+		snapshot, err := f.observe(ctx)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
+		screen.draw(snapshot.table())
+	}
+}
+
+// watchFleet tells when something about the fleet may have changed, at most a few times a second.
+func watchFleet(ctx context.Context, c client.WithWatch) <-chan struct{} {
+	raw := make(chan struct{}, 1)
+	for _, list := range watched() {
+		go follow(ctx, c, list, raw)
+	}
+	out := make(chan struct{}, 1)
+	go func() {
+		pace := time.NewTicker(250 * time.Millisecond)
+		defer pace.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-raw:
+			}
+			poke(out)
+			select {
+			case <-ctx.Done():
+				return
+			case <-pace.C:
+			}
+		}
+	}()
+	return out
+}
+
+// follow pokes at each event of a kind, watching again whenever a watch ends.
+func follow(ctx context.Context, c client.WithWatch, list client.ObjectList, changed chan<- struct{}) {
+	for ctx.Err() == nil {
+		poke(changed)
+		events, err := c.Watch(ctx, list, client.InNamespace(namespace))
+		if err != nil {
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Second):
+			}
+			continue
+		}
+		for range events.ResultChan() {
+			poke(changed)
+		}
+	}
+}
+
+func poke(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

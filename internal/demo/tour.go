@@ -1,0 +1,121 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/examples"
+	"machinist.dev/machinist/internal/stack"
+)
+
+// patience is how long a step of the tour may take before it counts as failed.
+const patience = 2 * time.Minute
+
+// step is one change to the fleet and what must come of it.
+type step struct {
+	title  string
+	change func(context.Context, fleet) error
+	done   func(snapshot) bool
+}
+
+func steps() []step {
+	replicas := func(n int32) func(context.Context, fleet) error {
+		return func(ctx context.Context, f fleet) error {
+			return f.change(ctx, func(md *v1beta1.MachineDeployment) { md.Spec.Replicas = &n })
+		}
+	}
+	return []step{
+		{
+			title:  "Three machines are declared",
+			change: func(context.Context, fleet) error { return nil },
+			done:   func(s snapshot) bool { return s.running(3, examples.SmallClass) },
+		},
+		{title: "Scale to ten", change: replicas(10), done: func(s snapshot) bool { return s.running(10, examples.SmallClass) }},
+		{
+			title: "Roll to another class",
+			change: func(ctx context.Context, f fleet) error {
+				return f.change(ctx, func(md *v1beta1.MachineDeployment) { md.Spec.Template.Spec.ClassRef.Name = examples.LargeClass })
+			},
+			done: func(s snapshot) bool { return s.running(10, examples.LargeClass) },
+		},
+		{title: "Scale down to two", change: replicas(2), done: func(s snapshot) bool { return s.running(2, examples.LargeClass) }},
+		{
+			title: "Delete the deployment",
+			change: func(ctx context.Context, f fleet) error {
+				return f.Delete(ctx, &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: deployment}})
+			},
+			done: func(s snapshot) bool { return s.deployment == nil && len(s.machines) == 0 },
+		},
+	}
+}
+
+// tour takes the fleet through its life and makes sure that nothing is left of it.
+func tour(ctx context.Context, s *stack.Stack, f fleet, screen *screen, changes <-chan struct{}) error {
+	for i, step := range steps() {
+		screen.say("%d. %s.", i+1, step.title)
+		begun := time.Now()
+		if err := step.change(ctx, f); err != nil {
+			return fmt.Errorf("%s: %w", step.title, err)
+		}
+		if err := await(ctx, f, screen, changes, step.done); err != nil {
+			return fmt.Errorf("%s: %w; the logs are in %s", step.title, err, s.Dir())
+		}
+		screen.say("   done after %s.", time.Since(begun).Round(100*time.Millisecond))
+	}
+	return nothingLeft(ctx, s, screen)
+}
+
+func await(ctx context.Context, f fleet, screen *screen, changes <-chan struct{}, done func(snapshot) bool) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not done after %s", patience))
+	defer cancel()
+	var last snapshot
+	for {
+		snapshot, err := f.observe(ctx)
+		if err == nil {
+			last = snapshot
+			if screen.terminal {
+				screen.draw(snapshot.table())
+			} else {
+				screen.draw("   " + snapshot.line())
+			}
+			if done(snapshot) {
+				return nil
+			}
+		}
+		select {
+		case <-changes:
+		case <-ctx.Done():
+			return fmt.Errorf("%w; last seen:\n%s", context.Cause(ctx), last.table())
+		}
+	}
+}
+
+// nothingLeft asks the cloud and the target cluster, not Machinist, what is left.
+func nothingLeft(ctx context.Context, s *stack.Stack, screen *screen) error {
+	admin, err := s.CloudAdmin()
+	if err != nil {
+		return err
+	}
+	statistics, err := admin.Statistics(ctx)
+	if err != nil {
+		return fmt.Errorf("ask the cloud what is left: %w", err)
+	}
+	target, err := s.TargetClient()
+	if err != nil {
+		return err
+	}
+	nodes := &corev1.NodeList{}
+	if err := target.List(ctx, nodes); err != nil {
+		return fmt.Errorf("list the nodes that are left: %w", err)
+	}
+	if statistics.InstancesLive > 0 || len(nodes.Items) > 0 {
+		return fmt.Errorf("%d instances and %d nodes are left", statistics.InstancesLive, len(nodes.Items))
+	}
+	screen.say("The cloud made %d instances in all; none is left, nor is a node.", statistics.InstancesCreated)
+	return nil
+}

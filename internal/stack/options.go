@@ -1,0 +1,38 @@
+package stack
+
+import (
+	"io"
+
+	"machinist.dev/machinist/internal/controlplane"
+)
+
+// Options say what a Stack consists of.
+type Options struct {
+	// Dir is the folder for everything: logs, kubeconfigs, data. It is made if needed; by default it is a temporary one,
+	// which Stop removes.
+	Dir string
+	// BinDir is where machinist-manager, machinist-provider-sim and simcloud are. By default the folder of the running
+	// program.
+	BinDir string
+	// SeparateTarget runs a second control plane as the target cluster. By default one cluster is both.
+	SeparateTarget bool
+	// Audit records every request to the control cluster, for counting writes.
+	Audit bool
+	// CloudProxy, if set, is told the address of the simulated cloud and returns the one that the provider is given.
+	CloudProxy func(cloud string) string
+	// Bare prepares the two processes and starts neither, for running them by hand.
+	Bare bool
+	// ManagerArgs and ProviderArgs are appended to those chosen here.
+	ManagerArgs, ProviderArgs []string
+	// ExtraAPIServerArgs are appended to those of the control cluster's API server.
+	ExtraAPIServerArgs []string
+	// Output receives a line per step. By default nothing is written.
+	Output io.Writer
+}
+
+func (o Options) controlOptions(dir string) controlplane.Options {
+	return controlplane.Options{
+		Dir: dir, Audit: o.Audit, Output: o.Output, ExtraAPIServerArgs: o.ExtraAPIServerArgs,
+		WithControllerManager: true, WithScheduler: true, ApproveNodeClientCSRs: true,
+	}
+}

@@ -1,0 +1,274 @@
+package stack
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/internal/controlplane"
+	"machinist.dev/machinist/internal/install"
+	"machinist.dev/machinist/internal/process"
+	"machinist.dev/machinist/simcloud"
+)
+
+// Names of the processes, their users and their leases.
+const (
+	Manager  = "machinist-manager"
+	Provider = "machinist-provider-sim"
+
+	cloud = "simcloud"
+)
+
+// SystemNamespace holds the leases and the record of the cluster's identity.
+const SystemNamespace = "machinist-system"
+
+// stopGrace is a little more than what the processes take for themselves at most.
+const stopGrace = 15 * time.Second
+
+// Stack is a running Machinist.
+type Stack struct {
+	// Control and Target are the control planes; the same one without Options.SeparateTarget.
+	Control, Target *controlplane.ControlPlane
+	// Cloud, Manager and Provider are the processes, which a test may stop, kill and start again.
+	Cloud, Manager, Provider *process.Process
+
+	options    Options
+	dir        string
+	temporary  bool
+	cloudURL   string
+	cloudToken string
+	adminToken string
+}
+
+// Start brings everything up and returns when both processes lead. When it fails, nothing is left running.
+func Start(ctx context.Context, o Options) (*Stack, error) {
+	s := &Stack{options: o}
+	if err := s.start(ctx); err != nil {
+		return nil, errors.Join(err, s.Stop())
+	}
+	return s, nil
+}
+
+func (s *Stack) start(ctx context.Context) error {
+	if err := s.prepare(); err != nil {
+		return err
+	}
+	if err := s.startControlPlanes(ctx); err != nil {
+		return err
+	}
+	if err := s.startCloud(ctx); err != nil {
+		return err
+	}
+	for _, cp := range []*controlplane.ControlPlane{s.Control, s.Target} {
+		if err := install.Install(ctx, cp.Config()); err != nil {
+			return fmt.Errorf("install the API: %w", err)
+		}
+	}
+	control, err := s.ControlClient()
+	if err != nil {
+		return err
+	}
+	if err := control.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: SystemNamespace}}); err != nil {
+		return fmt.Errorf("make the namespace of the leases: %w", err)
+	}
+	if err := s.allow(ctx); err != nil {
+		return err
+	}
+	if s.Manager, err = s.newProcess(Manager, Manager, s.options.ManagerArgs); err != nil {
+		return err
+	}
+	cloudURL := s.cloudURL
+	if s.options.CloudProxy != nil {
+		cloudURL = s.options.CloudProxy(cloudURL)
+	}
+	if s.Provider, err = s.newProcess(Provider, Provider, append([]string{"--cloud-endpoint=" + cloudURL}, s.options.ProviderArgs...)); err != nil {
+		return err
+	}
+	if s.options.Bare {
+		return nil
+	}
+	for _, p := range []*process.Process{s.Manager, s.Provider} {
+		if err := p.Start(); err != nil {
+			return err
+		}
+	}
+	for _, p := range []*process.Process{s.Manager, s.Provider} {
+		if err := s.AwaitLeader(ctx, p); err != nil {
+			return err
+		}
+	}
+	s.say("manager and provider lead")
+	return nil
+}
+
+// prepare makes the folder and the secrets.
+func (s *Stack) prepare() error {
+	var err error
+	if s.dir = s.options.Dir; s.dir == "" {
+		s.temporary = true
+		if s.dir, err = os.MkdirTemp("", "machinist-"); err != nil {
+			return fmt.Errorf("make a folder: %w", err)
+		}
+	} else if err = os.MkdirAll(s.dir, 0o700); err != nil {
+		return fmt.Errorf("make the folder: %w", err)
+	}
+	if s.dir, err = filepath.Abs(s.dir); err != nil {
+		return err
+	}
+	if s.options.BinDir == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return fmt.Errorf("find the folder of this program: %w", err)
+		}
+		s.options.BinDir = filepath.Dir(self)
+	}
+	for _, name := range []string{Manager, Provider, cloud} {
+		if _, err := os.Stat(filepath.Join(s.options.BinDir, name)); err != nil {
+			return fmt.Errorf("the program %s is missing beside this one (make build): %w", name, err)
+		}
+	}
+	if s.cloudToken, err = randomToken(); err != nil {
+		return err
+	}
+	s.adminToken, err = randomToken()
+	return err
+}
+
+func (s *Stack) startControlPlanes(ctx context.Context) error {
+	s.say("starting the control plane")
+	var err error
+	if s.Control, err = controlplane.Start(ctx, s.options.controlOptions(filepath.Join(s.dir, "control"))); err != nil {
+		return err
+	}
+	s.Target = s.Control
+	if !s.options.SeparateTarget {
+		return nil
+	}
+	s.say("starting a second control plane as the target cluster")
+	o := s.options.controlOptions(filepath.Join(s.dir, "target"))
+	o.Audit, o.ExtraAPIServerArgs = false, nil
+	s.Target, err = controlplane.Start(ctx, o)
+	return err
+}
+
+// NewProvider prepares another provider process, a candidate for the same lease, which the caller starts and stops.
+func (s *Stack) NewProvider(name string, args ...string) (*process.Process, error) {
+	return s.newProcess(Provider, name, append([]string{"--cloud-endpoint=" + s.cloudURL}, args...))
+}
+
+// newProcess prepares one of our two: its own user in each cluster, with what generated RBAC gives it and no more. name is
+// that of its log.
+func (s *Stack) newProcess(program, name string, extra []string) (*process.Process, error) {
+	p := &process.Process{Name: name, Path: filepath.Join(s.options.BinDir, program), Dir: s.dir, Ended: s.reportEnd}
+	for _, cluster := range []struct {
+		name string
+		cp   *controlplane.ControlPlane
+	}{{"control", s.Control}, {"target", s.Target}} {
+		config, err := cluster.cp.UserConfig(program)
+		if err != nil {
+			return nil, err
+		}
+		path := filepath.Join(s.dir, program+"."+cluster.name+".kubeconfig")
+		if err := controlplane.WriteKubeconfig(path, config); err != nil {
+			return nil, err
+		}
+		p.Args = append(p.Args, "--"+cluster.name+"-kubeconfig="+path)
+	}
+	p.Args = append(p.Args,
+		"--leader-election-namespace="+SystemNamespace,
+		"--health-probe-bind-address=0", "--metrics-bind-address=0",
+	)
+	p.Args = append(p.Args, extra...)
+	return p, nil
+}
+
+// AwaitLeader returns when a process that was started has acquired its lease.
+func (s *Stack) AwaitLeader(ctx context.Context, p *process.Process) error {
+	c, err := s.ControlClient()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	return p.Await(ctx, func(ctx context.Context) error {
+		acquired, err := acquiredAt(ctx, c, filepath.Base(p.Path))
+		if err != nil {
+			return err
+		}
+		if acquired.Before(p.Started()) {
+			return fmt.Errorf("the lease was last acquired at %s, before %s started", acquired, p.Name)
+		}
+		return nil
+	})
+}
+
+// ControlClient returns an administrator's client of the control cluster.
+func (s *Stack) ControlClient() (client.WithWatch, error) {
+	return client.NewWithWatch(s.Control.Config(), client.Options{Scheme: scheme()})
+}
+
+// TargetClient returns an administrator's client of the target cluster.
+func (s *Stack) TargetClient() (client.WithWatch, error) {
+	return client.NewWithWatch(s.Target.Config(), client.Options{Scheme: scheme()})
+}
+
+// CloudAdmin returns a client for the simulated cloud's own operator, who sees and breaks everything.
+func (s *Stack) CloudAdmin() (*simcloud.Admin, error) {
+	return simcloud.NewAdmin(simcloud.Config{Endpoint: s.cloudURL, Token: s.adminToken})
+}
+
+// CloudClient returns a client for a user of the simulated cloud.
+func (s *Stack) CloudClient() (*simcloud.Client, error) {
+	return simcloud.New(simcloud.Config{Endpoint: s.cloudURL, Token: s.cloudToken})
+}
+
+// CloudToken is what a user of the simulated cloud authenticates with.
+func (s *Stack) CloudToken() string { return s.cloudToken }
+
+// Dir is the folder with the logs of all processes.
+func (s *Stack) Dir() string { return s.dir }
+
+// Stop ends everything, our processes first so that they leave in order. Stopping again does nothing.
+func (s *Stack) Stop() error {
+	var errs []error
+	for _, p := range []*process.Process{s.Manager, s.Provider, s.Cloud} {
+		if p != nil && p.Running() {
+			// A frozen process cannot end.
+			_ = p.Signal(syscall.SIGCONT)
+			errs = append(errs, p.Stop(stopGrace))
+		}
+	}
+	for _, cp := range []*controlplane.ControlPlane{s.Control, s.Target} {
+		if cp != nil {
+			errs = append(errs, cp.Stop())
+		}
+	}
+	if s.temporary && s.dir != "" {
+		errs = append(errs, os.RemoveAll(s.dir))
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Stack) say(format string, args ...any) {
+	if s.options.Output != nil {
+		fmt.Fprintf(s.options.Output, format+"\n", args...)
+	}
+}
+
+func randomToken() (string, error) {
+	b := make([]byte, 16)
+	if _, err := rand.Read(b); err != nil {
+		return "", fmt.Errorf("make a random token: %w", err)
+	}
+	return hex.EncodeToString(b), nil
+}

@@ -1,0 +1,121 @@
+package app
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/cloud"
+	"machinist.dev/machinist/internal/index"
+	"machinist.dev/machinist/internal/machine"
+	"machinist.dev/machinist/internal/machine/drain"
+	"machinist.dev/machinist/internal/machineclass"
+	"machinist.dev/machinist/internal/machineclass/resolve"
+	"machinist.dev/machinist/internal/operator"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+func operatorOptions(log logr.Logger) operator.Options {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(v1beta1.AddToScheme(scheme))
+	secret := &metav1.PartialObjectMetadata{}
+	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	return operator.Options{
+		Scheme: scheme,
+		ControlKinds: []operator.Kind{
+			{Object: &v1beta1.Machine{}},
+			{Object: &v1beta1.MachineClass{}},
+			{Object: secret, Transform: operator.TransformMetadata},
+		},
+		TargetKinds: []operator.Kind{{Object: &corev1.Node{}, Transform: operator.TransformNode}},
+		Logger:      log,
+	}
+}
+
+// addControllers wires the rooms of a provider process together.
+func addControllers(ctx context.Context, op *operator.Operator, s *settings, driver provider.Driver) error {
+	mgr, control, realClock := op.Manager(), op.Control(), clock.RealClock{}
+	if err := index.RegisterMachines(ctx, control.Cache); err != nil {
+		return err
+	}
+	if err := resolve.RegisterIndexes(ctx, control.Cache); err != nil {
+		return err
+	}
+	cloudMetrics, err := cloud.NewMetrics(metrics.Registry)
+	if err != nil {
+		return err
+	}
+	cloudOptions := cloud.Options{Driver: driver, Fence: op.Fence().Check, Metrics: cloudMetrics, Clock: realClock}
+	if limiter := s.limiter(); limiter != nil {
+		cloudOptions.Limiter = limiter
+	}
+	guarded := cloud.New(cloudOptions)
+	resolver := &resolve.Resolver{Classes: control.Client, Secrets: control.Live}
+
+	machines := machine.Options{
+		Cloud:       guarded,
+		ClusterID:   op.ClusterID(),
+		Client:      control.Client,
+		Live:        control.Live,
+		Classes:     resolver,
+		Recorder:    mgr.GetEventRecorder("machinist-machine"),
+		Clock:       realClock,
+		Concurrency: s.concurrentMachines,
+	}
+	var sources machine.Sources
+	if target := op.Target(); target != nil {
+		if err := index.RegisterTarget(ctx, target.Cache); err != nil {
+			return err
+		}
+		endpoint, ca, err := s.bootstrap(target.Config)
+		if err != nil {
+			return err
+		}
+		evict, err := drain.EvictWith(target.Config, nil)
+		if err != nil {
+			return err
+		}
+		drains := drain.New(drain.Options{
+			Target:    target.Live,
+			Evict:     evict,
+			Clock:     realClock,
+			Workers:   s.concurrentDrains,
+			Evictions: drain.NewLimiter(s.concurrentEvictions),
+			Metrics:   metrics.Registry,
+		})
+		if err := drains.Register(mgr); err != nil {
+			return fmt.Errorf("add the drain controller: %w", err)
+		}
+		machines.Drainer = drains
+		machines.Target = &machine.Target{Nodes: target.Client, Live: target.Live, APIEndpoint: endpoint, CABundle: ca}
+		sources.Drains = drains.Wakes()
+		sources.Nodes = func(h handler.TypedEventHandler[*corev1.Node, reconcile.Request], p ...predicate.TypedPredicate[*corev1.Node]) source.Source {
+			return operator.Events(target, &corev1.Node{}, h, p...)
+		}
+	}
+	if err := machine.New(machines).Register(mgr, sources); err != nil {
+		return fmt.Errorf("add the machine controller: %w", err)
+	}
+	classes := machineclass.New(machineclass.Options{
+		Driver: guarded, Client: control.Client, Live: control.Live,
+		Recorder: mgr.GetEventRecorder("machinist-machineclass"), Clock: realClock, Concurrency: s.concurrentClasses,
+	})
+	if err := classes.Register(mgr); err != nil {
+		return fmt.Errorf("add the machine class controller: %w", err)
+	}
+	return nil
+}

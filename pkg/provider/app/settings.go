@@ -1,0 +1,93 @@
+package app
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+
+	"github.com/spf13/pflag"
+	"golang.org/x/time/rate"
+	"k8s.io/client-go/rest"
+)
+
+// settings are the flags that every provider process has beside those of all processes.
+type settings struct {
+	concurrentMachines  int
+	concurrentClasses   int
+	concurrentDrains    int
+	concurrentEvictions int
+	cloudQPS            float64
+	cloudBurst          int
+	bootstrapEndpoint   string
+	bootstrapCAFile     string
+}
+
+func defaultSettings() *settings {
+	return &settings{concurrentMachines: 32, concurrentClasses: 4, concurrentDrains: 16, concurrentEvictions: 20, cloudBurst: 10}
+}
+
+func (s *settings) addFlags(fs *pflag.FlagSet) {
+	fs.IntVar(&s.concurrentMachines, "concurrent-machines", s.concurrentMachines, "machines worked on at the same time")
+	fs.IntVar(&s.concurrentClasses, "concurrent-classes", s.concurrentClasses, "machine classes worked on at the same time")
+	fs.IntVar(&s.concurrentDrains, "concurrent-drains", s.concurrentDrains, "nodes whose pods are looked at at the same time")
+	fs.IntVar(&s.concurrentEvictions, "concurrent-evictions", s.concurrentEvictions, "evictions under way at the same time")
+	fs.Float64Var(&s.cloudQPS, "cloud-qps", s.cloudQPS, "calls to the cloud per second, of the whole process; 0 is no limit")
+	fs.IntVar(&s.cloudBurst, "cloud-burst", s.cloudBurst, "calls to the cloud that may be made at once, with --cloud-qps")
+	fs.StringVar(&s.bootstrapEndpoint, "bootstrap-endpoint", "", "URL of the target cluster's API server as instances reach it; default: that of the target kubeconfig")
+	fs.StringVar(&s.bootstrapCAFile, "bootstrap-ca-file", "", "PEM file of the authority that verifies --bootstrap-endpoint; default: that of the target kubeconfig")
+}
+
+func (s *settings) validate() error {
+	var errs []error
+	for flag, value := range map[string]int{
+		"concurrent-machines": s.concurrentMachines, "concurrent-classes": s.concurrentClasses, "concurrent-drains": s.concurrentDrains,
+		"concurrent-evictions": s.concurrentEvictions, "cloud-burst": s.cloudBurst,
+	} {
+		if value < 1 {
+			errs = append(errs, fmt.Errorf("--%s is %d; it must be at least 1", flag, value))
+		}
+	}
+	if s.cloudQPS < 0 {
+		errs = append(errs, fmt.Errorf("--cloud-qps is %g; it must not be negative", s.cloudQPS))
+	}
+	if s.bootstrapEndpoint != "" {
+		if u, err := url.Parse(s.bootstrapEndpoint); err != nil || u.Scheme != "https" || u.Host == "" {
+			errs = append(errs, fmt.Errorf("--bootstrap-endpoint is %q; it must be a URL such as https://api.example.com:6443", s.bootstrapEndpoint))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// limiter returns the process's own limit of calls to the cloud, nil for none.
+func (s *settings) limiter() *rate.Limiter {
+	if s.cloudQPS == 0 {
+		return nil
+	}
+	return rate.NewLimiter(rate.Limit(s.cloudQPS), s.cloudBurst)
+}
+
+// bootstrap returns how instances reach and verify the target cluster's API server.
+func (s *settings) bootstrap(target *rest.Config) (endpoint string, ca []byte, err error) {
+	endpoint = s.bootstrapEndpoint
+	if endpoint == "" {
+		u, _, err := rest.DefaultServerUrlFor(target)
+		if err != nil {
+			return "", nil, fmt.Errorf("the target kubeconfig's server: %w", err)
+		}
+		endpoint = u.Scheme + "://" + u.Host
+	}
+	switch {
+	case s.bootstrapCAFile != "":
+		if ca, err = os.ReadFile(s.bootstrapCAFile); err != nil {
+			return "", nil, fmt.Errorf("--bootstrap-ca-file: %w", err)
+		}
+	case len(target.CAData) > 0:
+		ca = target.CAData
+	case target.CAFile != "":
+		if ca, err = os.ReadFile(target.CAFile); err != nil {
+			return "", nil, fmt.Errorf("the target kubeconfig's certificate authority: %w", err)
+		}
+	}
+	return endpoint, ca, nil
+}

@@ -1,0 +1,100 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"math/rand/v2"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/simcloud"
+)
+
+// shortLease lets a successor of a killed leader start soon; what is tested does not depend on it.
+var shortLease = []string{"--leader-election-lease-duration=3s", "--leader-election-renew-deadline=2s", "--leader-election-retry-period=500ms"}
+
+// Whatever a provider process was doing when it was killed, its successor ends up with one instance for each Machine, and
+// in the end with none.
+func TestKillingTheProviderNeitherLeaksNorDoubles(t *testing.T) {
+	const replicas = 50
+	m := start(t, stack.Options{ManagerArgs: shortLease, ProviderArgs: append([]string{"--concurrent-machines=4"}, shortLease...)})
+	boot, shutdown := simcloud.Duration(500*time.Millisecond), simcloud.Duration(500*time.Millisecond)
+	m.settings(simcloud.SettingsPatch{BootTime: &boot, ShutdownTime: &shutdown})
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	// Answers get lost and calls are slow, so that kills meet calls under way.
+	m.slowCloud()
+
+	m.fleet(replicas, nil)
+	kills := m.killUntil(random, 6, func() bool { return len(m.instances()) >= replicas })
+	t.Logf("killed the provider %d times while scaling up", kills)
+	m.running(replicas)
+	m.noTwins()
+	if made := len(m.instances()); made != replicas {
+		t.Errorf("the cloud made %d instances for %d machines", made, replicas)
+	}
+
+	m.scale(0)
+	kills = m.killUntil(random, 6, func() bool { return m.live() == 0 })
+	t.Logf("killed the provider %d times while scaling down", kills)
+	m.none()
+	if n := m.live(); n != 0 {
+		t.Errorf("%d instances are left", n)
+	}
+	if made := len(m.instances()); made != replicas {
+		t.Errorf("the cloud made %d instances for %d machines", made, replicas)
+	}
+	nodes := &corev1.NodeList{}
+	if err := m.target.List(context.Background(), nodes); err != nil {
+		t.Fatal(err)
+	}
+	if len(nodes.Items) != 0 {
+		t.Errorf("%d nodes are left", len(nodes.Items))
+	}
+}
+
+// slowCloud delays calls, and loses the answers of some.
+func (m *machinist) slowCloud() {
+	m.t.Helper()
+	for _, rule := range []simcloud.FaultRule{
+		{Operation: simcloud.OperationCreateInstance, Effect: simcloud.FaultEffect{Latency: simcloud.Duration(100 * time.Millisecond)}},
+		{Operation: simcloud.OperationDeleteInstance, Effect: simcloud.FaultEffect{Latency: simcloud.Duration(100 * time.Millisecond)}},
+		{Operation: simcloud.OperationCreateInstance, Count: 5, Effect: simcloud.FaultEffect{DropConnection: true, AfterEffect: true}},
+	} {
+		if _, err := m.cloud.AddFault(context.Background(), rule); err != nil {
+			m.t.Fatalf("make the cloud slow: %v", err)
+		}
+	}
+}
+
+// killUntil kills the provider at random moments, at most n times, and starts it again each time, until done.
+func (m *machinist) killUntil(random *rand.Rand, n int, done func() bool) int {
+	m.t.Helper()
+	for kill := range n {
+		select {
+		case <-time.After(time.Duration(random.IntN(2500)) * time.Millisecond):
+		case <-m.Provider.Done():
+			m.t.Fatalf("the provider ended by itself: %v; %s", m.Provider.Err(), m.Provider.LogTail())
+		}
+		if done() {
+			return kill
+		}
+		if err := m.Provider.Signal(syscall.SIGKILL); err != nil {
+			m.t.Fatal(err)
+		}
+		<-m.Provider.Done()
+		if err := m.Provider.Start(); err != nil {
+			m.t.Fatal(err)
+		}
+		if err := m.AwaitLeader(context.Background(), m.Provider); err != nil {
+			m.t.Fatal(err)
+		}
+	}
+	return n
+}

@@ -1,0 +1,260 @@
+//go:build e2e
+
+// Package e2e runs the real binaries against real control planes and the simulated cloud.
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/examples"
+	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/simcloud"
+	"machinist.dev/machinist/test/env"
+)
+
+// namespace is where the fleets of these tests are.
+const namespace = "default"
+
+// machinist is a whole Machinist for one test.
+type machinist struct {
+	*stack.Stack
+	t       *testing.T
+	control client.WithWatch
+	target  client.WithWatch
+	cloud   *simcloud.Admin
+}
+
+// start brings a Machinist up for one test. Its logs are kept when the test fails and E2E_LOGS names a folder.
+func start(t *testing.T, o stack.Options) *machinist {
+	t.Helper()
+	if o.BinDir == "" {
+		o.BinDir = binDir(t)
+	}
+	o.Dir = filepath.Join(t.TempDir(), "stack")
+	o.Output = testWriter{t}
+	begun := time.Now()
+	s, err := stack.Start(context.Background(), o)
+	if err != nil {
+		t.Fatalf("start the stack: %v", err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			keepLogs(t, s)
+		}
+		if err := s.Stop(); err != nil {
+			t.Errorf("stop the stack: %v", err)
+		}
+	})
+	t.Logf("the stack is up after %s", time.Since(begun).Round(time.Millisecond))
+	m := &machinist{Stack: s, t: t}
+	if m.control, err = s.ControlClient(); err != nil {
+		t.Fatal(err)
+	}
+	if m.target, err = s.TargetClient(); err != nil {
+		t.Fatal(err)
+	}
+	if m.cloud, err = s.CloudAdmin(); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func binDir(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs("../../bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// keepLogs shows the end of the logs of our own processes, and copies all of them where a person can read them.
+func keepLogs(t *testing.T, s *stack.Stack) {
+	for _, name := range []string{stack.Manager, stack.Provider} {
+		content, err := os.ReadFile(filepath.Join(s.Dir(), name+".log"))
+		if err != nil {
+			continue
+		}
+		lines := strings.Split(strings.TrimSpace(string(content)), "\n")
+		t.Logf("end of the log of %s:\n%s", name, strings.Join(lines[max(0, len(lines)-40):], "\n"))
+	}
+	if dir := os.Getenv("E2E_LOGS"); dir != "" {
+		to := filepath.Join(dir, strings.ReplaceAll(t.Name(), "/", "_"))
+		if err := os.CopyFS(to, os.DirFS(s.Dir())); err != nil {
+			t.Logf("keep the logs: %v", err)
+			return
+		}
+		t.Logf("all logs are in %s", to)
+	}
+}
+
+type testWriter struct{ t *testing.T }
+
+func (w testWriter) Write(p []byte) (int, error) {
+	w.t.Log(strings.TrimSpace(string(p)))
+	return len(p), nil
+}
+
+// settings changes the simulated cloud's behaviour.
+func (m *machinist) settings(patch simcloud.SettingsPatch) {
+	m.t.Helper()
+	if _, err := m.cloud.PatchSettings(context.Background(), patch); err != nil {
+		m.t.Fatalf("change the cloud's settings: %v", err)
+	}
+}
+
+// quick makes the cloud instant, as far as a machine's own work allows.
+func (m *machinist) quick() {
+	m.t.Helper()
+	instant := simcloud.Duration(0)
+	m.settings(simcloud.SettingsPatch{BootTime: &instant, ShutdownTime: &instant})
+}
+
+// fleet creates the example fleet with a number of replicas; change may alter each object before it is created.
+func (m *machinist) fleet(replicas int32, change func(client.Object)) {
+	m.t.Helper()
+	objects, err := examples.Fleet()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	for _, o := range objects {
+		o.SetNamespace(namespace)
+		switch o := o.(type) {
+		case *corev1.Secret:
+			if o.Name == examples.CredentialsSecret {
+				o.StringData = map[string]string{"token": m.CloudToken()}
+			}
+		case *v1beta1.MachineDeployment:
+			o.Spec.Replicas = &replicas
+		}
+		if change != nil {
+			change(o)
+		}
+		if err := m.control.Create(context.Background(), o, client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
+			m.t.Fatalf("create %T %s: %v", o, o.GetName(), err)
+		}
+	}
+}
+
+// deployment reads the example's deployment.
+func (m *machinist) deployment() *v1beta1.MachineDeployment {
+	m.t.Helper()
+	list := &v1beta1.MachineDeploymentList{}
+	if err := m.control.List(context.Background(), list, client.InNamespace(namespace)); err != nil {
+		m.t.Fatalf("list deployments: %v", err)
+	}
+	if len(list.Items) != 1 {
+		m.t.Fatalf("there are %d deployments, want the one of the example", len(list.Items))
+	}
+	return &list.Items[0]
+}
+
+// scale sets the replicas of the deployment.
+func (m *machinist) scale(replicas int32) {
+	m.t.Helper()
+	d := m.deployment()
+	before := d.DeepCopy()
+	d.Spec.Replicas = &replicas
+	if err := m.control.Patch(context.Background(), d, client.MergeFrom(before)); err != nil {
+		m.t.Fatalf("scale to %d: %v", replicas, err)
+	}
+}
+
+// await waits until the machines are as wanted.
+func (m *machinist) await(what string, done func([]v1beta1.Machine) bool) []v1beta1.Machine {
+	m.t.Helper()
+	list := env.Await(m.t, m.control, &v1beta1.MachineList{}, what, func(l *v1beta1.MachineList) (bool, string) {
+		return done(l.Items), describe(l.Items)
+	}, client.InNamespace(namespace))
+	return list.Items
+}
+
+// running waits until there are exactly n machines, all Running.
+func (m *machinist) running(n int) []v1beta1.Machine {
+	m.t.Helper()
+	return m.await(fmt.Sprintf("%d running machines", n), func(machines []v1beta1.Machine) bool {
+		return len(machines) == n && !slices.ContainsFunc(machines, func(m v1beta1.Machine) bool {
+			return m.Status.Phase != v1beta1.MachineRunning || !m.DeletionTimestamp.IsZero()
+		})
+	})
+}
+
+// none waits until there is no machine.
+func (m *machinist) none() {
+	m.t.Helper()
+	m.await("no machine", func(machines []v1beta1.Machine) bool { return len(machines) == 0 })
+}
+
+func describe(machines []v1beta1.Machine) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d machines", len(machines))
+	for i := range machines {
+		m := &machines[i]
+		if i == 15 {
+			b.WriteString("\n  …")
+			break
+		}
+		fmt.Fprintf(&b, "\n  %s phase=%s deleted=%v providerID=%s", m.Name, m.Status.Phase, !m.DeletionTimestamp.IsZero(), m.Spec.ProviderID)
+		for _, c := range m.Status.Conditions {
+			if c.Status != metav1.ConditionTrue {
+				fmt.Fprintf(&b, " %s=%s(%s: %s)", c.Type, c.Status, c.Reason, c.Message)
+			}
+		}
+	}
+	return b.String()
+}
+
+// instances reads every instance that the cloud ever made.
+func (m *machinist) instances() []simcloud.Record {
+	m.t.Helper()
+	dump, err := m.cloud.Dump(context.Background())
+	if err != nil {
+		m.t.Fatalf("ask the cloud for its instances: %v", err)
+	}
+	if dump.InstancesCreated != len(dump.Records) {
+		m.t.Fatalf("the cloud made %d instances and remembers %d: too late to judge", dump.InstancesCreated, len(dump.Records))
+	}
+	return dump.Records
+}
+
+// noTwins fails the test if one Machine ever had two instances at the cloud.
+func (m *machinist) noTwins() {
+	m.t.Helper()
+	byUID := map[string]string{}
+	for _, r := range m.instances() {
+		uid := r.Tags[provider.TagMachineUID]
+		if uid == "" {
+			m.t.Errorf("instance %s was made without the tag %s", r.ID, provider.TagMachineUID)
+			continue
+		}
+		if twin, ok := byUID[uid]; ok {
+			m.t.Errorf("machine %s has had two instances: %s and %s", uid, twin, r.ID)
+		}
+		byUID[uid] = r.ID
+	}
+}
+
+// live counts the instances that are not terminated.
+func (m *machinist) live() int {
+	m.t.Helper()
+	n := 0
+	for _, r := range m.instances() {
+		if r.State != simcloud.StateTerminated {
+			n++
+		}
+	}
+	return n
+}

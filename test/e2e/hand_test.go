@@ -1,0 +1,265 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/controlplane"
+	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/test/env"
+)
+
+// The README's flow for developers, followed to the letter: what `machinist demo --bare` prints is run in a shell, with
+// control and target cluster being two.
+func TestRunningByHandAsTheREADMESays(t *testing.T) {
+	bare := newShell(t, filepath.Join(binDir(t), "machinist")+" demo --bare --separate-target --dir "+filepath.Join(t.TempDir(), "bare"), nil)
+	text := bare.until("Ctrl-C ends everything")
+
+	commands := regexp.MustCompile(`(?s)  (/\S*bin/machinist-(?:manager|provider-sim) .*?)\n\n`).FindAllStringSubmatch(text, -1)
+	if len(commands) != 2 {
+		t.Fatalf("the demo printed %d commands to run, want those of the manager and the provider:\n%s", len(commands), text)
+	}
+	health, metrics := []string{freeAddress(t), freeAddress(t)}, []string{freeAddress(t), freeAddress(t)}
+	var processes []*shell
+	for i, c := range commands {
+		// The user gives them addresses to be looked at.
+		processes = append(processes, newShell(t, fmt.Sprintf("exec %s --health-probe-bind-address=%s --metrics-bind-address=%s", c[1], health[i], metrics[i]), nil))
+	}
+
+	_, fleet, _ := strings.Cut(text, "and give them a fleet:")
+	fleet, _, _ = strings.Cut(fleet, "Ctrl-C")
+	kubeconfig := regexp.MustCompile(`KUBECONFIG=(\S+)`).FindStringSubmatch(fleet)[1]
+	c := clientFor(t, kubeconfig)
+	script := fmt.Sprintf("set -e\ncd ../..\nkubectl() { %s \"$@\"; }\n%s", kubectlPath(t), fleet)
+	if out, err := exec.Command("bash", "-c", script).CombinedOutput(); err != nil {
+		t.Fatalf("give them a fleet: %v\n%s", err, out)
+	}
+	env.Await(t, c, &v1beta1.MachineList{}, "three running machines", func(l *v1beta1.MachineList) (bool, string) {
+		running := 0
+		for i := range l.Items {
+			if l.Items[i].Status.Phase == v1beta1.MachineRunning {
+				running++
+			}
+		}
+		return running == 3 && len(l.Items) == 3, describe(l.Items)
+	})
+	nodes := &corev1.NodeList{}
+	if err := c.List(context.Background(), nodes); err != nil {
+		t.Fatal(err)
+	}
+	if len(nodes.Items) != 0 {
+		t.Errorf("%d nodes registered in the control cluster", len(nodes.Items))
+	}
+
+	token := metricsReader(t, c)
+	for i := range processes {
+		for _, path := range []string{"/healthz", "/readyz"} {
+			if code, body := get(t, "http://"+health[i]+path, ""); code != http.StatusOK {
+				t.Errorf("%s answers %d: %s", path, code, body)
+			}
+		}
+		if code, _ := get(t, "https://"+metrics[i]+"/metrics", ""); code != http.StatusUnauthorized {
+			t.Errorf("/metrics answers a stranger with %d, want %d", code, http.StatusUnauthorized)
+		}
+		if code, body := get(t, "https://"+metrics[i]+"/metrics", token); code != http.StatusOK || !strings.Contains(body, "workqueue_depth") {
+			t.Errorf("/metrics answers who may read it with %d: %.200s", code, body)
+		}
+	}
+	for i, p := range processes {
+		begun := time.Now()
+		if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.wait(); err != nil {
+			t.Errorf("%s ended with %v:\n%s", commands[i][1], err, p.output())
+		}
+		t.Logf("ended %s after SIGTERM", time.Since(begun).Round(10*time.Millisecond))
+	}
+	leases := &coordinationv1.LeaseList{}
+	if err := c.List(context.Background(), leases, client.InNamespace(stack.SystemNamespace)); err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range leases.Items {
+		if l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity != "" {
+			t.Errorf("lease %s is still held by %s after an orderly end", l.Name, *l.Spec.HolderIdentity)
+		}
+	}
+}
+
+// shell is a command that runs while the test does.
+type shell struct {
+	cmd   *exec.Cmd
+	lines chan string
+	done  chan error
+	buf   bytes.Buffer
+	t     *testing.T
+}
+
+func newShell(t *testing.T, command string, environment []string) *shell {
+	t.Helper()
+	s := &shell{cmd: exec.Command("bash", "-c", command), lines: make(chan string, 10000), done: make(chan error, 1), t: t}
+	s.cmd.Env = append(os.Environ(), environment...)
+	out, err := s.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.cmd.Stderr = s.cmd.Stdout
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			s.lines <- lines.Text()
+		}
+		close(s.lines)
+		s.done <- s.cmd.Wait()
+	}()
+	t.Cleanup(func() {
+		_ = s.cmd.Process.Signal(syscall.SIGTERM)
+		_ = s.wait()
+	})
+	return s
+}
+
+// until reads the command's output up to a line that contains the text.
+func (s *shell) until(text string) string {
+	s.t.Helper()
+	deadline := time.After(env.Patience)
+	for {
+		select {
+		case line, ok := <-s.lines:
+			if !ok {
+				s.t.Fatalf("the command ended without %q:\n%s", text, s.buf.String())
+			}
+			s.buf.WriteString(line + "\n")
+			if strings.Contains(line, text) {
+				return s.buf.String()
+			}
+		case <-deadline:
+			s.t.Fatalf("the command did not print %q:\n%s", text, s.buf.String())
+		}
+	}
+}
+
+// wait waits for the end of the command; asked again it gives the same answer.
+func (s *shell) wait() error {
+	for line := range s.lines {
+		s.buf.WriteString(line + "\n")
+	}
+	err := <-s.done
+	s.done <- err
+	return err
+}
+
+func (s *shell) output() string { return s.buf.String() }
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func clientFor(t *testing.T, kubeconfig string) client.WithWatch {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := scheme.Scheme
+	if err := v1beta1.AddToScheme(s); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.NewWithWatch(config, client.Options{Scheme: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// metricsReader returns the token of a service account that may read metrics.
+func metricsReader(t *testing.T, c client.Client) string {
+	t.Helper()
+	ctx := context.Background()
+	meta := metav1.ObjectMeta{Namespace: "default", Name: "metrics-reader"}
+	account := &corev1.ServiceAccount{ObjectMeta: meta}
+	for _, o := range []client.Object{
+		account,
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: meta.Name}, Rules: []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}}},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: meta.Name},
+			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: meta.Namespace, Name: meta.Name}},
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name}},
+	} {
+		if err := c.Create(ctx, o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	request := &authenticationv1.TokenRequest{}
+	if err := c.SubResource("token").Create(ctx, account, request); err != nil {
+		t.Fatal(err)
+	}
+	return request.Status.Token
+}
+
+func get(t *testing.T, url, token string) (int, string) {
+	t.Helper()
+	// The certificate is self-signed; who asks here is on the same machine.
+	h := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, Timeout: 10 * time.Second}
+	req, err := http.NewRequest(http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	res, err := h.Do(req)
+	if err != nil {
+		t.Errorf("get %s: %v", url, err)
+		return 0, ""
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Errorf("read %s: %v", url, err)
+	}
+	return res.StatusCode, string(body)
+}
+
+// kubectlPath returns a kubectl of the control plane's version.
+func kubectlPath(t *testing.T) string {
+	t.Helper()
+	path, err := controlplane.Locate("kubectl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

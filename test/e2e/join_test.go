@@ -1,0 +1,115 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"regexp"
+	"strings"
+	"testing"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/examples"
+	"machinist.dev/machinist/internal/stack"
+)
+
+// Nodes join by what their user data says, and by nothing else.
+func TestNodesJoinThroughUserDataTokenAndCSR(t *testing.T) {
+	m := start(t, stack.Options{})
+	m.quick()
+	m.fleet(2, nil)
+	machines := m.running(2)
+
+	csrs := &certificatesv1.CertificateSigningRequestList{}
+	if err := m.target.List(context.Background(), csrs); err != nil {
+		t.Fatal(err)
+	}
+	for i := range machines {
+		ref := machines[i].Status.NodeRef
+		node := &corev1.Node{}
+		if err := m.target.Get(context.Background(), client.ObjectKey{Name: ref.Name}, node); err != nil {
+			t.Fatal(err)
+		}
+		if node.UID != ref.UID || node.Spec.ProviderID != machines[i].Spec.ProviderID {
+			t.Errorf("machine %s refers to node %v with provider ID %s; the node is %s with %s", machines[i].Name, ref, machines[i].Spec.ProviderID, node.UID, node.Spec.ProviderID)
+		}
+		for _, taint := range node.Spec.Taints {
+			if taint.Key == v1beta1.NodeTaintUninitialized {
+				t.Errorf("node %s still has the taint %s", node.Name, taint.Key)
+			}
+		}
+		if !requestedByToken(csrs.Items, node.Name) {
+			t.Errorf("no certificate for node %s was requested with a bootstrap token", node.Name)
+		}
+	}
+	// A token is of no use any more once its machine has joined.
+	secrets := &corev1.SecretList{}
+	if err := m.target.List(context.Background(), secrets, client.InNamespace("kube-system")); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range secrets.Items {
+		if s.Type == "bootstrap.kubernetes.io/token" {
+			t.Errorf("bootstrap token %s is still there", s.Name)
+		}
+	}
+}
+
+// requestedByToken reports whether a bootstrap token, and not anybody else, asked for the node's certificate.
+func requestedByToken(csrs []certificatesv1.CertificateSigningRequest, node string) bool {
+	user := regexp.MustCompile(`^system:bootstrap:[a-z0-9]{6}$`)
+	for _, csr := range csrs {
+		if user.MatchString(csr.Spec.Username) && csr.Spec.SignerName == certificatesv1.KubeAPIServerClientKubeletSignerName &&
+			len(csr.Status.Certificate) > 0 && strings.Contains(commonName(csr.Spec.Request), "system:node:"+node) {
+			return true
+		}
+	}
+	return false
+}
+
+// The same fleet with a token that is nobody's must not join: this is what makes the test above worth something.
+func TestAWrongTokenDoesNotJoin(t *testing.T) {
+	m := start(t, stack.Options{})
+	m.quick()
+	m.fleet(1, func(o client.Object) {
+		if s, ok := o.(*corev1.Secret); ok && s.Name == examples.UserDataSecret {
+			for key, value := range s.StringData {
+				s.StringData[key] = strings.ReplaceAll(value, "<<BOOTSTRAP_TOKEN>>", "abcdef.0123456789abcdef")
+			}
+			for key, value := range s.Data {
+				s.Data[key] = []byte(strings.ReplaceAll(string(value), "<<BOOTSTRAP_TOKEN>>", "abcdef.0123456789abcdef"))
+			}
+		}
+	})
+	machines := m.await("a machine with an instance", func(machines []v1beta1.Machine) bool {
+		return len(machines) == 1 && machines[0].Spec.ProviderID != ""
+	})
+	id := machines[0].Spec.ProviderID[strings.LastIndex(machines[0].Spec.ProviderID, "/")+1:]
+	cloud, err := m.CloudClient()
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the machine's console shows that the API server refused the token", func() (bool, string) {
+		console, err := cloud.ConsoleOutput(context.Background(), id)
+		if err != nil {
+			return false, err.Error()
+		}
+		return strings.Contains(console, "401") || strings.Contains(console, "Unauthorized"), console
+	})
+	nodes := &corev1.NodeList{}
+	if err := m.target.List(context.Background(), nodes); err != nil {
+		t.Fatal(err)
+	}
+	if len(nodes.Items) != 0 {
+		t.Errorf("%d nodes registered with a wrong token", len(nodes.Items))
+	}
+	// It does not hold up its own end.
+	m.scale(0)
+	m.none()
+	if n := m.live(); n != 0 {
+		t.Errorf("%d instances are left", n)
+	}
+}

@@ -1,0 +1,119 @@
+package machineclass
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machineclass/resolve"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// Options are what a Reconciler works with.
+type Options struct {
+	// Driver of the provider, behind its rate limit and metrics. Classes with another spec.provider than its name are
+	// left alone.
+	Driver provider.Driver
+	// Client reads MachineClasses and Machines from the cache, including this process's own writes, and writes classes.
+	// The cache has the indexes of package index for both kinds.
+	Client client.Client
+	// Live reads and writes the control cluster itself: Secrets, and the last look before something is let go.
+	Live client.Client
+	// Recorder records events on classes.
+	Recorder events.EventRecorder
+	Clock    clock.PassiveClock
+	// Concurrency is the number of classes worked on at once. Default 4.
+	Concurrency int
+}
+
+// Reconciler looks after the MachineClasses of one provider.
+type Reconciler struct {
+	Options
+	resolver resolve.Resolver
+	memory   *memory
+}
+
+// New returns a Reconciler.
+func New(o Options) *Reconciler {
+	if o.Concurrency <= 0 {
+		o.Concurrency = 4
+	}
+	return &Reconciler{Options: o, resolver: resolve.Resolver{Classes: o.Client, Secrets: o.Live}, memory: newMemory()}
+}
+
+// conflictDelay is after how long a write that met somebody else's is tried again. Their write wakes us as well.
+const conflictDelay = time.Second
+
+// Reconcile makes one pass over a class.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	class := &v1beta1.MachineClass{}
+	if err := r.Client.Get(ctx, req.NamespacedName, class); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.memory.forget(req.NamespacedName)
+		}
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if class.Spec.Provider != r.Driver.Name() {
+		return reconcile.Result{}, nil
+	}
+	var wake time.Duration
+	var err error
+	if class.DeletionTimestamp.IsZero() {
+		wake, err = r.serve(ctx, class)
+	} else {
+		wake, err = r.release(ctx, class)
+	}
+	if apierrors.IsConflict(err) {
+		return reconcile.Result{RequeueAfter: conflictDelay}, nil
+	}
+	return reconcile.Result{RequeueAfter: wake}, client.IgnoreNotFound(err)
+}
+
+// serve holds a class that is in use and says in its status what the provider makes of it. It returns when to look again,
+// zero for not without an event.
+func (r *Reconciler) serve(ctx context.Context, class *v1beta1.MachineClass) (time.Duration, error) {
+	if err := r.hold(ctx, class); err != nil {
+		return 0, err
+	}
+	verdict, wake, err := r.judge(ctx, class)
+	if err != nil {
+		return 0, err
+	}
+	return wake, r.report(ctx, class, verdict)
+}
+
+// report writes the verdict into the status, if it is news.
+func (r *Reconciler) report(ctx context.Context, class *v1beta1.MachineClass, v verdict) error {
+	status, transition := statusOf(class, v, r.Clock.Now())
+	if err := r.writeStatus(ctx, class, status); err != nil {
+		return err
+	}
+	switch transition {
+	case worse:
+		r.Recorder.Eventf(class, nil, corev1.EventTypeWarning, v.reason, "Validate", "%s", bounded(v.message))
+	case better:
+		r.Recorder.Eventf(class, nil, corev1.EventTypeNormal, v.reason, "Validate", "%s", bounded(v.message))
+	}
+	return nil
+}
+
+func (r *Reconciler) writeStatus(ctx context.Context, class *v1beta1.MachineClass, status v1beta1.MachineClassStatus) error {
+	if equality.Semantic.DeepEqual(class.Status, status) {
+		return nil
+	}
+	before := class.DeepCopy()
+	class.Status = status
+	if err := r.Client.Status().Patch(ctx, class, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("patch the status of MachineClass %s: %w", client.ObjectKeyFromObject(before), err)
+	}
+	return nil
+}

@@ -1,0 +1,278 @@
+package machineclass
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/test/env"
+)
+
+func isHeld(c *v1beta1.MachineClass) bool    { return c != nil && held(c) }
+func isNotHeld(c *v1beta1.MachineClass) bool { return c != nil && !held(c) }
+func isGone(c *v1beta1.MachineClass) bool    { return c == nil }
+
+func TestAValidClassGetsWhatTheProviderResolved(t *testing.T) {
+	w := newWorld(t)
+	w.makeSecrets()
+	w.makeClass("c")
+	class := w.awaitReady("c", v1beta1.ReasonValid)
+	if cpu := class.Status.Capacity[corev1.ResourceCPU]; cpu.String() != "16" {
+		t.Errorf("capacity %v", class.Status.Capacity)
+	}
+	if want := (v1beta1.NodeInfo{Architecture: "arm64", OperatingSystem: "linux", InstanceType: "large", Region: "r", Zone: "z"}); *class.Status.NodeInfo != want {
+		t.Errorf("nodeInfo %+v", *class.Status.NodeInfo)
+	}
+	if class.Status.ObservedGeneration != class.Generation || held(class) {
+		t.Errorf("observed generation %d of %d, finalizers %v", class.Status.ObservedGeneration, class.Generation, class.Finalizers)
+	}
+	// A hint is for others to use; the provider is not asked again for it.
+	w.patchClass("c", `{"spec":{"capacity":{"resources":{"cpu":"8"}}}}`)
+	w.awaitClass("c", "to be observed", func(c *v1beta1.MachineClass) bool { return c.Status.ObservedGeneration == class.Generation+1 })
+	if n := w.driver.asked(); n != 1 {
+		t.Errorf("the provider was asked %d times", n)
+	}
+}
+
+func TestAClassWaitsForItsSecretsAndWakesWhenTheyCome(t *testing.T) {
+	w := newWorld(t)
+	w.makeClass("c")
+	class := w.awaitReady("c", v1beta1.ReasonCredentialsNotFound)
+	if m := class.Status.Conditions[0].Message; !strings.Contains(m, `"creds"`) {
+		t.Errorf("message %q does not name the Secret", m)
+	}
+	w.makeSecret("creds", "token", "t")
+	w.awaitReady("c", v1beta1.ReasonUserDataNotFound)
+	w.makeSecret("boot", "other", "x")
+	w.awaitClass("c", "to name the key", func(c *v1beta1.MachineClass) bool {
+		return strings.Contains(c.Status.Conditions[0].Message, `"userData"`)
+	})
+	if n := w.driver.asked(); n != 0 {
+		t.Errorf("the provider was asked %d times with Secrets missing", n)
+	}
+	w.patchSecret("boot", `{"stringData":{"userData":"#cloud-config"}}`)
+	w.awaitReady("c", v1beta1.ReasonValid)
+	for _, name := range []string{"creds", "boot"} {
+		w.awaitSecret(name, "to be held", func(s *corev1.Secret) bool { return s != nil && held(s) })
+	}
+}
+
+func TestARefusalNamesTheFieldOnce(t *testing.T) {
+	w := newWorld(t)
+	w.driver.validate = func(provider.Class) error { return provider.InvalidField("disk.sizeGiB", "must be at least 30") }
+	w.makeSecrets()
+	w.makeClass("c")
+	class := w.awaitReady("c", v1beta1.ReasonInvalidProviderSpec)
+	if m := class.Status.Conditions[0].Message; !strings.Contains(m, "providerSpec.disk.sizeGiB") {
+		t.Errorf("message %q does not name the field", m)
+	}
+	// The class is looked at again for each of these; a second one proves that the first one's pass is over.
+	for i := range 2 {
+		w.patchClass("c", fmt.Sprintf(`{"spec":{"capacity":{"zone":"z-%d"}}}`, i))
+		w.awaitClass("c", "to be observed", func(c *v1beta1.MachineClass) bool { return c.Status.ObservedGeneration == class.Generation+int64(i)+1 })
+	}
+	if n := w.eventsOf(v1beta1.ReasonInvalidProviderSpec); n != 1 || w.driver.asked() != 0 {
+		t.Errorf("%d events, %d questions", n, w.driver.asked())
+	}
+}
+
+func TestCredentialsThatLackSomethingAreNotFound(t *testing.T) {
+	w := newWorld(t)
+	w.driver.validate = func(c provider.Class) error {
+		if _, ok := c.Credentials.Get("key"); !ok && !c.Credentials.Empty() {
+			return provider.Errorf(provider.InvalidArgument, "the credentials have no key %q", "key")
+		}
+		return nil
+	}
+	w.makeSecrets()
+	w.makeClass("c")
+	class := w.awaitReady("c", v1beta1.ReasonCredentialsNotFound)
+	if m := class.Status.Conditions[0].Message; !strings.Contains(m, `"key"`) {
+		t.Errorf("message %q", m)
+	}
+	w.patchSecret("creds", `{"stringData":{"key":"k"}}`)
+	w.awaitReady("c", v1beta1.ReasonValid)
+}
+
+func TestAnOutageOfTheProviderPasses(t *testing.T) {
+	w := newWorld(t)
+	w.driver.capacity = func(provider.Class) (provider.Capacity, error) {
+		return provider.Capacity{}, provider.Errorf(provider.Unavailable, "out of reach")
+	}
+	w.makeSecrets()
+	w.makeClass("c")
+	w.awaitReady("c", v1beta1.ReasonProviderUnavailable)
+	w.driver.answers(func(s *scripted) { s.capacity = nil })
+	w.awaitReady("c", v1beta1.ReasonValid)
+	if n := w.eventsOf(v1beta1.ReasonValid); n != 1 {
+		t.Errorf("%d events of the recovery", n)
+	}
+}
+
+func TestRotatedCredentialsAreTriedAtOnce(t *testing.T) {
+	w := newWorld(t)
+	w.driver.capacity = func(c provider.Class) (provider.Capacity, error) {
+		if token, _ := c.Credentials.Get("token"); !bytes.Equal(token.Reveal(), []byte("good")) {
+			return provider.Capacity{}, &provider.Error{Code: provider.Unauthenticated, Message: "no", RetryAfter: 10 * env.Patience}
+		}
+		return large(), nil
+	}
+	w.makeSecrets()
+	w.makeSecret("new-creds", "token", "good")
+	w.makeClass("content")
+	w.makeClass("reference")
+	for _, name := range []string{"content", "reference"} {
+		w.awaitReady(name, v1beta1.ReasonProviderUnavailable)
+	}
+	w.patchClass("reference", `{"spec":{"credentialsRef":{"name":"new-creds"}}}`)
+	w.awaitReady("reference", v1beta1.ReasonValid)
+	w.patchSecret("creds", `{"stringData":{"token":"good"}}`)
+	w.awaitReady("content", v1beta1.ReasonValid)
+}
+
+func TestAClassInUseStaysUntilItsLastMachineIsGone(t *testing.T) {
+	w := newWorld(t)
+	w.makeSecrets()
+	w.makeClass("c")
+	w.makeMachine("m-1", "c")
+	w.makeMachine("m-2", "c")
+	w.awaitClass("c", "to be held", isHeld)
+	w.remove(&v1beta1.MachineClass{}, "c")
+	w.awaitClass("c", "to say who uses it", func(c *v1beta1.MachineClass) bool {
+		deleting := meta.FindStatusCondition(c.Status.Conditions, v1beta1.ConditionDeleting)
+		return deleting != nil && deleting.Status == metav1.ConditionTrue && deleting.Reason == ReasonInUse && strings.Contains(deleting.Message, "2 Machines")
+	})
+	if n := w.eventsOf(ReasonInUse); n != 1 {
+		t.Errorf("%d events", n)
+	}
+	w.remove(&corev1.Secret{}, "creds")
+	w.remove(&v1beta1.Machine{}, "m-1")
+	env.Await(t, w.WithWatch, &v1beta1.MachineList{}, "one Machine to be left", func(l *v1beta1.MachineList) (bool, string) {
+		return len(l.Items) == 1, fmt.Sprint(len(l.Items))
+	}, client.InNamespace(w.ns))
+	if !w.secretHeld("creds") {
+		t.Error("the credentials were let go before the class")
+	}
+	w.awaitClass("c", "to be held for the second Machine", isHeld)
+	w.remove(&v1beta1.Machine{}, "m-2")
+	w.awaitClass("c", "to be gone", isGone)
+	w.awaitSecret("creds", "to be gone", func(s *corev1.Secret) bool { return s == nil })
+	w.awaitSecret("boot", "to be let go", func(s *corev1.Secret) bool { return s != nil && !held(s) })
+}
+
+func TestAMachineThatChangesItsClassReleasesTheOldOne(t *testing.T) {
+	w := newWorld(t)
+	w.makeSecrets()
+	w.makeClass("old")
+	w.makeClass("new")
+	w.makeMachine("m", "old")
+	w.awaitClass("old", "to be held", isHeld)
+	machine := &v1beta1.Machine{ObjectMeta: w.meta("m")}
+	if err := w.Patch(t.Context(), machine, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"classRef":{"name":"new"}}}`))); err != nil {
+		t.Fatal(err)
+	}
+	w.awaitClass("new", "to be held", isHeld)
+	w.awaitClass("old", "to be let go", isNotHeld)
+}
+
+func TestAFinalizerThatSomebodyTookAwayComesBack(t *testing.T) {
+	w := newWorld(t)
+	// Without Secrets, whose events would wake it as well.
+	w.makeClass("c", func(c *v1beta1.MachineClass) { c.Spec.CredentialsRef, c.Spec.UserDataRef = nil, nil })
+	w.awaitReady("c", v1beta1.ReasonValid)
+	w.makeMachine("m", "c")
+	w.awaitClass("c", "to be held", isHeld)
+	w.patchClass("c", `{"metadata":{"finalizers":null}}`)
+	w.awaitClass("c", "to be held again", isHeld)
+
+	w.makeSecrets()
+	w.makeClass("with-secrets")
+	w.awaitSecret("creds", "to be held", func(s *corev1.Secret) bool { return s != nil && held(s) })
+	w.patchSecret("creds", `{"metadata":{"finalizers":null}}`)
+	w.awaitSecret("creds", "to be held again", func(s *corev1.Secret) bool { return s != nil && held(s) })
+}
+
+func TestASecretIsHeldExactlyWhileAClassRefersToIt(t *testing.T) {
+	w := newWorld(t)
+	w.makeSecrets()
+	w.makeSecret("new-creds", "token", "t")
+	w.makeSecret("unrelated", "token", "t")
+	w.makeClass("c")
+	isHeld := func(s *corev1.Secret) bool { return s != nil && held(s) }
+	isLoose := func(s *corev1.Secret) bool { return s != nil && !held(s) }
+	w.awaitSecret("creds", "to be held", isHeld)
+	w.remove(&corev1.Secret{}, "creds")
+	w.awaitReady("c", v1beta1.ReasonValid) // What is being deleted still serves.
+	w.patchClass("c", `{"spec":{"credentialsRef":{"name":"new-creds"}}}`)
+	w.awaitSecret("new-creds", "to be held", isHeld)
+	w.awaitSecret("creds", "to be gone", func(s *corev1.Secret) bool { return s == nil })
+	w.remove(&v1beta1.MachineClass{}, "c")
+	for _, name := range []string{"new-creds", "boot"} {
+		w.awaitSecret(name, "to be let go", isLoose)
+	}
+	if w.secretHeld("unrelated") {
+		t.Error("a Secret of nobody's is held")
+	}
+}
+
+func TestClassesOfOtherProvidersAreLeftAloneButTheirSecretsAreNotTaken(t *testing.T) {
+	w := newWorld(t)
+	w.makeSecrets()
+	w.makeSecret("others", "token", "t")
+	w.makeClass("other", func(c *v1beta1.MachineClass) { c.Spec.Provider = "other" })
+	w.makeClass("others-only", func(c *v1beta1.MachineClass) {
+		c.Spec.Provider, c.Spec.CredentialsRef = "other", &v1beta1.LocalRef{Name: "others"}
+	})
+	w.makeMachine("m", "other")
+	w.makeClass("c")
+	w.awaitReady("c", v1beta1.ReasonValid)
+	w.awaitSecret("creds", "to be held", func(s *corev1.Secret) bool { return s != nil && held(s) })
+	w.remove(&v1beta1.MachineClass{}, "c")
+	w.awaitClass("c", "to be gone", isGone)
+
+	// A second class, come and gone, proves that the first one's end was dealt with.
+	w.makeSecret("last", "token", "t")
+	w.makeClass("d", func(c *v1beta1.MachineClass) { c.Spec.CredentialsRef = &v1beta1.LocalRef{Name: "last"} })
+	w.awaitSecret("last", "to be held", func(s *corev1.Secret) bool { return s != nil && held(s) })
+	w.remove(&v1beta1.MachineClass{}, "d")
+	w.awaitSecret("last", "to be let go", func(s *corev1.Secret) bool { return s != nil && !held(s) })
+	if !w.secretHeld("creds") || w.secretHeld("others") {
+		t.Errorf("held: shared %v, of another provider only %v; want true, false", w.secretHeld("creds"), w.secretHeld("others"))
+	}
+	other := &v1beta1.MachineClass{}
+	if err := w.Get(t.Context(), client.ObjectKey{Namespace: w.ns, Name: "other"}, other); err != nil {
+		t.Fatal(err)
+	}
+	if len(other.Status.Conditions) > 0 || held(other) {
+		t.Errorf("a class of another provider has finalizers %v and status %+v", other.Finalizers, other.Status)
+	}
+}
+
+func TestANamespaceWithEverythingInItCanBeEmptied(t *testing.T) {
+	w := newWorld(t)
+	w.makeSecrets()
+	w.makeClass("c")
+	w.makeMachine("m", "c")
+	w.awaitClass("c", "to be held", isHeld)
+	w.awaitSecret("creds", "to be held", func(s *corev1.Secret) bool { return s != nil && held(s) })
+	// In the order least convenient, as a namespace controller may.
+	for _, o := range []client.Object{&corev1.Secret{}, &v1beta1.MachineClass{}, &v1beta1.Machine{}} {
+		if err := w.DeleteAllOf(t.Context(), o, client.InNamespace(w.ns)); err != nil && !apierrors.IsNotFound(err) {
+			t.Fatal(err)
+		}
+	}
+	env.Await(t, w.WithWatch, &corev1.SecretList{}, "all Secrets to be gone", func(l *corev1.SecretList) (bool, string) {
+		return !slices.ContainsFunc(l.Items, func(s corev1.Secret) bool { return s.Name == "creds" || s.Name == "boot" }), fmt.Sprint(len(l.Items))
+	}, client.InNamespace(w.ns))
+	w.awaitClass("c", "to be gone", isGone)
+}

@@ -1,0 +1,200 @@
+package resolve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// Resolver reads what Machines are made from.
+type Resolver struct {
+	// Classes reads MachineClasses; a cache will do.
+	Classes client.Reader
+	// Secrets reads Secrets at the API server itself.
+	Secrets client.Reader
+}
+
+// Provider returns the name of the provider that serves the Machine: its own in the inline form, else its class's, and ""
+// when the class does not exist.
+func (r *Resolver) Provider(ctx context.Context, m *v1beta1.Machine) (string, error) {
+	if m.Spec.ClassRef == nil {
+		return m.Spec.Provider, nil
+	}
+	class, err := r.class(ctx, m)
+	if class == nil || err != nil {
+		return "", err
+	}
+	return class.Spec.Provider, nil
+}
+
+// Resolve returns everything that a launch needs. An *Error says what is missing; any other error is worth a retry.
+func (r *Resolver) Resolve(ctx context.Context, m *v1beta1.Machine) (Resolved, error) {
+	out, userData, err := r.describe(ctx, m)
+	if err != nil {
+		return Resolved{}, err
+	}
+	if out.Credentials, err = r.Credentials(ctx, m.Namespace, out.CredentialsRef); err != nil {
+		return Resolved{}, err
+	}
+	if out.UserData, err = r.UserData(ctx, m.Namespace, userData); err != nil {
+		return Resolved{}, err
+	}
+	return out, nil
+}
+
+// ResolveForDeletion returns what is left of it, for finding and deleting an instance: a missing class or template is no
+// error, since status.instance says what is needed. An *Error with CredentialsNotFound is returned when credentials were
+// referred to and none of the Secrets exists.
+func (r *Resolver) ResolveForDeletion(ctx context.Context, m *v1beta1.Machine) (Resolved, error) {
+	out, _, err := r.describe(ctx, m)
+	if _, missing := errors.AsType[*Error](err); err != nil && !missing {
+		return Resolved{}, err
+	}
+	// The reference of today may be newer than that of the launch, so it comes first; either will do, since what was
+	// rotated away may be all that is left.
+	candidates := []*v1beta1.LocalRef{out.CredentialsRef}
+	if recorded := m.Status.Instance; recorded != nil {
+		if out.Provider == "" {
+			out.Provider = recorded.Provider
+		}
+		candidates = append(candidates, recorded.CredentialsRef)
+	}
+	var missing []string
+	for _, ref := range candidates {
+		if ref == nil {
+			continue
+		}
+		credentials, err := r.Credentials(ctx, m.Namespace, ref)
+		if e, ok := errors.AsType[*Error](err); ok {
+			missing = append(missing, e.Message)
+			continue
+		}
+		if err != nil {
+			return Resolved{}, err
+		}
+		out.CredentialsRef, out.Credentials = ref, credentials
+		return out, nil
+	}
+	if len(missing) > 0 {
+		return Resolved{}, errorf(v1beta1.ReasonCredentialsNotFound, "%s", missing[0])
+	}
+	return out, nil
+}
+
+// describe returns what the class or the inline form says, without the content of Secrets. With an *Error what is
+// returned is empty.
+func (r *Resolver) describe(ctx context.Context, m *v1beta1.Machine) (Resolved, *v1beta1.UserDataRef, error) {
+	inline := m.Spec.Provider != "" || m.Spec.ProviderSpec != nil
+	switch {
+	case m.Spec.ClassRef != nil && inline:
+		return Resolved{}, nil, errorf(v1beta1.ReasonInvalidConfiguration, "spec has both classRef and the inline form (provider, providerSpec); exactly one is allowed")
+	case m.Spec.ClassRef != nil:
+		class, err := r.class(ctx, m)
+		if err != nil {
+			return Resolved{}, nil, err
+		}
+		if class == nil {
+			return Resolved{}, nil, errorf(v1beta1.ReasonClassNotFound, "MachineClass %q does not exist in namespace %q", m.Spec.ClassRef.Name, m.Namespace)
+		}
+		out := OfClass(class)
+		if len(out.ProviderSpec) == 0 {
+			return Resolved{}, nil, errorf(v1beta1.ReasonInvalidConfiguration, "spec.providerSpec of MachineClass %q is empty", class.Name)
+		}
+		return out, class.Spec.UserDataRef, nil
+	case m.Spec.Provider == "" || m.Spec.ProviderSpec == nil || len(m.Spec.ProviderSpec.Raw) == 0:
+		return Resolved{}, nil, errorf(v1beta1.ReasonInvalidConfiguration, "spec has neither classRef nor the complete inline form (provider, providerSpec)")
+	}
+	return Resolved{
+		Provider:       m.Spec.Provider,
+		ProviderSpec:   m.Spec.ProviderSpec.Raw,
+		Adoption:       v1beta1.AdoptionForbid,
+		CredentialsRef: m.Spec.CredentialsRef,
+	}, m.Spec.UserDataRef, nil
+}
+
+// OfClass returns what the class itself says; Credentials and UserData are empty.
+func OfClass(class *v1beta1.MachineClass) Resolved {
+	out := Resolved{
+		ClassName:      class.Name,
+		Provider:       class.Spec.Provider,
+		Adoption:       class.Spec.Adoption,
+		CredentialsRef: class.Spec.CredentialsRef,
+	}
+	if out.Adoption == "" {
+		out.Adoption = v1beta1.AdoptionForbid
+	}
+	if class.Spec.ProviderSpec != nil {
+		out.ProviderSpec = class.Spec.ProviderSpec.Raw
+	}
+	return out
+}
+
+// class returns the Machine's class, or nil when it does not exist.
+func (r *Resolver) class(ctx context.Context, m *v1beta1.Machine) (*v1beta1.MachineClass, error) {
+	class := &v1beta1.MachineClass{}
+	key := client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClassRef.Name}
+	switch err := r.Classes.Get(ctx, key, class); {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read MachineClass %s: %w", key, err)
+	}
+	return class, nil
+}
+
+// Credentials reads a Secret with credentials. Without a reference there are none, and no error.
+func (r *Resolver) Credentials(ctx context.Context, namespace string, ref *v1beta1.LocalRef) (provider.Credentials, error) {
+	if ref == nil {
+		return provider.Credentials{}, nil
+	}
+	secret, err := r.secret(ctx, namespace, ref.Name)
+	switch {
+	case err != nil:
+		return provider.Credentials{}, err
+	case secret == nil:
+		return provider.Credentials{}, errorf(v1beta1.ReasonCredentialsNotFound, "Secret %q with the credentials does not exist in namespace %q", ref.Name, namespace)
+	case len(secret.Data) == 0:
+		return provider.Credentials{}, errorf(v1beta1.ReasonCredentialsNotFound, "Secret %q in namespace %q shall hold credentials and is empty", ref.Name, namespace)
+	}
+	return provider.NewCredentials(secret.Data), nil
+}
+
+// UserData reads a bootstrap template. Without a reference there is none, and no error.
+func (r *Resolver) UserData(ctx context.Context, namespace string, ref *v1beta1.UserDataRef) (Template, error) {
+	if ref == nil {
+		return nil, nil
+	}
+	secret, err := r.secret(ctx, namespace, ref.Name)
+	if err != nil {
+		return nil, err
+	}
+	if secret == nil {
+		return nil, errorf(v1beta1.ReasonUserDataNotFound, "Secret %q with the user data does not exist in namespace %q", ref.Name, namespace)
+	}
+	template, found := secret.Data[ref.KeyOrDefault()]
+	if !found || strings.TrimSpace(string(template)) == "" {
+		return nil, errorf(v1beta1.ReasonUserDataNotFound, "Secret %q in namespace %q has no user data under the key %q", ref.Name, namespace, ref.KeyOrDefault())
+	}
+	return template, nil
+}
+
+// secret returns a Secret, or nil when it does not exist.
+func (r *Resolver) secret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+	secret := &corev1.Secret{}
+	key := client.ObjectKey{Namespace: namespace, Name: name}
+	switch err := r.Secrets.Get(ctx, key, secret); {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read Secret %s: %w", key, err)
+	}
+	return secret, nil
+}

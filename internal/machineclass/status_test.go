@@ -1,0 +1,154 @@
+package machineclass
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+var noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func large() provider.Capacity {
+	return provider.Capacity{
+		Resources:    corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("16")},
+		InstanceType: "large", Region: "r", Zone: "z", Architecture: "arm64", OperatingSystem: "linux",
+	}
+}
+
+func failing(reason string, code provider.Code, message string) verdict {
+	return refused(reason, &provider.Error{Code: code, Message: message})
+}
+
+// judged returns a class that was judged before.
+func judged(verdicts ...verdict) *v1beta1.MachineClass {
+	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Generation: 3}}
+	for _, v := range verdicts {
+		class.Status, _ = statusOf(class, v, noon)
+	}
+	return class
+}
+
+func TestStatusFollowsTheVerdict(t *testing.T) {
+	unavailable := failing(v1beta1.ReasonProviderUnavailable, provider.Unavailable, "request 1")
+	for name, test := range map[string]struct {
+		before     *v1beta1.MachineClass
+		verdict    verdict
+		transition transition
+		ready      metav1.ConditionStatus
+		message    string
+		capacity   bool
+	}{
+		"new and valid":           {judged(), valid(large()), same, metav1.ConditionTrue, "", true},
+		"new and refused":         {judged(), failing(v1beta1.ReasonInvalidProviderSpec, provider.InvalidArgument, "no"), worse, metav1.ConditionFalse, "no", false},
+		"valid again":             {judged(valid(large())), valid(large()), same, metav1.ConditionTrue, "", true},
+		"outage":                  {judged(valid(large())), unavailable, worse, metav1.ConditionFalse, "request 1", true},
+		"outage goes on":          {judged(unavailable), failing(v1beta1.ReasonProviderUnavailable, provider.Unavailable, "request 2"), same, metav1.ConditionFalse, "request 1", false},
+		"outage becomes another":  {judged(unavailable), failing(v1beta1.ReasonProviderUnavailable, provider.Throttled, "request 3"), same, metav1.ConditionFalse, "request 3", false},
+		"outage ends":             {judged(valid(large()), unavailable), valid(large()), better, metav1.ConditionTrue, "", true},
+		"Secret goes":             {judged(valid(large())), verdict{reason: v1beta1.ReasonCredentialsNotFound, message: "gone"}, worse, metav1.ConditionFalse, "gone", true},
+		"one Secret then another": {judged(verdict{reason: v1beta1.ReasonCredentialsNotFound}), verdict{reason: v1beta1.ReasonUserDataNotFound}, worse, metav1.ConditionFalse, "", false},
+		"refused after all":       {judged(valid(large())), failing(v1beta1.ReasonInvalidProviderSpec, provider.FailedPrecondition, "no"), worse, metav1.ConditionFalse, "no", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, transition := statusOf(test.before, test.verdict, noon.Add(time.Hour))
+			ready := meta.FindStatusCondition(status.Conditions, v1beta1.ConditionReady)
+			if ready.Status != test.ready || ready.Reason != test.verdict.reason || !strings.Contains(ready.Message, test.message) || transition != test.transition {
+				t.Errorf("transition %d, condition %+v", transition, ready)
+			}
+			if got := status.Capacity != nil && status.NodeInfo != nil; got != test.capacity {
+				t.Errorf("capacity %v, nodeInfo %v", status.Capacity, status.NodeInfo)
+			}
+			if status.ObservedGeneration != 3 || ready.ObservedGeneration != 3 {
+				t.Errorf("observed generation %d, %d", status.ObservedGeneration, ready.ObservedGeneration)
+			}
+		})
+	}
+}
+
+func TestTheSameVerdictIsNoWrite(t *testing.T) {
+	for _, v := range []verdict{valid(large()), failing(v1beta1.ReasonProviderUnavailable, provider.Unavailable, "x"), {reason: v1beta1.ReasonUserDataNotFound, message: "y"}} {
+		class := judged(v)
+		if after, transition := statusOf(class, v, noon.Add(time.Hour)); transition != same || !equality.Semantic.DeepEqual(class.Status, after) {
+			t.Errorf("%s: %+v became %+v", v.reason, class.Status, after)
+		}
+	}
+}
+
+func TestConsequenceOfEveryCode(t *testing.T) {
+	for _, test := range []struct {
+		code        provider.Code
+		credentials bool
+		reason      string
+		retry       bool
+	}{
+		{provider.OK, true, v1beta1.ReasonValid, false},
+		{provider.Unimplemented, true, v1beta1.ReasonValid, false},
+		{provider.InvalidArgument, true, v1beta1.ReasonInvalidProviderSpec, false},
+		{provider.FailedPrecondition, true, v1beta1.ReasonInvalidProviderSpec, false},
+		{provider.Unauthenticated, false, v1beta1.ReasonCredentialsNotFound, false},
+		{provider.Unauthenticated, true, v1beta1.ReasonProviderUnavailable, true},
+		{provider.PermissionDenied, true, v1beta1.ReasonProviderUnavailable, true},
+		{provider.NotFound, true, v1beta1.ReasonProviderUnavailable, true},
+		{provider.ResourceExhausted, true, v1beta1.ReasonProviderUnavailable, true},
+		{provider.Throttled, true, v1beta1.ReasonProviderUnavailable, true},
+		{provider.Unavailable, true, v1beta1.ReasonProviderUnavailable, true},
+		{provider.DeadlineExceeded, true, v1beta1.ReasonProviderUnavailable, true},
+		{provider.Aborted, true, v1beta1.ReasonProviderUnavailable, true},
+		{provider.Canceled, true, v1beta1.ReasonProviderUnavailable, true},
+		{provider.Internal, true, v1beta1.ReasonProviderUnavailable, true},
+		{provider.Unknown, true, v1beta1.ReasonProviderUnavailable, true},
+	} {
+		var err error
+		if test.code != provider.OK {
+			err = fmt.Errorf("wrapped: %w", provider.Errorf(test.code, "m"))
+		}
+		v, retry := consequence(large(), err, test.credentials)
+		if v.reason != test.reason || retry != test.retry {
+			t.Errorf("%s: %s, retry %v; want %s, %v", test.code, v.reason, retry, test.reason, test.retry)
+		}
+	}
+	if v, retry := consequence(provider.Capacity{}, errors.New("plain"), true); v.code != provider.Unknown || !retry {
+		t.Errorf("an error without a code: %+v, retry %v", v, retry)
+	}
+}
+
+func TestBackoffGrowsIsCappedAndNeverShorterThanAskedFor(t *testing.T) {
+	for _, test := range []struct {
+		code        provider.Code
+		failures    int
+		retryAfter  time.Duration
+		least, most time.Duration
+	}{
+		{provider.Unavailable, 1, 0, time.Second, 1250 * time.Millisecond},
+		{provider.Unavailable, 4, 0, 8 * time.Second, 10 * time.Second},
+		{provider.Unavailable, 1 << 30, 0, 5 * time.Minute, 375 * time.Second},
+		{provider.Throttled, 1, time.Hour, time.Hour, time.Hour},
+		{provider.Unauthenticated, 1, 0, 30 * time.Second, 37500 * time.Millisecond},
+		{provider.PermissionDenied, 50, 0, 10 * time.Minute, 750 * time.Second},
+	} {
+		if d := backoff(test.code, test.failures, test.retryAfter, "seed"); d < test.least || d > test.most {
+			t.Errorf("%+v: %s", test, d)
+		}
+	}
+	if backoff(provider.Unavailable, 5, 0, "a") == backoff(provider.Unavailable, 5, 0, "b") {
+		t.Error("two classes that failed together ask together again")
+	}
+}
+
+func TestMessagesAreBounded(t *testing.T) {
+	class := judged(failing(v1beta1.ReasonInvalidProviderSpec, provider.InvalidArgument, strings.Repeat("ü", 100_000)+"\xff"))
+	if m := class.Status.Conditions[0].Message; len(m) > 1100 || !strings.HasSuffix(m, "…") || strings.ToValidUTF8(m, "") != m {
+		t.Errorf("message of %d bytes: %q", len(m), m)
+	}
+}

@@ -1,0 +1,138 @@
+package machineclass
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machineclass/resolve"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// verdict is what is known about a class.
+type verdict struct {
+	// reason and message are those of the condition Ready; it is True for the reason Valid only.
+	reason  string
+	message string
+	// code is that of the driver's error.
+	code provider.Code
+	// capacity is what the provider resolved; nil where it was not asked or did not answer.
+	capacity *provider.Capacity
+}
+
+func valid(c provider.Capacity) verdict {
+	return verdict{reason: v1beta1.ReasonValid, message: "The provider can make instances of this class.", capacity: &c}
+}
+
+// judge finds the verdict on a class. It asks the cloud only if that could tell something new, and returns when it may be
+// asked again, zero for not before something changed.
+func (r *Reconciler) judge(ctx context.Context, class *v1beta1.MachineClass) (verdict, time.Duration, error) {
+	inputs := resolve.OfClass(class)
+	if err := r.Driver.Validate(ctx, provider.ValidateRequest{Class: inputs.Class()}); err != nil {
+		return refused(v1beta1.ReasonInvalidProviderSpec, err), 0, ctx.Err()
+	}
+	credentials, err := r.resolver.Credentials(ctx, class.Namespace, inputs.CredentialsRef)
+	if err != nil {
+		return missing(err)
+	}
+	if inputs.Credentials = credentials; !credentials.Empty() {
+		// The specification was accepted alone, so what is refused now is the credentials.
+		if err := r.Driver.Validate(ctx, provider.ValidateRequest{Class: inputs.Class()}); err != nil {
+			return refused(v1beta1.ReasonCredentialsNotFound, err), 0, ctx.Err()
+		}
+	}
+	if _, err = r.resolver.UserData(ctx, class.Namespace, class.Spec.UserDataRef); err != nil {
+		return missing(err)
+	}
+	return r.ask(ctx, class, inputs)
+}
+
+// ask asks the provider what a Node of the class will offer, unless it was asked the same before.
+func (r *Reconciler) ask(ctx context.Context, class *v1beta1.MachineClass, inputs resolve.Resolved) (verdict, time.Duration, error) {
+	key, fingerprint, now := client.ObjectKeyFromObject(class), fingerprintOf(class.UID, inputs), r.Clock.Now()
+	known := r.memory.of(key)
+	if known.fingerprint == fingerprint {
+		if known.retryAt.IsZero() {
+			return known.verdict, 0, nil
+		}
+		if left := known.retryAt.Sub(now); left > 0 {
+			return known.verdict, left, nil
+		}
+	} else {
+		known = recollection{fingerprint: fingerprint}
+	}
+	capacity, err := r.Driver.Capacity(ctx, provider.CapacityRequest{Class: inputs.Class()})
+	if err != nil && ctx.Err() != nil {
+		return verdict{}, 0, fmt.Errorf("ask the provider about MachineClass %s: %w", key, err)
+	}
+	var wait time.Duration
+	var retry bool
+	known.verdict, retry = consequence(capacity, err, inputs.CredentialsRef != nil)
+	if known.retryAt = (time.Time{}); retry {
+		known.failures++
+		wait = backoff(known.verdict.code, known.failures, provider.RetryAfter(err), string(class.UID))
+		known.retryAt = r.Clock.Now().Add(wait)
+	} else {
+		known.failures = 0
+	}
+	r.memory.set(key, known)
+	return known.verdict, wait, nil
+}
+
+// consequence is the one table from what the driver answered about a class to the verdict, and whether asking again can
+// change it.
+func consequence(capacity provider.Capacity, err error, hasCredentials bool) (v verdict, retry bool) {
+	code := provider.CodeOf(err)
+	switch {
+	case code == provider.OK, code == provider.Unimplemented:
+		// A driver that cannot tell leaves it to the hints in the class.
+		return valid(capacity), false
+	case code.Terminal():
+		return refused(v1beta1.ReasonInvalidProviderSpec, err), false
+	case code == provider.Unauthenticated && !hasCredentials:
+		return refused(v1beta1.ReasonCredentialsNotFound, err), false
+	default:
+		return refused(v1beta1.ReasonProviderUnavailable, err), true
+	}
+}
+
+func refused(reason string, err error) verdict {
+	message := err.Error()
+	if e, ok := errors.AsType[*provider.Error](err); ok {
+		message = e.Error()
+	}
+	return verdict{reason: reason, message: message, code: provider.CodeOf(err)}
+}
+
+// missing turns what the resolver did not find into a verdict; other errors stay errors.
+func missing(err error) (verdict, time.Duration, error) {
+	if e, ok := errors.AsType[*resolve.Error](err); ok {
+		return verdict{reason: e.Reason, message: e.Message}, 0, nil
+	}
+	return verdict{}, 0, err
+}
+
+// fingerprintOf changes whenever the provider could give another answer for a reason of ours. It stays in memory; the hash
+// keeps secrets out of it.
+func fingerprintOf(uid types.UID, inputs resolve.Resolved) string {
+	h := sha256.New()
+	part := func(data []byte) {
+		fmt.Fprintf(h, "%d\x00", len(data))
+		h.Write(data)
+	}
+	part([]byte(uid))
+	part(inputs.ProviderSpec)
+	for _, key := range inputs.Credentials.Keys() {
+		value, _ := inputs.Credentials.Get(key)
+		part([]byte(key))
+		part(value.Reveal())
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}

@@ -1,0 +1,176 @@
+package machineclass
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machineclass/resolve"
+)
+
+// Register adds the two controllers, of classes and of their Secrets, to the manager. This is the one table of what wakes
+// them. Secrets are watched as metadata.
+func (r *Reconciler) Register(mgr manager.Manager) error {
+	// Whom an event concerns is read from the bare cache: waiting for our own writes there would hold up all events.
+	w := wiring{cache: mgr.GetCache(), provider: r.Driver.Name()}
+	secretChanged := builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})
+	err := builder.ControllerManagedBy(mgr).Named("machineclass").
+		WithOptions(controller.Options{MaxConcurrentReconciles: r.Concurrency}).
+		For(&v1beta1.MachineClass{}, builder.WithPredicates(classChanged())).
+		Watches(&v1beta1.Machine{}, w.machineEvents()).
+		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(w.classesOfSecret), secretChanged).
+		Complete(r)
+	if err != nil {
+		return err
+	}
+	return builder.ControllerManagedBy(mgr).Named("machineclass-secrets").
+		WithOptions(controller.Options{MaxConcurrentReconciles: r.Concurrency}).
+		Watches(&v1beta1.MachineClass{}, secretsOfClass()).
+		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(w.secretOutOfOrder), secretChanged).
+		Complete(&secretKeeper{r.Options})
+}
+
+// wiring finds out whom an event concerns.
+type wiring struct {
+	cache    client.Reader
+	provider string
+}
+
+// classChanged lets through what people change. The status is written here only, and the finalizer is news only when
+// somebody took it away.
+func classChanged() predicate.Predicate {
+	held := func(o client.Object) bool { return controllerutil.ContainsFinalizer(o, v1beta1.InUseFinalizer) }
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() ||
+			e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
+			(e.ObjectOld.GetDeletionTimestamp() == nil) != (e.ObjectNew.GetDeletionTimestamp() == nil) ||
+			held(e.ObjectOld) && !held(e.ObjectNew)
+	}}
+}
+
+// gather is how long the deletions of Machines are gathered: a class with thousands of them is not looked at for each.
+const gather = time.Second
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// machineEvents wakes a class when its first Machine comes, or when one goes. All other events of Machines cost a look
+// into the cache at most.
+func (w wiring) machineEvents() handler.EventHandler {
+	comes := func(ctx context.Context, o client.Object, q queue) {
+		class, key := w.classOf(ctx, o)
+		if class != nil && (!controllerutil.ContainsFinalizer(class, v1beta1.InUseFinalizer) || !class.DeletionTimestamp.IsZero()) {
+			q.Add(reconcile.Request{NamespacedName: key})
+		}
+	}
+	goes := func(ctx context.Context, o client.Object, q queue) {
+		if class, key := w.classOf(ctx, o); class != nil {
+			q.AddAfter(reconcile.Request{NamespacedName: key}, gather)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { comes(ctx, e.Object, q) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			if className(e.ObjectOld) != className(e.ObjectNew) {
+				comes(ctx, e.ObjectNew, q)
+				goes(ctx, e.ObjectOld, q)
+			}
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { goes(ctx, e.Object, q) },
+	}
+}
+
+func className(o client.Object) string {
+	if m, ok := o.(*v1beta1.Machine); ok && m.Spec.ClassRef != nil {
+		return m.Spec.ClassRef.Name
+	}
+	return ""
+}
+
+// classOf returns the class of a Machine if it exists and is this provider's. It must not be changed.
+func (w wiring) classOf(ctx context.Context, machine client.Object) (*v1beta1.MachineClass, types.NamespacedName) {
+	key := types.NamespacedName{Namespace: machine.GetNamespace(), Name: className(machine)}
+	if key.Name == "" {
+		return nil, key
+	}
+	class := &v1beta1.MachineClass{}
+	if err := w.cache.Get(ctx, key, class, client.UnsafeDisableDeepCopy); err != nil {
+		if client.IgnoreNotFound(err) != nil {
+			logf.FromContext(ctx).Error(err, "Cannot find the class of a Machine", "machine", client.ObjectKeyFromObject(machine))
+		}
+		return nil, key
+	}
+	if class.Spec.Provider != w.provider {
+		return nil, key
+	}
+	return class, key
+}
+
+// classesOfSecret wakes the classes that refer to a Secret.
+func (w wiring) classesOfSecret(ctx context.Context, secret client.Object) []reconcile.Request {
+	var requests []reconcile.Request
+	for _, class := range w.referring(ctx, secret) {
+		if class.Spec.Provider == w.provider {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&class)})
+		}
+	}
+	return requests
+}
+
+// secretOutOfOrder wakes a Secret whose finalizer is not as the classes in the cache would have it. Most Secrets of a
+// cluster are none of ours, and those must not cost a request.
+func (w wiring) secretOutOfOrder(ctx context.Context, secret client.Object) []reconcile.Request {
+	classes := w.referring(ctx, secret)
+	ours := slices.ContainsFunc(classes, func(c v1beta1.MachineClass) bool { return c.Spec.Provider == w.provider })
+	if kept := controllerutil.ContainsFinalizer(secret, v1beta1.InUseFinalizer); kept && len(classes) > 0 || !kept && !ours {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(secret)}}
+}
+
+func (w wiring) referring(ctx context.Context, secret client.Object) []v1beta1.MachineClass {
+	classes, err := resolve.ClassesOfSecret(ctx, w.cache, secret)
+	if err != nil {
+		logf.FromContext(ctx).Error(err, "Cannot find out whom a Secret concerns")
+	}
+	return classes
+}
+
+// secretsOfClass wakes the Secrets that a class refers to, and those that it referred to before.
+func secretsOfClass() handler.EventHandler {
+	wake := func(q queue, o client.Object, names []string) {
+		for _, name := range names {
+			q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}})
+		}
+	}
+	namesOf := func(o client.Object) []string {
+		class, ok := o.(*v1beta1.MachineClass)
+		if !ok {
+			return nil
+		}
+		return resolve.SecretNames(class)
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { wake(q, e.Object, namesOf(e.Object)) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+			if before, after := namesOf(e.ObjectOld), namesOf(e.ObjectNew); !slices.Equal(before, after) {
+				wake(q, e.ObjectNew, append(before, after...))
+			}
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { wake(q, e.Object, namesOf(e.Object)) },
+	}
+}

@@ -1,0 +1,144 @@
+package driver_test
+
+import (
+	"testing"
+	"time"
+
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/simcloud"
+)
+
+func TestDeleteIsGoneOnlyWhenTheInstanceIsTerminated(t *testing.T) {
+	s := newSim(t)
+	later := simcloud.Duration(time.Minute)
+	s.settings(simcloud.SettingsPatch{ShutdownTime: &later})
+	in := s.create("a")
+	for _, req := range []provider.DeleteRequest{{Machine: machine("a"), ProviderID: in.ProviderID}, {Machine: machine("a")}} {
+		for range 2 {
+			if gone, err := s.delete(req); gone || err != nil {
+				t.Errorf("gone %v, error %v while it shuts down", gone, err)
+			}
+		}
+	}
+	if got := s.state(in.ProviderID); got != simcloud.StateShuttingDown {
+		t.Errorf("state %s", got)
+	}
+	if n := s.calls(simcloud.OperationDeleteInstance); n != 1 {
+		t.Errorf("asked %d times", n)
+	}
+}
+
+func TestDeletingTwiceOrWhatNeverWasIsGone(t *testing.T) {
+	s := newSim(t)
+	in := s.create("a")
+	for name, req := range map[string]provider.DeleteRequest{
+		"by provider ID": {Machine: machine("a"), ProviderID: in.ProviderID},
+		"by tags":        {Machine: machine("a")},
+		"unknown id":     {Machine: machine("a"), ProviderID: "sim://sim-1/sim-1b/i-0"},
+		"never made":     {Machine: machine("b")},
+	} {
+		for range 2 {
+			if gone, err := s.delete(req); !gone || err != nil {
+				t.Errorf("%s: gone %v, error %v", name, gone, err)
+			}
+		}
+	}
+	if got := s.state(in.ProviderID); got != simcloud.StateTerminated {
+		t.Errorf("state %s", got)
+	}
+}
+
+func TestDeleteByTagsTakesAllThatCarryThem(t *testing.T) {
+	s := newSim(t)
+	tags := map[string]string{provider.TagCluster: cluster, provider.TagMachineUID: "uid-of-a"}
+	one, two := s.foreign(tags), s.foreign(tags)
+	other := s.foreign(map[string]string{provider.TagCluster: "other", provider.TagMachineUID: "uid-of-a"})
+	if gone, err := s.delete(provider.DeleteRequest{Machine: machine("a")}); !gone || err != nil {
+		t.Errorf("gone %v, error %v", gone, err)
+	}
+	for id, want := range map[string]simcloud.InstanceState{one.ProviderID: simcloud.StateTerminated, two.ProviderID: simcloud.StateTerminated, other.ProviderID: simcloud.StateRunning} {
+		if got := s.state(id); got != want {
+			t.Errorf("%s is %s, want %s", id, got, want)
+		}
+	}
+}
+
+func TestDeleteNeverTouchesWhatIsNotOurs(t *testing.T) {
+	s := newSim(t)
+	for name, tags := range map[string]map[string]string{
+		"another cluster's": {provider.TagCluster: "other", provider.TagMachineUID: "uid-of-a"},
+		"another machine's": {provider.TagCluster: cluster, provider.TagMachineUID: "uid-of-b"},
+		"nobody's":          nil,
+		"no UID":            {provider.TagCluster: cluster},
+		"no cluster":        {provider.TagMachineUID: "uid-of-a"},
+	} {
+		in := s.foreign(tags)
+		gone, err := s.delete(provider.DeleteRequest{Machine: machine("a"), ProviderID: in.ProviderID})
+		if gone || provider.CodeOf(err) != provider.FailedPrecondition {
+			t.Errorf("%s: gone %v, error %v", name, gone, err)
+		}
+		if got := s.state(in.ProviderID); got != simcloud.StateRunning {
+			t.Errorf("%s: state %s", name, got)
+		}
+	}
+	if _, err := s.delete(provider.DeleteRequest{Machine: provider.Machine{Namespace: "ns", Name: "a"}}); provider.CodeOf(err) != provider.InvalidArgument {
+		t.Errorf("without a UID: %v", err)
+	}
+}
+
+// An instance made a moment ago is not in reads yet. Taking that for gone would leave it running for ever.
+func TestALaggingReadDoesNotPassForGone(t *testing.T) {
+	s := newSim(t)
+	lag := simcloud.Duration(time.Hour)
+	s.settings(simcloud.SettingsPatch{ReadLag: &lag})
+	in := s.create("a")
+	if _, err := s.get(provider.GetRequest{Machine: machine("a"), ProviderID: in.ProviderID}); !provider.IsNotFound(err) {
+		t.Fatalf("get: %v; the read does not lag, so nothing is tested here", err)
+	}
+	if _, err := s.delete(provider.DeleteRequest{Machine: machine("a"), ProviderID: in.ProviderID}); err != nil {
+		t.Error(err)
+	}
+	if got := s.state(in.ProviderID); got != simcloud.StateTerminated {
+		t.Errorf("state %s: the instance leaked", got)
+	}
+	foreign := s.foreign(nil)
+	if gone, err := s.delete(provider.DeleteRequest{Machine: machine("a"), ProviderID: foreign.ProviderID}); gone || provider.CodeOf(err) != provider.FailedPrecondition {
+		t.Errorf("another's: gone %v, error %v", gone, err)
+	}
+	if got := s.state(foreign.ProviderID); got != simcloud.StateRunning {
+		t.Errorf("another's: state %s", got)
+	}
+	if gone, err := s.delete(provider.DeleteRequest{Machine: machine("a"), ProviderID: in.ProviderID}); !gone || err != nil {
+		t.Errorf("again: gone %v, error %v", gone, err)
+	}
+}
+
+func TestAWrongOrMissingProviderSpecDoesNotKeepAnInstance(t *testing.T) {
+	for name, raw := range map[string][]byte{"missing": nil, "not JSON": []byte("{"), "of another kind": spec("kind", "Other"), "another endpoint": spec("endpoint", "http://elsewhere")} {
+		s := newSim(t)
+		in := s.create("a")
+		req := provider.DeleteRequest{Machine: machine("a")}
+		req.Class.Spec = raw
+		if gone, err := s.delete(req); !gone || err != nil {
+			t.Errorf("%s: gone %v, error %v", name, gone, err)
+		}
+		if got := s.state(in.ProviderID); got != simcloud.StateTerminated {
+			t.Errorf("%s: state %s", name, got)
+		}
+	}
+}
+
+func TestAFailedDeleteIsNotGone(t *testing.T) {
+	for _, operation := range []string{simcloud.OperationGetInstance, simcloud.OperationDeleteInstance, simcloud.OperationListInstances} {
+		s := newSim(t)
+		in := s.create("a")
+		s.fault(simcloud.FaultRule{Operation: operation, Effect: simcloud.FaultEffect{Error: simcloud.CodeUnavailable}})
+		req := provider.DeleteRequest{Machine: machine("a"), ProviderID: in.ProviderID}
+		if operation == simcloud.OperationListInstances {
+			req.ProviderID = ""
+		}
+		if gone, err := s.delete(req); gone || provider.CodeOf(err) != provider.Unavailable {
+			t.Errorf("%s: gone %v, error %v", operation, gone, err)
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package driver
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/simcloud"
+)
+
+// liveStates are all in which there is something to find or delete. Terminated instances stay readable for a while.
+func liveStates() []simcloud.InstanceState {
+	return []simcloud.InstanceState{
+		simcloud.StatePending, simcloud.StateRunning, simcloud.StateRebooting, simcloud.StateStopped, simcloud.StateShuttingDown,
+	}
+}
+
+// convert describes an instance that is not terminated. The scope is the endpoint that providerSpec chose: the default one
+// may move without the instances becoming others.
+func convert(in *simcloud.Instance, endpoint string) *provider.Instance {
+	out := &provider.Instance{
+		ProviderID:   in.ProviderID,
+		State:        stateOf(in.State),
+		StateMessage: fmt.Sprintf("%.256s", in.StateReason),
+		NodeName:     in.Hostname,
+		Type:         in.Type,
+		Region:       in.Region,
+		Zone:         in.Zone,
+		LaunchTime:   in.LaunchTime,
+		ClusterID:    in.Tags[provider.TagCluster],
+		MachineUID:   types.UID(in.Tags[provider.TagMachineUID]),
+		MachineKey:   in.Tags[provider.TagMachine],
+		Scope:        endpoint,
+	}
+	for _, ip := range in.PrivateIPs {
+		out.Addresses = append(out.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: ip})
+	}
+	if in.Hostname != "" {
+		out.Addresses = append(out.Addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: in.Hostname})
+	}
+	return out
+}
+
+func stateOf(state simcloud.InstanceState) provider.InstanceState {
+	switch state {
+	case simcloud.StatePending:
+		return provider.StatePending
+	case simcloud.StateRunning, simcloud.StateRebooting:
+		// A restart passes by itself; the node shows it better.
+		return provider.StateRunning
+	case simcloud.StateStopped:
+		return provider.StateStopped
+	case simcloud.StateShuttingDown, simcloud.StateTerminated:
+		return provider.StateTerminating
+	}
+	return provider.StateFailed
+}
+
+// owner is whose instance it must be, by its tags.
+type owner struct {
+	cluster string
+	machine provider.Machine
+}
+
+// ownerOf refuses an identity that would match more than one machine.
+func ownerOf(clusterID string, machine provider.Machine) (owner, error) {
+	if clusterID == "" || machine.UID == "" {
+		return owner{}, provider.Errorf(provider.InvalidArgument, "cluster id %q or UID %q of machine %s/%s is empty", clusterID, machine.UID, machine.Namespace, machine.Name)
+	}
+	return owner{cluster: clusterID, machine: machine}, nil
+}
+
+// tags are those by which the owner's instance is found.
+func (o owner) tags() map[string]string {
+	return map[string]string{provider.TagCluster: o.cluster, provider.TagMachineUID: string(o.machine.UID)}
+}
+
+// complete adds the owner's tags to others, over whatever they say.
+func (o owner) complete(tags map[string]string) map[string]string {
+	out := make(map[string]string, len(tags)+3)
+	for key, value := range tags {
+		out[key] = value
+	}
+	out[provider.TagMachine] = o.machine.Namespace + "/" + o.machine.Name
+	for key, value := range o.tags() {
+		out[key] = value
+	}
+	return out
+}
+
+// owns reports whether the instance carries the owner's tags, and refuses with FailedPrecondition where not. An
+// instance without tags is nobody's that we know: it is not ours to touch.
+func (o owner) owns(in *simcloud.Instance) error {
+	for key, want := range o.tags() {
+		got, tagged := in.Tags[key]
+		if !tagged {
+			return provider.Errorf(provider.FailedPrecondition, "instance %s has no tag %s: it does not belong to machine %s/%s", in.ID, key, o.machine.Namespace, o.machine.Name)
+		}
+		if got != want {
+			return provider.Errorf(provider.FailedPrecondition, "tag %s of instance %s is %.128q, not %q: it belongs to somebody else", key, in.ID, got, want)
+		}
+	}
+	return nil
+}
+
+// idOf takes the instance's id from a provider ID, "sim://<region>/<zone>/<id>".
+func idOf(providerID string) (string, error) {
+	rest, ours := strings.CutPrefix(providerID, "sim://")
+	parts := strings.Split(rest, "/")
+	if !ours || len(parts) != 3 || parts[0] == "" || parts[1] == "" || parts[2] == "" {
+		return "", provider.Errorf(provider.InvalidArgument, "provider ID %.128q is not of the form sim://<region>/<zone>/<id>", providerID)
+	}
+	return parts[2], nil
+}
+
+// byProviderID reads one instance, whoever's it is.
+func byProviderID(ctx context.Context, client *simcloud.Client, providerID string) (*simcloud.Instance, error) {
+	id, err := idOf(providerID)
+	if err != nil {
+		return nil, err
+	}
+	in, err := client.GetInstance(ctx, id)
+	if err != nil {
+		return nil, translate(err, "get instance "+providerID)
+	}
+	if in.ProviderID != providerID || in.State == simcloud.StateTerminated {
+		return nil, provider.Errorf(provider.NotFound, "get instance %s: it is terminated or elsewhere", providerID)
+	}
+	return in, nil
+}
+
+// byTags reads all instances of the owner that are not terminated, in order of creation.
+func byTags(ctx context.Context, client *simcloud.Client, o owner) ([]simcloud.Instance, error) {
+	var found []simcloud.Instance
+	for in, err := range client.Instances(ctx, simcloud.ListInstancesOptions{Tags: o.tags(), States: liveStates()}) {
+		if err != nil {
+			return nil, translate(err, fmt.Sprintf("look for the instance of machine %s", o.machine.UID))
+		}
+		if o.owns(in) == nil && in.State != simcloud.StateTerminated {
+			found = append(found, *in)
+		}
+	}
+	return found, nil
+}
+
+// find reads the owner's instance by provider ID, or by tags when that is empty. Of several with the tags it is the
+// oldest that is not being deleted.
+func find(ctx context.Context, client *simcloud.Client, providerID string, o owner) (*simcloud.Instance, error) {
+	if providerID != "" {
+		return byProviderID(ctx, client, providerID)
+	}
+	found, err := byTags(ctx, client, o)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return nil, provider.Errorf(provider.NotFound, "no instance carries the tags of machine %s", o.machine.UID)
+	}
+	for i := range found {
+		if found[i].State != simcloud.StateShuttingDown {
+			return &found[i], nil
+		}
+	}
+	return &found[0], nil
+}

@@ -1,0 +1,288 @@
+package driver_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/simcloud"
+	"machinist.dev/machinist/simcloud/driver"
+)
+
+func TestCreateMakesATaggedInstanceAndTellsAllAboutIt(t *testing.T) {
+	s := newSim(t)
+	later := simcloud.Duration(time.Minute)
+	s.settings(simcloud.SettingsPatch{BootTime: &later})
+	in := s.create("worker-1")
+	raw := s.raw(in.ProviderID)
+	want := provider.Instance{
+		ProviderID: "sim://sim-1/sim-1b/" + raw.ID, State: provider.StatePending, NodeName: "worker-1",
+		Type: "small", Region: "sim-1", Zone: "sim-1b", LaunchTime: raw.LaunchTime,
+		ClusterID: cluster, MachineUID: "uid-of-worker-1", MachineKey: "ns/worker-1",
+		Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: raw.PrivateIPs[0]}, {Type: corev1.NodeHostName, Address: "worker-1"}},
+	}
+	if fmt.Sprintf("%+v", *in) != fmt.Sprintf("%+v", want) {
+		t.Errorf("got  %+v\nwant %+v", *in, want)
+	}
+	if raw.Name != "worker-1" || raw.Tags["team"] != "blue" || raw.Tags[provider.TagMachineUID] != "uid-of-worker-1" {
+		t.Errorf("the cloud has %+v", raw)
+	}
+	if n := s.calls(simcloud.OperationListInstances); n != 0 {
+		t.Errorf("a first attempt listed instances %d times; the token alone must do", n)
+	}
+}
+
+func (s *sim) raw(providerID string) *simcloud.Instance {
+	s.Helper()
+	in, err := s.client.GetInstance(s.Context(), providerID[strings.LastIndex(providerID, "/")+1:])
+	must(s, err)
+	return in
+}
+
+func TestALostAnswerThenARetryIsOneInstance(t *testing.T) {
+	s := newSim(t)
+	s.fault(simcloud.FaultRule{Operation: simcloud.OperationCreateInstance, Count: 1, Effect: simcloud.FaultEffect{DropConnection: true, AfterEffect: true}})
+	_, err := s.driver.Create(t.Context(), createRequest("a"))
+	if code := provider.CodeOf(err); !code.Ambiguous() {
+		t.Fatalf("the lost answer is %v: code %s must count as ambiguous", err, code)
+	}
+	first, err := s.get(provider.GetRequest{Machine: machine("a")})
+	must(t, err)
+	if second := s.create("a"); second.ProviderID != first.ProviderID || s.created() != 1 {
+		t.Errorf("made %s after %s, %d in all", second.ProviderID, first.ProviderID, s.created())
+	}
+}
+
+func TestATokenReusedWithOtherParametersIsAlreadyExists(t *testing.T) {
+	s := newSim(t)
+	first := s.create("a")
+	req := createRequest("a")
+	req.UserData = provider.NewSecret([]byte("#cloud-config\n# other\n"))
+	_, err := s.driver.Create(t.Context(), req)
+	wantCode(t, err, provider.AlreadyExists)
+	found, err := s.get(provider.GetRequest{Machine: req.Machine})
+	if err != nil || found.ProviderID != first.ProviderID || s.created() != 1 {
+		t.Errorf("looked up %v %v, %d instances in all; want %s and 1", found, err, s.created(), first.ProviderID)
+	}
+}
+
+func TestALaterAttemptTakesOverWhatAnEarlierOneMade(t *testing.T) {
+	s := newSim(t)
+	first := s.create("a")
+	req := createRequest("a")
+	req.Token, req.UserData = "uid-of-a-2", provider.NewSecret([]byte("#cloud-config\n# attempt 2\n"))
+	second, err := s.driver.Create(t.Context(), req)
+	must(t, err)
+	if second.ProviderID != first.ProviderID || s.created() != 1 {
+		t.Errorf("made %s beside %s", second.ProviderID, first.ProviderID)
+	}
+	if gone, err := s.delete(provider.DeleteRequest{Machine: req.Machine, ProviderID: first.ProviderID}); !gone || err != nil {
+		t.Fatal(gone, err)
+	}
+	third, err := s.driver.Create(t.Context(), req)
+	must(t, err)
+	if third.ProviderID == first.ProviderID || s.created() != 2 {
+		t.Errorf("attempt 2 got %s after it was gone; %d in all", third.ProviderID, s.created())
+	}
+}
+
+func TestASpentTokenIsAlreadyExistsAndNotADeadInstance(t *testing.T) {
+	s := newSim(t)
+	in := s.create("a")
+	if gone, err := s.delete(provider.DeleteRequest{Machine: machine("a"), ProviderID: in.ProviderID}); !gone || err != nil {
+		t.Fatal(gone, err)
+	}
+	_, err := s.driver.Create(t.Context(), createRequest("a"))
+	wantCode(t, err, provider.AlreadyExists)
+	_, err = s.get(provider.GetRequest{Machine: machine("a")})
+	wantCode(t, err, provider.NotFound)
+}
+
+func TestTheTagsOfARequestCannotMakeAnInstanceSomebodyElses(t *testing.T) {
+	s := newSim(t)
+	req := createRequest("a")
+	req.Tags = map[string]string{provider.TagCluster: "other", provider.TagMachineUID: "other"}
+	in, err := s.driver.Create(t.Context(), req)
+	must(t, err)
+	if in.ClusterID != cluster || in.MachineUID != "uid-of-a" || in.MachineKey != "ns/a" {
+		t.Errorf("tagged %s %s %s", in.ClusterID, in.MachineUID, in.MachineKey)
+	}
+	for name, change := range map[string]func(*provider.CreateRequest){
+		"no cluster": func(r *provider.CreateRequest) { r.ClusterID = "" },
+		"no UID":     func(r *provider.CreateRequest) { r.Machine.UID = "" },
+	} {
+		req := createRequest("b")
+		change(&req)
+		if _, err := s.driver.Create(t.Context(), req); provider.CodeOf(err) != provider.InvalidArgument {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestTooMuchUserDataIsRefusedBeforeTheCall(t *testing.T) {
+	s := newSim(t)
+	req := createRequest("a")
+	req.UserData = provider.NewSecret(make([]byte, simcloud.MaxUserDataBytes+1))
+	_, err := s.driver.Create(t.Context(), req)
+	wantCode(t, err, provider.InvalidArgument)
+	if s.calls(simcloud.OperationCreateInstance) != 0 {
+		t.Error("the cloud was called")
+	}
+}
+
+func TestWhatTheCloudDoesNotHaveIsNamedByItsField(t *testing.T) {
+	s := newSim(t)
+	for _, field := range []string{"region", "zone", "instanceType", "image"} {
+		_, createErr := s.driver.Create(t.Context(), createRequest("a", field, "nowhere"))
+		_, capacityErr := s.driver.Capacity(t.Context(), provider.CapacityRequest{Class: class(field, "nowhere")})
+		for operation, err := range map[string]error{"Create": createErr, "Capacity": capacityErr} {
+			e, ok := errors.AsType[*provider.Error](err)
+			if !ok || e.Code != provider.FailedPrecondition || e.Field != field || !strings.Contains(e.Message, `"nowhere"`) {
+				t.Errorf("%s with an unknown %s: %v", operation, field, err)
+			}
+		}
+	}
+	if s.created() != 0 {
+		t.Error("an instance was made")
+	}
+}
+
+func TestCapacityIsThatOfTheInstanceType(t *testing.T) {
+	s := newSim(t)
+	got, err := s.driver.Capacity(t.Context(), provider.CapacityRequest{Class: class("instanceType", "gpu")})
+	must(t, err)
+	want := map[corev1.ResourceName]string{"cpu": "8", "memory": "32668Mi", "ephemeral-storage": "90Gi", "nvidia.com/gpu": "1", "pods": "110"}
+	if len(got.Resources) != len(want) {
+		t.Errorf("resources %v", got.Resources)
+	}
+	for name, value := range want {
+		if q := got.Resources[name]; q.String() != value {
+			t.Errorf("%s = %s, want %s", name, q.String(), value)
+		}
+	}
+	got.Resources = nil
+	if want := (provider.Capacity{InstanceType: "gpu", Region: "sim-1", Zone: "sim-1b", Architecture: "amd64", OperatingSystem: "linux"}); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestGetFindsByProviderIDWhoeversItIsAndByTagsOnlyItsOwn(t *testing.T) {
+	s := newSim(t)
+	ours := s.create("a")
+	foreign := s.foreign(map[string]string{provider.TagCluster: "other", provider.TagMachineUID: "uid-of-a"})
+	untagged := s.foreign(nil)
+	if got, err := s.get(provider.GetRequest{Machine: machine("a")}); err != nil || got.ProviderID != ours.ProviderID {
+		t.Errorf("by tags: %v %v", got, err)
+	}
+	if got, err := s.get(provider.GetRequest{Machine: machine("a"), ProviderID: foreign.ProviderID}); err != nil || got.ClusterID != "other" {
+		t.Errorf("another's by provider ID: %+v %v", got, err)
+	}
+	if got, err := s.get(provider.GetRequest{Machine: machine("a"), ProviderID: untagged.ProviderID}); err != nil || got.ClusterID != "" || got.MachineUID != "" {
+		t.Errorf("nobody's by provider ID: %+v %v", got, err)
+	}
+	for name, test := range map[string]struct {
+		req  provider.GetRequest
+		want provider.Code
+	}{
+		"another machine's tags": {provider.GetRequest{Machine: machine("b")}, provider.NotFound},
+		"unknown id":             {provider.GetRequest{Machine: machine("a"), ProviderID: "sim://sim-1/sim-1b/i-0"}, provider.NotFound},
+		"other zone":             {provider.GetRequest{Machine: machine("a"), ProviderID: strings.Replace(ours.ProviderID, "sim-1b", "sim-1a", 1)}, provider.NotFound},
+		"other provider":         {provider.GetRequest{Machine: machine("a"), ProviderID: "azure:///subscriptions/x"}, provider.InvalidArgument},
+		"path to elsewhere":      {provider.GetRequest{Machine: machine("a"), ProviderID: "sim://sim-1/sim-1b/.."}, provider.InvalidArgument},
+		"tags without a UID":     {provider.GetRequest{}, provider.InvalidArgument},
+	} {
+		if _, err := s.get(test.req); provider.CodeOf(err) != test.want {
+			t.Errorf("%s: %v, want %s", name, err, test.want)
+		}
+	}
+}
+
+func TestATerminatedInstanceIsNotFound(t *testing.T) {
+	s := newSim(t)
+	in := s.create("a")
+	if gone, err := s.delete(provider.DeleteRequest{Machine: machine("a"), ProviderID: in.ProviderID}); !gone || err != nil {
+		t.Fatal(gone, err)
+	}
+	if s.raw(in.ProviderID).State != simcloud.StateTerminated {
+		t.Fatal("the cloud does not show it any more: nothing is tested here")
+	}
+	_, byID := s.get(provider.GetRequest{Machine: machine("a"), ProviderID: in.ProviderID})
+	_, byTags := s.get(provider.GetRequest{Machine: machine("a")})
+	wantCode(t, byID, provider.NotFound)
+	wantCode(t, byTags, provider.NotFound)
+}
+
+func TestListGoesThroughAllPagesOfOneCluster(t *testing.T) {
+	s := newSim(t)
+	d := newDriver(t, driver.Options{Endpoints: []string{s.url}, PageSize: 2})
+	var want []string
+	for i := range 5 {
+		want = append(want, s.create(fmt.Sprintf("m-%d", i)).ProviderID)
+		s.foreign(map[string]string{provider.TagCluster: "other", provider.TagMachineUID: "x"})
+		s.foreign(nil)
+	}
+	if gone, err := s.delete(provider.DeleteRequest{Machine: machine("m-2"), ProviderID: want[2]}); !gone || err != nil {
+		t.Fatal(gone, err)
+	}
+	want = slices.Delete(want, 2, 3)
+	var got []string
+	req, pages := provider.ListRequest{Class: class(), ClusterID: cluster}, 0
+	for {
+		page, err := d.List(t.Context(), req)
+		must(t, err)
+		pages++
+		for _, in := range page.Instances {
+			got = append(got, in.ProviderID)
+		}
+		if req.Continue = page.Continue; req.Continue == "" {
+			break
+		}
+	}
+	if !slices.Equal(got, want) || pages != 2 {
+		t.Errorf("%d pages with\n%v, want 2 with\n%v", pages, got, want)
+	}
+	_, err := d.List(t.Context(), provider.ListRequest{Class: class()})
+	wantCode(t, err, provider.InvalidArgument)
+	_, err = d.List(t.Context(), provider.ListRequest{Class: class(), ClusterID: cluster, Continue: "made up"})
+	wantCode(t, err, provider.InvalidArgument)
+}
+
+func TestAdoptTagsOnlyWhatIsNobodys(t *testing.T) {
+	s := newSim(t)
+	adopt := func(in *simcloud.Instance) (*provider.Instance, error) {
+		return s.driver.Adopt(t.Context(), provider.AdoptRequest{Machine: machine("a"), Class: class(), ClusterID: cluster, ProviderID: in.ProviderID, Tags: map[string]string{"team": "blue"}})
+	}
+	untagged := s.foreign(map[string]string{"owner": "carol"})
+	for range 2 {
+		in, err := adopt(untagged)
+		must(t, err)
+		if in.ClusterID != cluster || in.MachineUID != "uid-of-a" || in.MachineKey != "ns/a" {
+			t.Errorf("adopted %+v", in)
+		}
+	}
+	if tags := s.raw(untagged.ProviderID).Tags; tags["owner"] != "carol" || tags["team"] != "blue" {
+		t.Errorf("tags %v", tags)
+	}
+	if n := s.calls(simcloud.OperationUpdateTags); n != 1 {
+		t.Errorf("tagged %d times", n)
+	}
+	for name, tags := range map[string]map[string]string{
+		"another cluster's": {provider.TagCluster: "other"},
+		"another machine's": {provider.TagCluster: cluster, provider.TagMachineUID: "other"},
+		"only the UID":      {provider.TagMachineUID: "other"},
+	} {
+		foreign := s.foreign(tags)
+		if _, err := adopt(foreign); provider.CodeOf(err) != provider.FailedPrecondition {
+			t.Errorf("%s: %v", name, err)
+		}
+		if after := s.raw(foreign.ProviderID).Tags; len(after) != len(tags) {
+			t.Errorf("%s: tags became %v", name, after)
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package driver_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/simcloud/driver"
+)
+
+func TestHostileProviderSpecsAreRefusedByField(t *testing.T) {
+	s := newSim(t)
+	long := strings.Repeat("x", 60<<10)
+	for name, test := range map[string]struct{ raw, field string }{
+		"empty":                  {``, ""},
+		"null":                   {`null`, ""},
+		"array":                  {`[]`, ""},
+		"string":                 {`"sim"`, ""},
+		"cut short":              {`{"apiVersion":`, ""},
+		"two documents":          {string(spec()) + `{}`, ""},
+		"not UTF-8":              {"{\"apiVersion\":\"\xff\xfe\"}", "apiVersion"},
+		"1 MiB":                  {`{"region":"` + strings.Repeat("x", 1<<20) + `"}`, ""},
+		"deep":                   {`{"region":` + strings.Repeat("[", 50000) + `}`, ""},
+		"empty object":           {`{}`, "apiVersion"},
+		"another API version":    {string(spec("apiVersion", "sim.machinist.dev/v1")), "apiVersion"},
+		"another kind":           {string(spec("kind", "AzureMachine")), "kind"},
+		"another kind's fields":  {`{"apiVersion":"azure.machinist.dev/v1beta1","kind":"AzureMachine","vmSize":"x"}`, "apiVersion"},
+		"unknown field":          {string(spec("size", "small")), "size"},
+		"field in other letters": {string(spec("Region", "sim-1")), "Region"},
+		"unknown field, long":    {string(spec(long, "x")), strings.Repeat("x", 128) + "…"},
+		"duplicate key":          {strings.Replace(string(spec()), `{`, `{"region":"sim-2",`, 1), "region"},
+		"number for a string":    {strings.Replace(string(spec()), `"small"`, `7`, 1), "instanceType"},
+		"object for a string":    {strings.Replace(string(spec()), `"small"`, `{"a":{}}`, 1), "instanceType"},
+		"no region":              {string(spec("region", "")), "region"},
+		"null region":            {strings.Replace(string(spec()), `"sim-1"`, `null`, 1), "region"},
+		"no type":                {string(spec("instanceType", "")), "instanceType"},
+		"no image":               {string(spec("image", "")), "image"},
+		"path in a name":         {string(spec("region", "../admin")), "region"},
+		"line break in a name":   {string(spec("zone", "sim-1a\n")), "zone"},
+		"template in a name":     {string(spec("image", "<<MACHINE_NAME>>")), "image"},
+		"unicode in a name":      {string(spec("image", "ｓim-os-1")), "image"},
+		"long name":              {string(spec("image", long)), "image"},
+		"foreign endpoint":       {string(spec("endpoint", "http://169.254.169.254")), "endpoint"},
+		"endpoint and more":      {string(spec("endpoint", s.url+"@evil")), "endpoint"},
+		"file for an endpoint":   {string(spec("endpoint", "file:///etc/passwd")), "endpoint"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			class := provider.Class{Spec: []byte(test.raw), Credentials: credentials(token)}
+			req := createRequest("a")
+			req.Class = class
+			_, createErr := s.driver.Create(t.Context(), req)
+			_, capacityErr := s.driver.Capacity(t.Context(), provider.CapacityRequest{Class: class})
+			for operation, err := range map[string]error{
+				"Validate": s.driver.Validate(t.Context(), provider.ValidateRequest{Class: class}),
+				"Create":   createErr, "Capacity": capacityErr,
+			} {
+				e, ok := errors.AsType[*provider.Error](err)
+				if !ok || e.Code != provider.InvalidArgument || e.Field != test.field {
+					t.Fatalf("%s: %v, want InvalidArgument at %q", operation, err, test.field)
+				}
+				if len(err.Error()) > 512 {
+					t.Errorf("%s: a message of %d bytes", operation, len(err.Error()))
+				}
+			}
+		})
+	}
+	if statistics, err := s.admin.Statistics(t.Context()); err != nil || len(statistics.Calls) > 0 {
+		t.Errorf("the cloud was called: %v %v", statistics.Calls, err)
+	}
+}
+
+func TestGoodProviderSpecsAreAccepted(t *testing.T) {
+	s := newSim(t)
+	for name, raw := range map[string][]byte{
+		"all fields": spec("endpoint", s.url), "trailing slash": spec("endpoint", s.url+"/"), "no zone": spec("zone", ""),
+		"white space": []byte(" \n" + string(spec()) + "\n"),
+	} {
+		if err := s.driver.Validate(t.Context(), provider.ValidateRequest{Class: provider.Class{Spec: raw}}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestOnlyTheTokenOfTheCredentialsIsRead(t *testing.T) {
+	s := newSim(t)
+	for name, test := range map[string]struct {
+		data map[string][]byte
+		want provider.Code
+	}{
+		"token":                 {map[string][]byte{"token": []byte(token)}, provider.OK},
+		"with a line break":     {map[string][]byte{"token": []byte(token + "\n")}, provider.OK},
+		"beside others":         {map[string][]byte{"token": []byte(token), "endpoint": []byte("http://evil"), "exec": []byte("/bin/sh")}, provider.OK},
+		"other key":             {map[string][]byte{"Token": []byte(token)}, provider.InvalidArgument},
+		"empty":                 {map[string][]byte{"token": nil}, provider.InvalidArgument},
+		"header in the token":   {map[string][]byte{"token": []byte("a\r\nX-Evil: b")}, provider.InvalidArgument},
+		"token of a whole disk": {map[string][]byte{"token": make([]byte, 1<<20)}, provider.InvalidArgument},
+	} {
+		t.Run(name, func(t *testing.T) {
+			class := provider.Class{Spec: spec(), Credentials: provider.NewCredentials(test.data)}
+			err := s.driver.Validate(t.Context(), provider.ValidateRequest{Class: class})
+			wantCode(t, err, test.want)
+			_, err = s.driver.Capacity(t.Context(), provider.CapacityRequest{Class: class})
+			wantCode(t, err, test.want)
+		})
+	}
+	_, err := s.driver.Capacity(t.Context(), provider.CapacityRequest{Class: provider.Class{Spec: spec()}})
+	wantCode(t, err, provider.Unauthenticated)
+	_, err = s.driver.Capacity(t.Context(), provider.CapacityRequest{Class: provider.Class{Spec: spec(), Credentials: credentials("wrong")}})
+	wantCode(t, err, provider.Unauthenticated)
+}
+
+func TestTheEndpointIsChosenFromTheAllowedOnesAndRemembered(t *testing.T) {
+	one, two := newSim(t), newSim(t)
+	d := newDriver(t, driver.Options{Endpoints: []string{one.url, two.url + "/"}})
+	in, err := d.Create(t.Context(), createRequest("a", "endpoint", two.url))
+	must(t, err)
+	if one.created() != 0 || two.created() != 1 || in.Scope != two.url {
+		t.Fatalf("made %d and %d, scope %q", one.created(), two.created(), in.Scope)
+	}
+	// The class is gone; what was recorded has to do.
+	class := provider.Class{Credentials: credentials(token)}
+	if _, err := d.Get(t.Context(), provider.GetRequest{Machine: machine("a"), Class: class, ClusterID: cluster, ProviderID: in.ProviderID, Scope: in.Scope}); err != nil {
+		t.Error(err)
+	}
+	_, err = d.Get(t.Context(), provider.GetRequest{Machine: machine("a"), Class: class, ClusterID: cluster, ProviderID: in.ProviderID, Scope: "http://127.0.0.1:1"})
+	wantCode(t, err, provider.FailedPrecondition)
+	result, err := d.Update(t.Context(), provider.UpdateRequest{Machine: machine("a"), Class: provider.Class{Spec: spec(), Credentials: credentials(token)}, ClusterID: cluster, ProviderID: in.ProviderID, Scope: in.Scope})
+	if err != nil || result.Outcome != provider.UpdateNeedsReplacement {
+		t.Errorf("to the default endpoint: %+v %v", result, err)
+	}
+	deleted, err := d.Delete(t.Context(), provider.DeleteRequest{Machine: machine("a"), Class: class, ClusterID: cluster, ProviderID: in.ProviderID, Scope: in.Scope})
+	if err != nil || !deleted.Gone {
+		t.Errorf("%+v %v", deleted, err)
+	}
+	if def, err := d.Create(t.Context(), createRequest("b")); err != nil || def.Scope != "" || one.created() != 1 {
+		t.Errorf("by default: %+v %v", def, err)
+	}
+}
+
+func TestBadOptionsAreRefused(t *testing.T) {
+	for name, o := range map[string]driver.Options{
+		"no endpoint":      {},
+		"not a URL":        {Endpoints: []string{"localhost:80"}},
+		"user in it":       {Endpoints: []string{"http://a:b@localhost"}},
+		"negative settle":  {Endpoints: []string{"http://localhost"}, CreateSettle: -1},
+		"endless pages":    {Endpoints: []string{"http://localhost"}, PageSize: 1 << 20},
+		"one of two wrong": {Endpoints: []string{"http://localhost", "file:///"}},
+	} {
+		if _, err := driver.New(o); err == nil {
+			t.Errorf("%s was accepted", name)
+		}
+	}
+}
+
+// FuzzValidate makes sure that whatever a user writes is either refused with a bounded message or means one thing.
+func FuzzValidate(f *testing.F) {
+	for _, seed := range []string{string(spec()), `{}`, `[]`, `{"apiVersion":1}`, `{"region":{"a":[1,2]},"region":null}`, "{\"a\":\"\xff\"}"} {
+		f.Add([]byte(seed))
+	}
+	d, err := driver.New(driver.Options{Endpoints: []string{"http://127.0.0.1:1"}})
+	must(f, err)
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		err := d.Validate(context.Background(), provider.ValidateRequest{Class: provider.Class{Spec: raw}})
+		if err == nil {
+			if !strings.Contains(string(raw), "SimMachine") && !strings.Contains(string(raw), `\u`) {
+				t.Errorf("accepted %q", raw)
+			}
+			return
+		}
+		e, ok := errors.AsType[*provider.Error](err)
+		if !ok || e.Code != provider.InvalidArgument || len(e.Error()) > 1024 {
+			t.Errorf("%q gave %v", raw, err)
+		}
+	})
+}

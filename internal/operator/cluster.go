@@ -1,0 +1,189 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"machinist.dev/machinist/internal/operator/fence"
+)
+
+// Cluster is access to one of the two clusters. All writes of its clients ask the fence first.
+type Cluster struct {
+	// Client reads the cached kinds from the cache, and in it this process's own writes through the same Client. Reads of
+	// other kinds fail with ErrNotCached; writes may be of any kind. Until the cache was filled, reads and writes of the
+	// cached kinds fail with ErrNotSynced.
+	Client client.Client
+	// Live reads and writes the API server itself. What it writes of the cached kinds, Client may not see yet.
+	Live client.Client
+	// Cache has the informers of the cached kinds, and refuses others with ErrNotCached. Indexes are added to it in the
+	// setup function. Reads from it do not wait for this process's own writes.
+	Cache cache.Cache
+	// Config is how the cluster is reached. Whatever client is made from it asks the fence before it writes.
+	Config *rest.Config
+
+	// unfenced is for what a process writes that is not the leader: its lease, its events.
+	unfenced  *rest.Config
+	mapper    meta.RESTMapper
+	discovery *discovery.DiscoveryClient
+	kinds     kinds
+	filled    chan struct{}
+}
+
+type clusterOptions struct {
+	scheme      *runtime.Scheme
+	kinds       []Kind
+	namespace   string
+	readTimeout time.Duration
+	fieldOwner  string
+	fence       *fence.Fence
+}
+
+// newCluster makes no request.
+func newCluster(config *rest.Config, o clusterOptions) (*Cluster, error) {
+	fenced := rest.CopyConfig(config)
+	fenced.Wrap(func(next http.RoundTripper) http.RoundTripper { return fence.Transport(next, o.fence) })
+	c := &Cluster{Config: fenced, unfenced: config, filled: make(chan struct{})}
+	var err error
+	if c.kinds, err = newKinds(o.kinds, o.scheme, o.namespace); err != nil {
+		return nil, err
+	}
+	httpClient, err := rest.HTTPClientFor(fenced)
+	if err != nil {
+		return nil, err
+	}
+	// A probe of the API server does not queue behind other requests.
+	unlimited := rest.CopyConfig(config)
+	unlimited.RateLimiter, unlimited.QPS = nil, -1
+	if c.discovery, err = discovery.NewDiscoveryClientForConfigAndClient(unlimited, httpClient); err != nil {
+		return nil, err
+	}
+	lazy, err := apiutil.NewDynamicRESTMapper(fenced, httpClient)
+	if err != nil {
+		return nil, err
+	}
+	c.mapper = knownFirst(lazy)
+
+	informers, err := cache.New(fenced, cache.Options{
+		HTTPClient: httpClient, Scheme: o.scheme, Mapper: c.mapper,
+		ByObject:                    c.kinds.byObject,
+		DefaultTransform:            cache.TransformStripManagedFields(),
+		ReaderFailOnMissingInformer: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.Cache = &declaredCache{Cache: informers, kinds: c.kinds}
+
+	base := client.Options{HTTPClient: httpClient, Scheme: o.scheme, Mapper: c.mapper, FieldOwner: o.fieldOwner}
+	if c.Live, err = client.New(fenced, base); err != nil {
+		return nil, err
+	}
+	readsOwnWrites := true
+	base.Cache = &client.CacheOptions{Reader: c.Cache, EnableReadYourWritesConsistency: &readsOwnWrites}
+	consistent, err := client.New(fenced, base)
+	if err != nil {
+		return nil, err
+	}
+	c.Client = &cachedClient{Client: c.Live, consistent: consistent, kinds: c.kinds, synced: c.Synced, timeout: o.readTimeout}
+	return c, nil
+}
+
+// Synced reports whether the cache was filled. It stays filled, if stale, when the cluster goes away.
+func (c *Cluster) Synced() bool {
+	select {
+	case <-c.filled:
+		return true
+	default:
+		return false
+	}
+}
+
+// Filled is closed when the cache was filled for the first time.
+func (c *Cluster) Filled() <-chan struct{} { return c.filled }
+
+// Ping reports whether the API server answers GET /readyz: nil if it does, be it with 401, 403 or 429. How long to wait for
+// it is up to ctx.
+func (c *Cluster) Ping(ctx context.Context) error {
+	answer, err := c.discovery.RESTClient().Get().AbsPath("/readyz").MaxRetries(0).Do(ctx).Raw()
+	switch {
+	case err == nil, apierrors.IsUnauthorized(err), apierrors.IsForbidden(err), apierrors.IsTooManyRequests(err):
+		return nil
+	case len(answer) > 0:
+		return fmt.Errorf("the API server is not ready: %s", failedChecks(string(answer)))
+	default:
+		return err
+	}
+}
+
+// failedChecks returns the names of what failed according to the answer of /readyz, which lists everything.
+func failedChecks(answer string) string {
+	var failed []string
+	for line := range strings.Lines(answer) {
+		if name, ok := strings.CutPrefix(line, "[-]"); ok {
+			name, _, _ = strings.Cut(strings.TrimSpace(name), " ")
+			failed = append(failed, name)
+		}
+	}
+	if failed == nil {
+		return "it does not say why"
+	}
+	return strings.Join(failed, ", ")
+}
+
+// makeInformers makes the informers of all cached kinds, without starting them, so that it does not depend on who asks for
+// one first whether it is there.
+func (c *Cluster) makeInformers(ctx context.Context) error {
+	for object := range c.kinds.byObject {
+		if _, err := c.Cache.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("make the informer of %T: %w", object, err)
+		}
+	}
+	return nil
+}
+
+// run fills the cache and keeps it until ctx ends. It is called once, after makeInformers.
+func (c *Cluster) run(ctx context.Context) {
+	var waiting sync.WaitGroup
+	defer waiting.Wait()
+	waiting.Go(func() {
+		if c.Cache.WaitForCacheSync(ctx) {
+			close(c.filled)
+		}
+	})
+	// Its only error is that it was started before.
+	_ = c.Cache.Start(ctx)
+}
+
+// missingObjects returns an error that names the kinds of which the cache has no list yet. It may be called after
+// makeInformers.
+func (c *Cluster) missingObjects(ctx context.Context) error {
+	if c.Synced() {
+		return nil
+	}
+	var missing []string
+	for object := range c.kinds.byObject {
+		informer, err := c.Cache.GetInformer(ctx, object, cache.BlockUntilSynced(false))
+		if err != nil {
+			return err
+		}
+		if f, err := formOf(object, c.kinds.scheme); err == nil && !informer.HasSynced() {
+			missing = append(missing, f.String())
+		}
+	}
+	slices.Sort(missing)
+	return fmt.Errorf("not listed yet: %s", strings.Join(missing, ", "))
+}

@@ -1,0 +1,90 @@
+package operator
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/flowcontrol"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// restConfig loads the access to a cluster that a kubeconfig flag names. There is no fallback.
+func restConfig(flag, kubeconfig, userAgent string, qps float32, burst int) (*rest.Config, error) {
+	config, err := load(kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("--%s=%s: %w", flag, kubeconfig, err)
+	}
+	config.UserAgent = userAgent
+	config.WarningHandlerWithContext = ctrllog.NewKubeAPIWarningLogger(ctrllog.KubeAPIWarningLoggerOptions{Deduplicate: true})
+	// With the limit in QPS alone, every client of a kind would have one of its own.
+	config.QPS, config.Burst = -1, 0
+	if qps > 0 {
+		config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(qps, burst)
+	}
+	return config, nil
+}
+
+func load(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig == InCluster {
+		return rest.InClusterConfig()
+	}
+	file, err := clientcmd.LoadFromFile(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	if err := clientcmd.ResolveLocalPaths(file); err != nil {
+		return nil, err
+	}
+	return clientcmd.NewDefaultClientConfig(*file, nil).ClientConfig()
+}
+
+// leaseConfig returns how the lease is renewed: on a connection of its own and without a limit of rate, so that no other
+// traffic delays a renewal, and with a timeout that leaves time for another try before the deadline.
+func leaseConfig(control *rest.Config, renewDeadline time.Duration) *rest.Config {
+	config := rest.CopyConfig(control)
+	config.UserAgent += "/leader-election"
+	config.RateLimiter = nil
+	config.QPS = -1
+	config.Timeout = max(renewDeadline/3, time.Second)
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = strings.Join([]string{runtime.ContentTypeProtobuf, runtime.ContentTypeJSON}, ",")
+	// client-go shares connections between configurations that have the same credentials and the same dialer.
+	config.Dial = (&net.Dialer{Timeout: config.Timeout, KeepAlive: 30 * time.Second}).DialContext
+	return config
+}
+
+// podNamespaceFile is where Kubernetes tells a pod its namespace.
+const podNamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+// leaderElectionNamespace returns where the lease is. The pod's namespace counts only if the pod runs in the control
+// cluster: elsewhere it means nothing there.
+func (c *Config) leaderElectionNamespace() (string, error) {
+	switch {
+	case c.LeaderElectionNamespace != "":
+		return c.LeaderElectionNamespace, nil
+	case c.ControlKubeconfig == InCluster:
+		content, err := os.ReadFile(podNamespaceFile)
+		if err != nil {
+			return "", fmt.Errorf("--leader-election-namespace is not set, and the pod's own is not known: %w", err)
+		}
+		return strings.TrimSpace(string(content)), nil
+	case c.Namespace != "":
+		return c.Namespace, nil
+	default:
+		return "kube-system", nil
+	}
+}
+
+// leaseName returns the name of the lease. Processes for different namespaces do not stand in each other's way.
+func (c *Config) leaseName() string {
+	if c.Namespace == "" {
+		return c.Name
+	}
+	return c.Name + "-" + c.Namespace
+}

@@ -1,0 +1,164 @@
+package operator
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// AddFlags registers a flag for every field but Name. The fields' present values are the defaults.
+func (c *Config) AddFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&c.ControlKubeconfig, "control-kubeconfig", c.ControlKubeconfig,
+		"Path of the kubeconfig of the control cluster, which holds the Machines, or \"in-cluster\" for the pod's service account.")
+	fs.StringVar(&c.TargetKubeconfig, "target-kubeconfig", c.TargetKubeconfig,
+		"Path of the kubeconfig of the target cluster, in which the machines become Nodes, or \"in-cluster\", or \"none\" if there is no such cluster. Required.")
+	fs.StringVar(&c.Namespace, "namespace", c.Namespace,
+		"The only namespace of the control cluster to look at. Empty means all.")
+	fs.StringVar(&c.ClusterID, "cluster-id", c.ClusterID,
+		"What marks this installation's instances at the cloud. It must never change. Empty means the UID of the control cluster's namespace kube-system, followed by \"/\" and --namespace if that is set.")
+
+	fs.BoolVar(&c.LeaderElect, "leader-elect", c.LeaderElect,
+		"Act only while holding a Lease. Switch it off only where there is certainly one process.")
+	fs.StringVar(&c.LeaderElectionNamespace, "leader-election-namespace", c.LeaderElectionNamespace,
+		"Namespace, in the control cluster, of the Lease and of the record of the cluster id. Empty means the pod's namespace if --control-kubeconfig is \"in-cluster\", else --namespace, else kube-system.")
+	fs.DurationVar(&c.LeaseDuration, "leader-election-lease-duration", c.LeaseDuration,
+		"How long other candidates wait after the last renewal of the Lease that they saw. At least one second more than the renew deadline.")
+	fs.DurationVar(&c.RenewDeadline, "leader-election-renew-deadline", c.RenewDeadline,
+		"How long the leader acts after its last successful renewal of the Lease; then the process ends.")
+	fs.DurationVar(&c.RetryPeriod, "leader-election-retry-period", c.RetryPeriod,
+		"Time between renewals of the Lease, and between attempts to get it.")
+
+	fs.StringVar(&c.HealthProbeBindAddress, "health-probe-bind-address", c.HealthProbeBindAddress,
+		"Address of /healthz and /readyz; \"0\" for none.")
+	fs.StringVar(&c.MetricsBindAddress, "metrics-bind-address", c.MetricsBindAddress,
+		"Address of /metrics; \"0\" for none.")
+	fs.BoolVar(&c.MetricsSecure, "metrics-secure", c.MetricsSecure,
+		"Serve metrics by HTTPS, and only to users whom the control cluster authenticates and authorizes to get the path /metrics.")
+	fs.StringVar(&c.MetricsCertDir, "metrics-cert-dir", c.MetricsCertDir,
+		"Folder with tls.crt and tls.key for --metrics-secure. Empty means a self-signed certificate made at start.")
+	fs.StringVar(&c.PprofBindAddress, "pprof-bind-address", c.PprofBindAddress,
+		"Address of /debug/pprof, without authentication; \"0\" for none.")
+
+	fs.Float32Var(&c.ControlQPS, "control-qps", c.ControlQPS,
+		"Greatest number of requests per second of this process to the control cluster; -1 for no limit of ours, the API server has its own.")
+	fs.IntVar(&c.ControlBurst, "control-burst", c.ControlBurst,
+		"Number of requests that may exceed --control-qps for a moment.")
+	fs.Float32Var(&c.TargetQPS, "target-qps", c.TargetQPS,
+		"Greatest number of requests per second of this process to the target cluster; -1 for no limit of ours.")
+	fs.IntVar(&c.TargetBurst, "target-burst", c.TargetBurst,
+		"Number of requests that may exceed --target-qps for a moment.")
+
+	fs.DurationVar(&c.GracefulShutdownTimeout, "graceful-shutdown-timeout", c.GracefulShutdownTimeout,
+		"How long to wait, after SIGTERM or SIGINT, for work in progress to end.")
+	fs.StringVar(&c.LogLevel, "log-level", c.LogLevel,
+		"What to log: error, info, debug, or a number for the greatest verbosity.")
+	fs.StringVar(&c.LogFormat, "log-format", c.LogFormat, "How to log: json or text.")
+}
+
+// clusterID is what fits the tags of every cloud and says nothing that would have to be quoted.
+var clusterID = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._/-]{0,126}[A-Za-z0-9])?$`)
+
+// Validate returns an error that names each flag whose value cannot be used.
+func (c *Config) Validate() error {
+	var errs []error
+	refuse := func(flag string, value any, why string) {
+		errs = append(errs, fmt.Errorf("--%s=%v: %s", flag, value, why))
+	}
+	if c.ControlKubeconfig == "" || c.ControlKubeconfig == None {
+		refuse("control-kubeconfig", c.ControlKubeconfig, `must be a path or "in-cluster"`)
+	}
+	if c.TargetKubeconfig == "" {
+		refuse("target-kubeconfig", c.TargetKubeconfig, `is required: a path, "in-cluster", or "none"`)
+	}
+	for _, f := range []struct{ flag, value string }{
+		{"namespace", c.Namespace},
+		{"leader-election-namespace", c.LeaderElectionNamespace},
+	} {
+		if problems := validation.IsDNS1123Label(f.value); f.value != "" && len(problems) > 0 {
+			refuse(f.flag, f.value, strings.Join(problems, "; "))
+		}
+	}
+	if c.ClusterID != "" && !clusterID.MatchString(c.ClusterID) {
+		refuse("cluster-id", c.ClusterID, "must be 1 to 128 letters, digits and . _ / -, with a letter or digit at both ends")
+	}
+	if c.LeaderElect {
+		c.validateLease(refuse)
+	}
+	for _, f := range []struct{ flag, address string }{
+		{"health-probe-bind-address", c.HealthProbeBindAddress},
+		{"metrics-bind-address", c.MetricsBindAddress},
+		{"pprof-bind-address", c.PprofBindAddress},
+	} {
+		if off(f.address) {
+			continue
+		}
+		if _, _, err := net.SplitHostPort(f.address); err != nil {
+			refuse(f.flag, f.address, `must be host:port, :port, or "0": `+err.Error())
+		}
+	}
+	for _, f := range []struct {
+		cluster string
+		qps     float32
+		burst   int
+	}{{"control", c.ControlQPS, c.ControlBurst}, {"target", c.TargetQPS, c.TargetBurst}} {
+		switch {
+		case f.qps == -1:
+		case !(f.qps > 0):
+			refuse(f.cluster+"-qps", f.qps, "must be more than 0, or -1 for no limit")
+		case f.burst < 1:
+			refuse(f.cluster+"-burst", f.burst, "must be at least 1")
+		}
+	}
+	if c.GracefulShutdownTimeout <= 0 {
+		refuse("graceful-shutdown-timeout", c.GracefulShutdownTimeout, "must be more than 0")
+	}
+	if _, err := verbosity(c.LogLevel); err != nil {
+		refuse("log-level", c.LogLevel, err.Error())
+	}
+	if c.LogFormat != "json" && c.LogFormat != "text" {
+		refuse("log-format", c.LogFormat, "must be json or text")
+	}
+	return errors.Join(errs...)
+}
+
+// validateLease refuses what would let two processes lead. Candidates read the lease's duration in whole seconds.
+func (c *Config) validateLease(refuse func(flag string, value any, why string)) {
+	if c.RetryPeriod <= 0 {
+		refuse("leader-election-retry-period", c.RetryPeriod, "must be more than 0")
+	}
+	if 2*c.RenewDeadline < 3*c.RetryPeriod || c.RenewDeadline <= 0 {
+		refuse("leader-election-renew-deadline", c.RenewDeadline,
+			fmt.Sprintf("must be at least one and a half times --leader-election-retry-period=%s", c.RetryPeriod))
+	}
+	if c.LeaseDuration.Truncate(time.Second) < c.RenewDeadline+time.Second {
+		refuse("leader-election-lease-duration", c.LeaseDuration,
+			fmt.Sprintf("must be at least a second more than --leader-election-renew-deadline=%s", c.RenewDeadline))
+	}
+}
+
+// off reports whether an address means that nothing is served.
+func off(address string) bool { return address == "" || address == "0" }
+
+// verbosity returns the greatest logr verbosity of a log level; -1 for errors only.
+func verbosity(level string) (int, error) {
+	switch level {
+	case "error":
+		return -1, nil
+	case "info":
+		return 0, nil
+	case "debug":
+		return 1, nil
+	}
+	v, err := strconv.ParseUint(level, 10, 7)
+	if err != nil {
+		return 0, errors.New("must be error, info, debug, or a number from 0 to 127")
+	}
+	return int(v), nil
+}

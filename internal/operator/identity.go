@@ -1,0 +1,105 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+)
+
+const (
+	// identityRecord is the ConfigMap that remembers the cluster id.
+	identityRecord = "machinist-cluster-id"
+	// identityOfAll is the key in it of an installation for all namespaces; one for a single namespace has that as its key,
+	// which can contain no dot.
+	identityOfAll = "all.namespaces"
+)
+
+// identity is who this installation is at the cloud.
+type identity struct {
+	id       string
+	recorded string
+}
+
+func (i identity) mismatch() error {
+	if i.id == i.recorded {
+		return nil
+	}
+	return fmt.Errorf("the cluster id is %q, but Machinist first ran here as %q: set --cluster-id to the latter, or delete the ConfigMap %s if no instance of it is left", i.id, i.recorded, identityRecord)
+}
+
+// identify finds out the cluster id and records it the first time. It writes before the process is the leader, which is
+// harmless: whoever comes second finds the first one's record.
+func identify(ctx context.Context, core coreclient.CoreV1Interface, c *Config, namespace string) (identity, error) {
+	id := c.ClusterID
+	if id == "" {
+		ns, err := core.Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+		if err != nil {
+			return identity{}, fmt.Errorf("read namespace %s, whose UID is the default of --cluster-id: %w", metav1.NamespaceSystem, err)
+		}
+		id = string(ns.UID)
+		if c.Namespace != "" {
+			id += "/" + c.Namespace
+		}
+	}
+	key := identityOfAll
+	if c.Namespace != "" {
+		key = c.Namespace
+	}
+	record, err := core.ConfigMaps(namespace).Get(ctx, identityRecord, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		record = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: identityRecord, Namespace: namespace}, Data: map[string]string{key: id}}
+		if _, err := core.ConfigMaps(namespace).Create(ctx, record, metav1.CreateOptions{}); err != nil {
+			return identity{}, fmt.Errorf("record the cluster id in ConfigMap %s/%s: %w", namespace, identityRecord, err)
+		}
+	case err != nil:
+		return identity{}, fmt.Errorf("read the recorded cluster id in ConfigMap %s/%s: %w", namespace, identityRecord, err)
+	case record.Data[key] == "":
+		if record.Data == nil {
+			record.Data = map[string]string{}
+		}
+		record.Data[key] = id
+		if _, err := core.ConfigMaps(namespace).Update(ctx, record, metav1.UpdateOptions{}); err != nil {
+			return identity{}, fmt.Errorf("record the cluster id in ConfigMap %s/%s: %w", namespace, identityRecord, err)
+		}
+	}
+	return identity{id: id, recorded: record.Data[key]}, nil
+}
+
+// identify finds out and keeps the identity of this process.
+func (o *Operator) identify(ctx context.Context) error {
+	found, err := identify(ctx, o.core, &o.config, o.namespace)
+	if err != nil {
+		return err
+	}
+	o.identity.Store(&found)
+	o.gauge.Set(0)
+	if mismatch := found.mismatch(); mismatch != nil {
+		o.gauge.Set(1)
+		o.log.Error(mismatch, "Orphaned instances are left alone")
+	}
+	return nil
+}
+
+// mismatchGauge returns the metric of an identity mismatch, the one that is registered already if there is one.
+func mismatchGauge(registerer prometheus.Registerer) (prometheus.Gauge, error) {
+	gauge := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "machinist_cluster_id_mismatch",
+		Help: "1 while the cluster id differs from the one recorded when Machinist first ran here; orphaned instances are then left alone.",
+	})
+	err := registerer.Register(gauge)
+	if err == nil {
+		return gauge, nil
+	}
+	if registered, ok := err.(prometheus.AlreadyRegisteredError); ok {
+		if existing, ok := registered.ExistingCollector.(prometheus.Gauge); ok {
+			return existing, nil
+		}
+	}
+	return nil, fmt.Errorf("register metric machinist_cluster_id_mismatch: %w", err)
+}

@@ -1,0 +1,35 @@
+package operator
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// scopes are the kinds that may be cached. What is known here need not be asked of an API server, so that a cluster's
+// informers and indexes can be made while it is away.
+func scopes() map[schema.GroupVersionKind]meta.RESTScope {
+	ours, core := v1beta1.GroupVersion, corev1.SchemeGroupVersion
+	return map[schema.GroupVersionKind]meta.RESTScope{
+		ours.WithKind("MachineClass"):       meta.RESTScopeNamespace,
+		ours.WithKind("Machine"):            meta.RESTScopeNamespace,
+		ours.WithKind("MachineSet"):         meta.RESTScopeNamespace,
+		ours.WithKind("MachineDeployment"):  meta.RESTScopeNamespace,
+		ours.WithKind("MachineHealthCheck"): meta.RESTScopeNamespace,
+		core.WithKind("Secret"):             meta.RESTScopeNamespace,
+		core.WithKind("ConfigMap"):          meta.RESTScopeNamespace,
+		core.WithKind("Namespace"):          meta.RESTScopeRoot,
+		core.WithKind("Node"):               meta.RESTScopeRoot,
+	}
+}
+
+// knownFirst returns a mapper that knows scopes by heart and asks next for everything else.
+func knownFirst(next meta.RESTMapper) meta.RESTMapper {
+	known := meta.NewDefaultRESTMapper(nil)
+	for gvk, scope := range scopes() {
+		known.Add(gvk, scope)
+	}
+	return meta.FirstHitRESTMapper{MultiRESTMapper: meta.MultiRESTMapper{known, next}}
+}

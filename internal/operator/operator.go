@@ -1,0 +1,311 @@
+package operator
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"machinist.dev/machinist/internal/operator/fence"
+)
+
+// Options are what a process brings itself.
+type Options struct {
+	// Scheme knows every typed object that is used. Required.
+	Scheme *runtime.Scheme
+	// ControlKinds and TargetKinds are the kinds cached from each cluster; no others ever are. TargetKinds may be given also
+	// where there is no target cluster.
+	ControlKinds []Kind
+	TargetKinds  []Kind
+	// Required are the kinds that Run waits for in the control cluster before it does anything. Default: ControlKinds.
+	Required []schema.GroupVersionKind
+	// Controller has defaults for all controllers of the manager. Its CacheSyncTimeout is set by New.
+	Controller config.Controller
+	// WebhookServer serves admission webhooks; it is started if Manager().GetWebhookServer is called in the setup.
+	WebhookServer webhook.Server
+	// ReadTimeout bounds the wait of a cached read for this process's own writes. Default 5 s.
+	ReadTimeout time.Duration
+	// Logger is the process's. Default: controller-runtime's.
+	Logger logr.Logger
+	// Registerer takes the metrics. Default: controller-runtime's.
+	Registerer prometheus.Registerer
+	// Clock tells the fence the time. Default: the real one.
+	Clock clock.WithTickerAndDelayedExecution
+	// Exit ends the process when the lease was lost. Default: os.Exit.
+	Exit func(code int)
+}
+
+// Operator is a process that runs controllers.
+type Operator struct {
+	config    Config
+	options   Options
+	log       logr.Logger
+	clock     clock.WithTickerAndDelayedExecution
+	namespace string // of the lease and of the record of the cluster id
+
+	control *Cluster
+	target  *Cluster
+	fence   *fence.Fence
+	lock    *fence.Lock
+	manager manager.Manager
+	core    coreclient.CoreV1Interface
+	probes  *probes
+	gauge   prometheus.Gauge
+
+	waitingFor atomic.Pointer[string]
+	identity   atomic.Pointer[identity]
+}
+
+// controllerNeverTimesOut is longer than any process lives: what a controller waits for at its start, it gets or it is told
+// to stop.
+const controllerNeverTimesOut = 10 * 365 * 24 * time.Hour
+
+// New builds an Operator. It makes no request. Its errors are those of Config.Validate, of kubeconfigs that cannot be
+// loaded, of kinds that cannot be cached, and of addresses that cannot be bound.
+func New(c *Config, o Options) (*Operator, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	if o.Logger.GetSink() == nil {
+		o.Logger = ctrllog.Log
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.Exit == nil {
+		o.Exit = os.Exit
+	}
+	if o.Registerer == nil {
+		o.Registerer = ctrlmetrics.Registry
+	}
+	o.ReadTimeout = cmp.Or(o.ReadTimeout, 5*time.Second)
+	op := &Operator{config: *c, options: o, log: o.Logger.WithName("operator"), clock: o.Clock, fence: fence.AlwaysOpen()}
+	if c.LeaderElect {
+		op.fence = fence.New(c.RenewDeadline, o.Clock)
+	}
+	op.probes = newProbes(op.log)
+	for _, step := range []func() error{op.connect, op.makeLock, op.makeManager, op.addMetrics, op.addProbes} {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	return op, nil
+}
+
+// connect makes the two clusters.
+func (o *Operator) connect() error {
+	c := &o.config
+	var err error
+	if o.namespace, err = c.leaderElectionNamespace(); err != nil {
+		return err
+	}
+	build := func(flag, kubeconfig string, qps float32, burst int, kinds []Kind, namespace string) (*Cluster, error) {
+		config, err := restConfig(flag, kubeconfig, c.Name, qps, burst)
+		if err != nil {
+			return nil, err
+		}
+		return newCluster(config, clusterOptions{
+			scheme: o.options.Scheme, kinds: kinds, namespace: namespace,
+			readTimeout: o.options.ReadTimeout, fieldOwner: c.Name, fence: o.fence,
+		})
+	}
+	if o.control, err = build("control-kubeconfig", c.ControlKubeconfig, c.ControlQPS, c.ControlBurst, o.options.ControlKinds, c.Namespace); err != nil {
+		return fmt.Errorf("control cluster: %w", err)
+	}
+	if c.TargetKubeconfig != None {
+		if o.target, err = build("target-kubeconfig", c.TargetKubeconfig, c.TargetQPS, c.TargetBurst, o.options.TargetKinds, ""); err != nil {
+			return fmt.Errorf("target cluster: %w", err)
+		}
+	}
+	if o.core, err = coreclient.NewForConfig(o.control.unfenced); err != nil {
+		return fmt.Errorf("control cluster: %w", err)
+	}
+	return nil
+}
+
+// makeLock makes the lock of the lease, which feeds the fence.
+func (o *Operator) makeLock() error {
+	if !o.config.LeaderElect {
+		return nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("find the host's name for the identity in the lease: %w", err)
+	}
+	leases, err := coordinationclient.NewForConfig(leaseConfig(o.control.unfenced, o.config.RenewDeadline))
+	if err != nil {
+		return fmt.Errorf("lease client: %w", err)
+	}
+	o.lock = o.fence.Guard(&resourcelock.LeaseLock{
+		LeaseMeta:  metav1.ObjectMeta{Namespace: o.namespace, Name: o.config.leaseName()},
+		Client:     leases,
+		LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + string(uuid.NewUUID())},
+	})
+	return nil
+}
+
+// makeManager makes the manager of the control cluster. Its cache and probes are run by us.
+func (o *Operator) makeManager() error {
+	c, controllers := &o.config, o.options.Controller
+	controllers.CacheSyncTimeout = controllerNeverTimesOut
+	forWork := max(c.GracefulShutdownTimeout-releaseWait, c.GracefulShutdownTimeout/2)
+	metrics := metricsserver.Options{BindAddress: c.MetricsBindAddress, SecureServing: c.MetricsSecure, CertDir: c.MetricsCertDir}
+	if off(c.MetricsBindAddress) {
+		metrics.BindAddress = "0"
+	}
+	if c.MetricsSecure {
+		metrics.FilterProvider = filters.WithAuthenticationAndAuthorization
+	}
+	options := manager.Options{
+		Scheme:         o.options.Scheme,
+		Logger:         o.options.Logger,
+		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return o.control.mapper, nil },
+		NewCache:       func(*rest.Config, cache.Options) (cache.Cache, error) { return startedCache{o.control.Cache}, nil },
+		NewClient:      func(*rest.Config, client.Options) (client.Client, error) { return o.control.Client, nil },
+
+		LeaderElection:   c.LeaderElect,
+		LeaderElectionID: c.leaseName(),
+		LeaseDuration:    &c.LeaseDuration,
+		RenewDeadline:    &c.RenewDeadline,
+		RetryPeriod:      &c.RetryPeriod,
+		// The lease is released by Run, once it is known that all work ended.
+		LeaderElectionReleaseOnCancel: false,
+
+		HealthProbeBindAddress:  "0",
+		PprofBindAddress:        c.PprofBindAddress,
+		Metrics:                 metrics,
+		WebhookServer:           o.options.WebhookServer,
+		BaseContext:             o.fence.Context,
+		GracefulShutdownTimeout: &forWork,
+		Controller:              controllers,
+	}
+	if o.lock != nil {
+		options.LeaderElectionResourceLockInterface = o.lock
+	}
+	m, err := manager.New(o.control.unfenced, options)
+	if err != nil {
+		return fmt.Errorf("make the manager: %w", err)
+	}
+	o.manager = probed{Manager: m, probes: o.probes}
+	return nil
+}
+
+// startedCache is a cache for a manager that shall not start it: Run does, because the manager cannot be stopped while it
+// waits for its caches, and because the cache must outlive the reconcilers.
+type startedCache struct{ cache.Cache }
+
+func (startedCache) Start(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
+func (o *Operator) addProbes() error {
+	checks := []error{
+		o.probes.add(o.probes.health, "lease", func(*http.Request) error {
+			select {
+			case <-o.fence.Lost():
+				return notReady("lost")
+			default:
+				return nil
+			}
+		}),
+		o.probes.add(o.probes.ready, "started", func(*http.Request) error {
+			if what := o.waitingFor.Load(); what != nil {
+				return notReady("waiting for " + *what)
+			}
+			return nil
+		}),
+		o.probes.add(o.probes.ready, "control", func(r *http.Request) error {
+			if err := reachable(r.Context(), o.control); err != nil {
+				return errors.Join(notReady("not reachable"), err)
+			}
+			return nil
+		}),
+	}
+	o.probes.note("target", func(r *http.Request) string {
+		switch {
+		case o.target == nil:
+			return "none"
+		case reachable(r.Context(), o.target) != nil:
+			return "not reachable"
+		case !o.target.Synced():
+			return "reachable, its cache is being filled"
+		default:
+			return "reachable"
+		}
+	})
+	o.probes.note("cluster id", func(*http.Request) string {
+		switch {
+		case o.identity.Load() == nil:
+			return "not known yet"
+		case o.IdentityMismatch() != nil:
+			return "not the one recorded, orphaned instances are left alone"
+		default:
+			return "as recorded"
+		}
+	})
+	return errors.Join(append(checks, o.probes.listen(o.config.HealthProbeBindAddress))...)
+}
+
+func (o *Operator) addMetrics() (err error) {
+	o.gauge, err = mismatchGauge(o.options.Registerer)
+	return err
+}
+
+// Manager returns the manager of the control cluster, to which controllers are added. Its client and cache are those of
+// Control; its probes are served also while it does not run yet. Its GetConfig and GetAPIReader do not ask the fence: they
+// are for what a process may do that is not the leader.
+func (o *Operator) Manager() manager.Manager { return o.manager }
+
+// Control returns the control cluster.
+func (o *Operator) Control() *Cluster { return o.control }
+
+// Target returns the target cluster, nil if there is none.
+func (o *Operator) Target() *Cluster { return o.target }
+
+// Fence returns the fence of this process's lease.
+func (o *Operator) Fence() *fence.Fence { return o.fence }
+
+// ClusterID returns what marks the instances of this installation. It is known from the call of Run's setup function on,
+// and empty before.
+func (o *Operator) ClusterID() string {
+	if i := o.identity.Load(); i != nil {
+		return i.id
+	}
+	return ""
+}
+
+// IdentityMismatch returns an error while the cluster id of this process is not the one that was recorded when Machinist
+// first ran here, or is not known yet. Nothing must then be deleted at the cloud on the ground that it has no Machine.
+func (o *Operator) IdentityMismatch() error {
+	if i := o.identity.Load(); i != nil {
+		return i.mismatch()
+	}
+	return errors.New("the cluster id is not known yet")
+}

@@ -1,0 +1,75 @@
+package operator
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+func testNode(heartbeat time.Time) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "node", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"},
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubelet", Time: &metav1.Time{Time: heartbeat}}},
+		},
+		Spec: corev1.NodeSpec{ProviderID: "sim://1", Taints: []corev1.Taint{{Key: "t"}}},
+		Status: corev1.NodeStatus{
+			Conditions: []corev1.NodeCondition{{
+				Type: corev1.NodeReady, Status: corev1.ConditionTrue,
+				LastHeartbeatTime: metav1.Time{Time: heartbeat}, LastTransitionTime: metav1.Unix(1, 0),
+			}},
+			Images:          []corev1.ContainerImage{{Names: []string{"image"}}},
+			VolumesInUse:    []corev1.UniqueVolumeName{"v"},
+			VolumesAttached: []corev1.AttachedVolume{{Name: "v"}},
+			NodeInfo:        corev1.NodeSystemInfo{KubeletVersion: "v1"},
+		},
+	}
+}
+
+func TestAHeartbeatChangesNothingThatIsCached(t *testing.T) {
+	first, err := TransformNode(testNode(time.Unix(100, 0)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := TransformNode(testNode(time.Unix(200, 0)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(first, second); d != "" {
+		t.Errorf("a heartbeat changed the cached Node:\n%s", d)
+	}
+	want := testNode(time.Time{})
+	want.ManagedFields, want.Status.Images, want.Status.VolumesInUse = nil, nil, nil
+	want.Status.Conditions[0].LastHeartbeatTime = metav1.Time{}
+	if d := cmp.Diff(want, first); d != "" {
+		t.Errorf("cached Node (-want +got):\n%s", d)
+	}
+}
+
+func TestMetadataLosesWhatMayCarryASecret(t *testing.T) {
+	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Name: "s", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: "data"},
+		ManagedFields: []metav1.ManagedFieldsEntry{{}},
+	}}
+	got, err := TransformMetadata(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "s", Labels: map[string]string{"a": "b"}}}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("cached (-want +got):\n%s", d)
+	}
+}
+
+func TestTransformsLeaveTombstonesAlone(t *testing.T) {
+	tombstone := cache.DeletedFinalStateUnknown{Key: "ns/name"}
+	for name, transform := range map[string]cache.TransformFunc{"node": TransformNode, "metadata": TransformMetadata} {
+		if got, err := transform(tombstone); err != nil || got != tombstone {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+}

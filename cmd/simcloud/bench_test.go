@@ -21,11 +21,11 @@ func BenchmarkJoin(b *testing.B) {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
 			c := startCluster(b)
 			token, _ := c.token(b)
-			data := c.userDataWith(token, c.cp.CA(), 40) // as usual
+			data := c.userDataWith(token, c.cp.CA(), 20) // the cluster is impatient
 			for round := 0; b.Loop(); round++ {
 				b.StopTimer()
 				p := startProcess(b)
-				empty := residentKiB(b, p.cmd.Process.Pid)
+				empty := residentKiB(b, p.process.PID())
 				prefix := fmt.Sprintf("bench-%d-%d-", n, round)
 				b.StartTimer()
 				var last *simcloud.Instance
@@ -40,9 +40,9 @@ func BenchmarkJoin(b *testing.B) {
 					return nil
 				})
 				b.StopTimer()
-				b.ReportMetric(float64(residentKiB(b, p.cmd.Process.Pid)-empty)/float64(n), "KiB/instance")
+				b.ReportMetric(float64(residentKiB(b, p.process.PID())-empty)/float64(n), "KiB/instance")
 				p.end(syscall.SIGTERM)
-				c.deleteNodes(b)
+				c.clear(b)
 				b.StartTimer()
 			}
 		})
@@ -57,20 +57,11 @@ func (c *cluster) readyNodes(b *testing.B, prefix string) (ready int) {
 		b.Fatal(err)
 	}
 	for _, node := range list.Items {
-		for _, condition := range node.Status.Conditions {
-			if strings.HasPrefix(node.Name, prefix) && condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
-				ready++
-			}
+		if strings.HasPrefix(node.Name, prefix) && readiness(&node) == corev1.ConditionTrue {
+			ready++
 		}
 	}
 	return ready
-}
-
-func (c *cluster) deleteNodes(b *testing.B) {
-	b.Helper()
-	if err := c.kube.CoreV1().Nodes().DeleteCollection(b.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
-		b.Fatal(err)
-	}
 }
 
 // residentKiB is the memory that a process has.

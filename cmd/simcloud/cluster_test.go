@@ -12,6 +12,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 
@@ -53,9 +54,12 @@ func TestAnInstanceBecomesANode(t *testing.T) {
 		t.Errorf("lease: %+v %v", lease, err)
 	}
 	requests := c.requestsFor(t, "joins")
-	if len(requests) != 1 || requests[0].Spec.Username != "system:bootstrap:"+token[:6] ||
+	if len(requests) != 1 {
+		t.Fatalf("%d requests were made", len(requests))
+	}
+	if requests[0].Spec.Username != "system:bootstrap:"+token[:6] ||
 		fmt.Sprint(requests[0].Spec.Usages) != "[digital signature client auth]" {
-		t.Errorf("requests: %+v", requests)
+		t.Errorf("request by %s: %+v", requests[0].Spec.Username, requests[0].Spec.Usages)
 	}
 	eventually(t, func() error {
 		got, err := p.client.GetInstance(t.Context(), inst.ID)
@@ -103,7 +107,7 @@ func TestAWrongTokenNeverJoins(t *testing.T) {
 		t.Errorf("node: %v", err)
 	}
 	if requests := c.requestsFor(t, "stranger"); len(requests) != 0 {
-		t.Errorf("requests: %+v", requests)
+		t.Errorf("%d requests were made", len(requests))
 	}
 	console, err := p.client.ConsoleOutput(t.Context(), inst.ID)
 	if err != nil || strings.Contains(console, "bbbbbbbb") {
@@ -329,6 +333,23 @@ func (c *cluster) deleteNode(t testing.TB, name string) {
 		}
 		return nil
 	})
+}
+
+// What others write over a kubelet's own conditions does not last.
+func TestANodeInsistsOnItsStatus(t *testing.T) {
+	c, p := startCluster(t), startProcess(t)
+	token, _ := c.token(t)
+	p.create("stubborn", c.userData(token))
+	c.wantReady(t, "stubborn", corev1.ConditionTrue)
+	wrong := `{"status":{"conditions":[{"type":"Ready","status":"False","reason":"Test"}]}}`
+	node, err := c.kube.CoreV1().Nodes().Patch(t.Context(), "stubborn", types.StrategicMergePatchType, []byte(wrong), metav1.PatchOptions{}, "status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := readiness(node); got != corev1.ConditionFalse {
+		t.Fatalf("the patch made it %s", got)
+	}
+	c.wantReady(t, "stubborn", corev1.ConditionTrue)
 }
 
 func TestAnUpdateInPlaceShowsOnTheNode(t *testing.T) {

@@ -8,10 +8,10 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -23,8 +23,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
 
 	"machinist.dev/machinist/internal/controlplane"
+	"machinist.dev/machinist/internal/process"
 	"machinist.dev/machinist/simcloud"
 )
 
@@ -39,6 +41,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asCloud) != "" {
 		main()
 		return
+	}
+	if err := os.Setenv(asCloud, "1"); err != nil { // for the children
+		panic(err)
 	}
 	code := m.Run()
 	if c := theCluster.cp; c != nil {
@@ -78,13 +83,28 @@ func startCluster(t testing.TB) *cluster {
 	if c.err != nil {
 		t.Fatal(c.err)
 	}
+	t.Cleanup(func() { c.clear(t) })
 	return c
+}
+
+// clear leaves nothing of a test to the next one.
+func (c *cluster) clear(t testing.TB) {
+	ctx, all := context.Background(), metav1.ListOptions{} // the test's own has ended
+	now := metav1.DeleteOptions{GracePeriodSeconds: ptr.To(int64(0))}
+	if err := errors.Join(
+		c.kube.CoreV1().Pods("default").DeleteCollection(ctx, now, all),
+		c.kube.CoreV1().Nodes().DeleteCollection(ctx, now, all),
+		c.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease).DeleteCollection(ctx, now, all),
+		c.kube.CertificatesV1().CertificateSigningRequests().DeleteCollection(ctx, now, all),
+	); err != nil {
+		t.Error(err)
+	}
 }
 
 // token makes a bootstrap token and returns it and the name of its Secret.
 func (c *cluster) token(t testing.TB) (token, secret string) {
 	t.Helper()
-	id := fmt.Sprintf("%06d", time.Now().UnixNano()/1000%1000000)
+	id := strings.ToLower(rand.Text()[:6])
 	s := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "bootstrap-token-" + id},
 		Type:       corev1.SecretTypeBootstrapToken,
@@ -115,8 +135,10 @@ contexts: [{name: bootstrap, context: {cluster: target, user: kubelet}}]
 		"/var/lib/kubelet/config.yaml": fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 registerWithTaints: [{key: example.com/uninitialized, effect: PreferNoSchedule}]
-nodeLeaseDurationSeconds: %d
-`, leaseSeconds),
+nodeLeaseDurationSeconds: %[1]d
+nodeStatusUpdateFrequency: %[2]s
+nodeStatusReportFrequency: 5m
+`, leaseSeconds, time.Duration(leaseSeconds)*time.Second/4),
 		"/etc/default/kubelet": `KUBELET_EXTRA_ARGS="--node-labels=example.com/pool=blue"
 KUBELET_VERSION=v1.36.1
 `,
@@ -158,25 +180,25 @@ func commonName(t testing.TB, r certificatesv1.CertificateSigningRequest) string
 	return request.Subject.CommonName
 }
 
-// process is the command running with its own state.
-type process struct {
-	t      testing.TB
-	dir    string
-	cmd    *exec.Cmd
-	client *simcloud.Client
-	admin  *simcloud.Admin
+// cloudProcess is the command running with its own state.
+type cloudProcess struct {
+	t       testing.TB
+	dir     string
+	process *process.Process
+	client  *simcloud.Client
+	admin   *simcloud.Admin
 }
 
 // startProcess runs the command in a new state directory.
-func startProcess(t testing.TB) *process {
+func startProcess(t testing.TB) *cloudProcess {
 	t.Helper()
-	p := &process{t: t, dir: t.TempDir()}
+	p := &cloudProcess{t: t, dir: t.TempDir()}
 	if err := os.WriteFile(filepath.Join(p.dir, "config.yaml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	p.start()
 	t.Cleanup(func() {
-		if p.cmd != nil {
+		if p.process.Running() {
 			p.end(syscall.SIGTERM)
 		}
 	})
@@ -188,26 +210,27 @@ accounts: [{name: alice, token: a}]
 settings: {bootTime: 100ms, rebootTime: 100ms, shutdownTime: 100ms, host: {podStartTime: 200ms, podStopTime: 200ms}}
 `
 
-func (p *process) start() {
+func (p *cloudProcess) start() {
 	p.t.Helper()
 	addressFile := filepath.Join(p.dir, "address")
 	// A killed process left its own.
 	if err := os.RemoveAll(addressFile); err != nil {
 		p.t.Fatal(err)
 	}
-	p.cmd = exec.Command(os.Args[0], "--state-dir", filepath.Join(p.dir, "state"), "--config", filepath.Join(p.dir, "config.yaml"),
-		"--admin-token", "admin", "--address-file", addressFile, "--log-level", "warn")
-	p.cmd.Env = append(os.Environ(), asCloud+"=1")
-	p.cmd.Stderr = p.t.Output()
-	if err := p.cmd.Start(); err != nil {
+	p.process = &process.Process{Name: "simcloud", Path: os.Args[0], Dir: p.dir, Args: []string{
+		"--state-dir", filepath.Join(p.dir, "state"), "--config", filepath.Join(p.dir, "config.yaml"),
+		"--admin-token", "admin", "--address-file", addressFile, "--log-level", "warn",
+	}}
+	if err := p.process.Start(); err != nil {
 		p.t.Fatal(err)
 	}
 	var address []byte
-	eventually(p.t, func() error {
-		var err error
+	if err := p.process.Await(p.t.Context(), func(context.Context) (err error) {
 		address, err = os.ReadFile(addressFile)
 		return err
-	})
+	}); err != nil {
+		p.t.Fatal(err)
+	}
 	endpoint := "http://" + strings.TrimSpace(string(address))
 	var err error
 	if p.client, err = simcloud.New(simcloud.Config{Endpoint: endpoint, Token: "a"}); err != nil {
@@ -219,26 +242,25 @@ func (p *process) start() {
 }
 
 // end sends a signal and waits for the process's end.
-func (p *process) end(signal syscall.Signal) {
+func (p *cloudProcess) end(signal syscall.Signal) {
 	p.t.Helper()
-	if err := p.cmd.Process.Signal(signal); err != nil {
+	if err := p.process.Signal(signal); err != nil {
 		p.t.Fatal(err)
 	}
-	err := p.cmd.Wait()
-	if signal != syscall.SIGKILL && err != nil {
-		p.t.Errorf("after %s: %v", signal, err)
+	<-p.process.Done()
+	if err := p.process.Err(); signal != syscall.SIGKILL && err != nil {
+		p.t.Errorf("after %s: %v; %s", signal, err, p.process.LogTail())
 	}
-	p.cmd = nil
 }
 
 // restart kills the process and starts another on its state.
-func (p *process) restart(signal syscall.Signal) {
+func (p *cloudProcess) restart(signal syscall.Signal) {
 	p.t.Helper()
 	p.end(signal)
 	p.start()
 }
 
-func (p *process) create(name string, userData []byte, change ...func(*simcloud.CreateInstanceRequest)) *simcloud.Instance {
+func (p *cloudProcess) create(name string, userData []byte, change ...func(*simcloud.CreateInstanceRequest)) *simcloud.Instance {
 	p.t.Helper()
 	req := simcloud.CreateInstanceRequest{
 		Name: name, Region: "sim-1", Zone: "sim-1b", Type: "medium", Image: "sim-os-1", UserData: userData,
@@ -254,7 +276,7 @@ func (p *process) create(name string, userData []byte, change ...func(*simcloud.
 	return inst
 }
 
-func (p *process) befall(id string, kind simcloud.InstanceFaultKind) {
+func (p *cloudProcess) befall(id string, kind simcloud.InstanceFaultKind) {
 	p.t.Helper()
 	if _, err := p.admin.AddInstanceFault(p.t.Context(), id, simcloud.InstanceFault{Kind: kind}); err != nil {
 		p.t.Fatal(err)
@@ -262,7 +284,7 @@ func (p *process) befall(id string, kind simcloud.InstanceFaultKind) {
 }
 
 // wantConsole waits until the console says something.
-func (p *process) wantConsole(id, text string) {
+func (p *cloudProcess) wantConsole(id, text string) {
 	p.t.Helper()
 	eventually(p.t, func() error {
 		console, err := p.client.ConsoleOutput(p.t.Context(), id)
@@ -298,6 +320,16 @@ func (c *cluster) node(t testing.TB, name string) (*corev1.Node, error) {
 	return c.kube.CoreV1().Nodes().Get(t.Context(), name, metav1.GetOptions{})
 }
 
+// readiness of a node, "" if it says nothing about it.
+func readiness(node *corev1.Node) corev1.ConditionStatus {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status
+		}
+	}
+	return ""
+}
+
 // wantReady waits until a node's readiness has a status, and returns the node.
 func (c *cluster) wantReady(t testing.TB, name string, status corev1.ConditionStatus) (node *corev1.Node) {
 	t.Helper()
@@ -306,12 +338,10 @@ func (c *cluster) wantReady(t testing.TB, name string, status corev1.ConditionSt
 		if node, err = c.node(t, name); err != nil {
 			return err
 		}
-		for _, condition := range node.Status.Conditions {
-			if condition.Type == corev1.NodeReady && condition.Status == status {
-				return nil
-			}
+		if readiness(node) != status {
+			return fmt.Errorf("node %s is not Ready=%s: %+v", name, status, node.Status.Conditions)
 		}
-		return fmt.Errorf("node %s is not Ready=%s: %+v", name, status, node.Status.Conditions)
+		return nil
 	})
 	return node
 }

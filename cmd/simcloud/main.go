@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 )
@@ -45,7 +46,12 @@ with the file /etc/kubernetes/bootstrap-kubeconfig joins that cluster as a node.
 				return fmt.Errorf("--log-level: %w", err)
 			}
 			o.log = slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
-			klog.SetSlogLogger(o.log)
+			// What client-go logs is what machines meet, and that is on their
+			// consoles.
+			klog.SetLogger(logr.Discard())
+			if level <= slog.LevelDebug {
+				klog.SetSlogLogger(o.log)
+			}
 			if err := errors.Join(readToken("--token-file", tokenFile, &o.token), readToken("--admin-token-file", adminTokenFile, &o.adminToken)); err != nil {
 				return err
 			}

@@ -1,0 +1,147 @@
+package simcloud
+
+import (
+	"context"
+	"net/http"
+)
+
+// Admin is the operator of the simulation. It is safe for concurrent use and
+// its errors are those of Client. Nothing it does is subject to fault rules.
+type Admin struct{ t *transport }
+
+// NewAdmin makes an admin client; Config.Token is the admin token. It does not
+// connect.
+func NewAdmin(cfg Config) (*Admin, error) {
+	t, err := newTransport(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Admin{t: t}, nil
+}
+
+// AddFault adds a rule and returns it with its ID.
+func (a *Admin) AddFault(ctx context.Context, rule FaultRule) (*FaultRule, error) {
+	var out FaultRule
+	return result(&out, a.do(ctx, call{
+		operation: "AddFault", method: http.MethodPost,
+		path: []string{"faults"}, body: rule, result: &out,
+	}))
+}
+
+// ListFaults returns the rules that are not spent, in order of their addition.
+func (a *Admin) ListFaults(ctx context.Context) ([]FaultRule, error) {
+	var out FaultList
+	err := a.do(ctx, call{
+		operation: "ListFaults", method: http.MethodGet,
+		path: []string{"faults"}, result: &out,
+	})
+	return out.Faults, err
+}
+
+// RemoveFault removes one rule. Removing a rule that is spent gives
+// CodeNotFound.
+func (a *Admin) RemoveFault(ctx context.Context, id string) error {
+	return a.do(ctx, call{
+		operation: "RemoveFault", method: http.MethodDelete,
+		path: []string{"faults", id},
+	})
+}
+
+// ClearFaults removes all rules. What has befallen instances stays.
+func (a *Admin) ClearFaults(ctx context.Context) error {
+	return a.do(ctx, call{
+		operation: "ClearFaults", method: http.MethodDelete,
+		path: []string{"faults"},
+	})
+}
+
+// AddInstanceFault lets something befall an instance, now or later.
+func (a *Admin) AddInstanceFault(ctx context.Context, id string, fault InstanceFault) (*Record, error) {
+	var out Record
+	return result(&out, a.do(ctx, call{
+		operation: "AddInstanceFault", method: http.MethodPost,
+		path: []string{"instances", id, "faults"}, body: fault, result: &out,
+	}))
+}
+
+// Settings reads the settings in force.
+func (a *Admin) Settings(ctx context.Context) (*Settings, error) {
+	var out Settings
+	return result(&out, a.do(ctx, call{
+		operation: "Settings", method: http.MethodGet,
+		path: []string{"settings"}, result: &out,
+	}))
+}
+
+// PatchSettings changes settings and returns all of them.
+func (a *Admin) PatchSettings(ctx context.Context, patch SettingsPatch) (*Settings, error) {
+	var out Settings
+	return result(&out, a.do(ctx, call{
+		operation: "PatchSettings", method: http.MethodPatch,
+		path: []string{"settings"}, body: patch, result: &out,
+	}))
+}
+
+// SetQuota replaces an account's quota in a region. What exists stays.
+func (a *Admin) SetQuota(ctx context.Context, account, region string, quota Quota) error {
+	return a.do(ctx, call{
+		operation: "SetQuota", method: http.MethodPut,
+		path: []string{"accounts", account, "quotas", region}, body: quota,
+	})
+}
+
+// SetCapacity sets how many instances of a type a zone can hold, nil for
+// without limit. What exists stays.
+func (a *Admin) SetCapacity(ctx context.Context, region, zone, instanceType string, capacity *int) error {
+	return a.do(ctx, call{
+		operation: "SetCapacity", method: http.MethodPut,
+		path: []string{"regions", region, "zones", zone, "capacities", instanceType},
+		body: Capacity{Instances: capacity},
+	})
+}
+
+// SetToken replaces an account's token: the old one is refused from now on.
+func (a *Admin) SetToken(ctx context.Context, account, token string) error {
+	return a.do(ctx, call{
+		operation: "SetToken", method: http.MethodPut,
+		path: []string{"accounts", account, "token"}, body: Token{Token: token},
+	})
+}
+
+// Statistics reads the counters.
+func (a *Admin) Statistics(ctx context.Context) (*Statistics, error) {
+	var out Statistics
+	return result(&out, a.do(ctx, call{
+		operation: "Statistics", method: http.MethodGet,
+		path: []string{"statistics"}, result: &out,
+	}))
+}
+
+// Dump reads everything about all accounts' instances.
+func (a *Admin) Dump(ctx context.Context) (*Dump, error) {
+	var out Dump
+	return result(&out, a.do(ctx, call{
+		operation: "Dump", method: http.MethodGet,
+		path: []string{"instances"}, result: &out,
+	}))
+}
+
+// FaultList is the answer to ListFaults.
+type FaultList struct {
+	Faults []FaultRule `json:"faults"`
+}
+
+// Capacity is the body of SetCapacity.
+type Capacity struct {
+	Instances *int `json:"instances"`
+}
+
+// Token is the body of SetToken.
+type Token struct {
+	Token string `json:"token"`
+}
+
+// do sends a call below the operator's root.
+func (a *Admin) do(ctx context.Context, call call) error {
+	return a.t.do(ctx, "admin/v1", call)
+}

@@ -1,0 +1,19 @@
+package simcloud
+
+// Annotations on a Pod direct how a simulated machine plays it. Values are
+// durations such as "30s".
+const (
+	// AnnotationReadyAfter delays readiness after the containers started;
+	// "never" for always. Default: ready at once.
+	AnnotationReadyAfter = "simcloud/ready-after"
+	// AnnotationStopAfter is how long termination takes, at most the pod's
+	// grace period; "never" for all of it. Default:
+	// HostSettings.PodStopTime.
+	AnnotationStopAfter = "simcloud/stop-after"
+	// AnnotationCrashAfter makes the containers exit with status 1 that long
+	// after each start.
+	AnnotationCrashAfter = "simcloud/crash-after"
+	// AnnotationCompleteAfter makes the containers exit with status 0 that long
+	// after each start.
+	AnnotationCompleteAfter = "simcloud/complete-after"
+)

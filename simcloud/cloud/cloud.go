@@ -1,0 +1,309 @@
+// Package cloud is the simulated cloud itself: instances, their life, who may
+// have how many, and what their owners can see of them. It knows no HTTP.
+//
+// One lock guards everything, since every operation is short: it decides, adds
+// a line to the journal and changes maps. What takes time in the simulated
+// world is a time in a record, and one agenda for all instances says whose
+// turn is next.
+package cloud
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"machinist.dev/machinist/simcloud"
+	"machinist.dev/machinist/simcloud/catalog"
+	"machinist.dev/machinist/simcloud/host"
+	"machinist.dev/machinist/simcloud/journal"
+)
+
+// retryCommit is how long a change that could not be made durable waits.
+const retryCommit = time.Second
+
+// Hosts are the machines inside the instances. Neither method may block or
+// call back.
+type Hosts interface {
+	// Start switches a machine on.
+	Start(host.Spec, host.Reporter)
+	// Stop pulls the plug. Stopping what does not run is fine.
+	Stop(id string)
+}
+
+// Options of a Cloud. All but Clock and Log are required.
+type Options struct {
+	// Catalog must be valid.
+	Catalog *catalog.Catalog
+	// Journal is what the cloud remembers, of former processes too. It stays
+	// open when the cloud is done.
+	Journal *journal.Journal
+	Hosts   Hosts
+	// Clock is wall time. Default: the real one.
+	Clock clock.Clock
+	// Log is where a failing journal shows. Default: slog's.
+	Log *slog.Logger
+}
+
+// Cloud is a running cloud. It is safe for concurrent use.
+type Cloud struct {
+	catalog *catalog.Catalog
+	journal *journal.Journal
+	hosts   Hosts
+	clock   clock.Clock
+	log     *slog.Logger
+	// wake tells Run that the agenda has a new head.
+	wake chan struct{}
+
+	mu       sync.Mutex
+	settings simcloud.Settings
+	overlay  simcloud.SettingsPatch // what the admin changed
+	accounts map[string]*account
+	capacity map[stockKey]int
+	created  int
+
+	instances map[string]*instance
+	order     []*instance // by sequence
+	tokens    map[tokenKey]*instance
+	tags      map[tag]map[*instance]bool
+	agenda    agenda
+	slots     *pool
+	usage     map[usageKey]usage
+	stock     map[stockKey]int
+	live      int
+	peak      int
+}
+
+type tokenKey struct{ account, token string }
+
+type tag struct{ key, value string }
+
+// instance is a record and what is not durable about it.
+type instance struct {
+	rec      *record
+	versions []version
+	machine  machine
+
+	due         time.Time
+	agendaIndex int // -1: not on the agenda
+}
+
+// New makes a cloud of what the journal holds and switches its machines on.
+func New(o Options) (*Cloud, error) {
+	c := &Cloud{
+		catalog: o.Catalog, journal: o.Journal, hosts: o.Hosts, clock: o.Clock, log: o.Log,
+		wake:      make(chan struct{}, 1),
+		settings:  o.Catalog.Settings,
+		instances: map[string]*instance{},
+		tokens:    map[tokenKey]*instance{},
+		tags:      map[tag]map[*instance]bool{},
+		slots:     newPool(maxInstances),
+		usage:     map[usageKey]usage{},
+		stock:     map[stockKey]int{},
+	}
+	if c.clock == nil {
+		c.clock = clock.RealClock{}
+	}
+	if c.log == nil {
+		c.log = slog.Default()
+	}
+	c.accounts, c.capacity = accountsOf(o.Catalog), capacityOf(o.Catalog)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.load(); err != nil {
+		return nil, fmt.Errorf("load state: %w", err)
+	}
+	return c, nil
+}
+
+// Keys in the journal. The cloud owns these; others may have theirs beside.
+const (
+	keyMeta     = "meta"
+	keySettings = "settings"
+	keyInstance = "instance/"
+	keyUserData = "userdata/"
+	keyMachine  = "machine/"
+	keyToken    = "token/"
+	keyQuota    = "quota/"
+	keyCapacity = "capacity/"
+)
+
+// meta outlives all instances.
+type meta struct {
+	Created int `json:"created"`
+}
+
+func (c *Cloud) load() error {
+	var m meta
+	if _, err := c.journal.Get(keyMeta, &m); err != nil {
+		return err
+	}
+	c.created = m.Created
+	if err := c.loadSettings(); err != nil {
+		return err
+	}
+	for key := range c.journal.Keys() {
+		if err := c.loadLimit(key); err != nil {
+			return err
+		}
+		if !strings.HasPrefix(key, keyInstance) {
+			continue
+		}
+		var rec record
+		if _, err := c.journal.Get(key, &rec); err != nil {
+			return err
+		}
+		inst := &instance{agendaIndex: -1}
+		if _, err := c.journal.Get(keyMachine+rec.Instance.ID, &inst.machine.saved); err != nil {
+			return err
+		}
+		c.order = append(c.order, inst)
+		inst.rec = &rec
+	}
+	slices.SortFunc(c.order, func(a, b *instance) int { return a.rec.Sequence - b.rec.Sequence })
+	for _, inst := range c.order {
+		rec := inst.rec
+		inst.rec = nil
+		if rec.live() {
+			c.slots.reserve(rec.PodSlot)
+		}
+		c.apply(inst, rec)
+	}
+	c.settle()
+	return nil
+}
+
+// Run lets time pass for the instances, until the context ends.
+func (c *Cloud) Run(ctx context.Context) {
+	timer := c.clock.NewTimer(time.Hour)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		wait := time.Hour
+		if due := c.step(); !due.IsZero() {
+			wait = max(0, due.Sub(c.clock.Now()))
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+		case <-c.wake:
+		case <-timer.C():
+		}
+	}
+}
+
+// step carries out all that is due and returns when there is more to do, zero
+// if nothing is to come.
+func (c *Cloud) step() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.now()
+	for len(c.agenda) > 0 && !c.agenda[0].due.After(now) {
+		inst := c.agenda[0]
+		next := inst.rec.clone()
+		next.advance(now, c.settings)
+		if err := c.commit(inst, next); err != nil {
+			c.log.Error("an instance's change could not be saved; it is tried again", "instance", next.Instance.ID, "error", err)
+			c.agenda.set(inst, now.Add(retryCommit))
+		}
+	}
+	if len(c.agenda) == 0 {
+		return time.Time{}
+	}
+	return c.agenda[0].due
+}
+
+// now is wall time as it is read back from the journal.
+func (c *Cloud) now() time.Time { return c.clock.Now().UTC().Round(0) }
+
+// commit makes a record durable and then the current one, together with ops. A
+// record whose time is over goes for good.
+func (c *Cloud) commit(inst *instance, next *record, ops ...journal.Op) error {
+	id := next.Instance.ID
+	forgotten := next.forgotten(c.now())
+	if forgotten {
+		for _, key := range []string{keyInstance, keyUserData, keyMachine} {
+			ops = append(ops, journal.Op{Key: key + id})
+		}
+	} else {
+		ops = append(ops, journal.Op{Key: keyInstance + id, Value: next})
+	}
+	if err := c.journal.Commit(ops...); err != nil {
+		return err
+	}
+	c.apply(inst, next)
+	if forgotten {
+		c.forget(inst)
+	}
+	return nil
+}
+
+// apply makes a record the current one: the only place where anything that
+// follows from a record is brought up to date.
+func (c *Cloud) apply(inst *instance, next *record) {
+	old := inst.rec
+	if old == nil {
+		c.instances[next.Instance.ID] = inst
+		if token := next.Instance.ClientToken; token != "" {
+			c.tokens[tokenKey{next.Account, token}] = inst
+		}
+		old = &record{Instance: simcloud.Instance{State: simcloud.StateTerminated}}
+	}
+	c.unindex(inst, old)
+	c.count(old, -1)
+	inst.rec = next
+	for key, value := range next.Instance.Tags {
+		set := c.tags[tag{key, value}]
+		if set == nil {
+			set = map[*instance]bool{}
+			c.tags[tag{key, value}] = set
+		}
+		set[inst] = true
+	}
+	c.count(next, 1)
+	c.peak = max(c.peak, c.live)
+	if old.live() && !next.live() {
+		c.slots.release(next.PodSlot)
+	}
+	c.remember(inst)
+	c.operate(inst, old)
+
+	c.agenda.set(inst, next.due())
+	if len(c.agenda) > 0 && c.agenda[0] == inst {
+		select {
+		case c.wake <- struct{}{}:
+		default: // Run has not seen the last one yet
+		}
+	}
+}
+
+func (c *Cloud) unindex(inst *instance, rec *record) {
+	for key, value := range rec.Instance.Tags {
+		set := c.tags[tag{key, value}]
+		if delete(set, inst); len(set) == 0 {
+			delete(c.tags, tag{key, value})
+		}
+	}
+}
+
+func (c *Cloud) forget(inst *instance) {
+	c.agenda.set(inst, time.Time{})
+	c.unindex(inst, inst.rec)
+	delete(c.instances, inst.rec.Instance.ID)
+	if token := inst.rec.Instance.ClientToken; token != "" {
+		delete(c.tokens, tokenKey{inst.rec.Account, token})
+	}
+	if i, found := c.position(inst.rec.Sequence); found {
+		c.order = slices.Delete(c.order, i, i+1)
+	}
+}
+
+// position of the first instance in order that has this sequence or a later
+// one.
+func (c *Cloud) position(sequence int) (int, bool) {
+	return slices.BinarySearchFunc(c.order, sequence, func(inst *instance, s int) int { return inst.rec.Sequence - s })
+}

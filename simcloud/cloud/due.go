@@ -1,0 +1,45 @@
+package cloud
+
+import (
+	"container/heap"
+	"time"
+)
+
+// agenda holds the instances that have something to come, the next one first.
+type agenda []*instance
+
+func (a agenda) Len() int           { return len(a) }
+func (a agenda) Less(i, j int) bool { return a[i].due.Before(a[j].due) }
+func (a agenda) Swap(i, j int) {
+	a[i], a[j] = a[j], a[i]
+	a[i].agendaIndex, a[j].agendaIndex = i, j
+}
+
+func (a *agenda) Push(x any) {
+	inst := x.(*instance)
+	inst.agendaIndex = len(*a)
+	*a = append(*a, inst)
+}
+
+func (a *agenda) Pop() any {
+	old := *a
+	inst := old[len(old)-1]
+	old[len(old)-1] = nil
+	*a = old[:len(old)-1]
+	inst.agendaIndex = -1
+	return inst
+}
+
+// set moves an instance to its time; the zero time takes it off.
+func (a *agenda) set(inst *instance, due time.Time) {
+	inst.due = due
+	switch {
+	case due.IsZero() && inst.agendaIndex >= 0:
+		heap.Remove(a, inst.agendaIndex)
+	case due.IsZero():
+	case inst.agendaIndex >= 0:
+		heap.Fix(a, inst.agendaIndex)
+	default:
+		heap.Push(a, inst)
+	}
+}

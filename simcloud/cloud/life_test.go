@@ -1,0 +1,385 @@
+package cloud
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"machinist.dev/machinist/simcloud"
+	"machinist.dev/machinist/simcloud/catalog"
+	"machinist.dev/machinist/simcloud/host"
+)
+
+func TestAnInstanceLivesAndIsForgotten(t *testing.T) {
+	w := newWorld(t)
+	inst := w.create(withToken("t1"))
+	if inst.State != simcloud.StatePending || len(inst.ID) != 19 || inst.ProviderID != "sim://sim-1/sim-1a/"+inst.ID {
+		t.Errorf("created %+v", inst)
+	}
+	w.wantOn()
+	w.pass(999 * time.Millisecond)
+	w.wantState(inst.ID, simcloud.StatePending)
+	w.pass(time.Millisecond)
+	w.wantState(inst.ID, simcloud.StateRunning)
+	w.wantOn(inst.ID)
+
+	gone, err := w.Delete("alice", inst.ID)
+	if err != nil || gone.State != simcloud.StateShuttingDown {
+		t.Fatalf("delete: %+v %v", gone, err)
+	}
+	w.wantOn()
+	w.pass(500 * time.Millisecond)
+	if again, err := w.Delete("alice", inst.ID); err != nil || again.State != simcloud.StateShuttingDown {
+		t.Errorf("delete again: %+v %v", again, err)
+	}
+	w.pass(500 * time.Millisecond)
+	w.wantState(inst.ID, simcloud.StateTerminated)
+	if again, err := w.Delete("alice", inst.ID); err != nil || again.State != simcloud.StateTerminated || again.TerminationTime == nil {
+		t.Errorf("delete when terminated: %+v %v", again, err)
+	}
+	w.check()
+
+	w.pass(10 * time.Minute)
+	w.wantState(inst.ID, "")
+	_, err = w.Delete("alice", inst.ID)
+	wantCode(t, err, simcloud.CodeNotFound, inst.ID)
+	if same := w.create(withToken("t1")); same.ID != inst.ID || same.State != simcloud.StateTerminated {
+		t.Errorf("the token made %+v", same)
+	}
+	if d := w.Dump(); len(d.Records) != 1 || !d.Records[0].Hidden {
+		t.Errorf("dump: %+v", d)
+	}
+
+	w.pass(24 * time.Hour)
+	if d := w.Dump(); len(d.Records) != 0 || d.InstancesCreated != 1 {
+		t.Errorf("dump after all: %+v", d)
+	}
+	for key := range w.journal.Keys() {
+		if key != keyMeta {
+			t.Errorf("the journal still has %s", key)
+		}
+	}
+	if other := w.create(withToken("t1")); other.ID == inst.ID {
+		t.Error("the token is still remembered")
+	}
+	w.check()
+}
+
+func TestTimesOfZeroActAtOnce(t *testing.T) {
+	w := newWorld(t, func(c *catalog.Catalog) { c.Settings = simcloud.Settings{} })
+	inst := w.create()
+	if inst.State != simcloud.StateRunning {
+		t.Errorf("created %s", inst.State)
+	}
+	if gone, err := w.Delete("alice", inst.ID); err != nil || gone.State != simcloud.StateTerminated {
+		t.Errorf("deleted %+v %v", gone, err)
+	}
+	w.wantState(inst.ID, "")
+	w.check()
+}
+
+func TestFaultsOfInstances(t *testing.T) {
+	second := simcloud.Duration(time.Second)
+	type step struct {
+		after time.Duration
+		fault simcloud.InstanceFaultKind // set before the time passes
+		state simcloud.InstanceState
+		on    bool
+	}
+	for name, test := range map[string]struct {
+		launch []simcloud.InstanceFault
+		steps  []step
+	}{
+		"never boots, then wakes": {
+			[]simcloud.InstanceFault{{Kind: simcloud.FaultNeverBoots}},
+			[]step{{time.Hour, "", simcloud.StatePending, false}, {time.Second, simcloud.FaultWakes, simcloud.StateRunning, true}},
+		},
+		"boots late": {
+			[]simcloud.InstanceFault{{Kind: simcloud.FaultBootDelay, Delay: 9 * second}},
+			[]step{{9 * time.Second, "", simcloud.StatePending, false}, {time.Second, "", simcloud.StateRunning, true}},
+		},
+		"never registers, then wakes": {
+			[]simcloud.InstanceFault{{Kind: simcloud.FaultNeverRegisters}},
+			[]step{{time.Hour, "", simcloud.StateRunning, false}, {0, simcloud.FaultWakes, simcloud.StateRunning, true}},
+		},
+		"goes silent on its own, then wakes": {
+			[]simcloud.InstanceFault{{Kind: simcloud.FaultSilent, After: 5 * second}},
+			[]step{{4 * time.Second, "", simcloud.StateRunning, true}, {time.Second, "", simcloud.StateRunning, false}, {0, simcloud.FaultWakes, simcloud.StateRunning, true}},
+		},
+		"dies, then is switched on": {
+			nil,
+			[]step{{time.Second, "", simcloud.StateRunning, true}, {time.Hour, simcloud.FaultDies, simcloud.StateStopped, false}, {time.Second, simcloud.FaultWakes, simcloud.StateRunning, true}},
+		},
+		"dies while booting": {
+			[]simcloud.InstanceFault{{Kind: simcloud.FaultDies, After: second / 2}},
+			[]step{{time.Hour, "", simcloud.StateStopped, false}},
+		},
+		"vanishes": {
+			[]simcloud.InstanceFault{{Kind: simcloud.FaultVanishes, After: 5 * second}},
+			[]step{{4 * time.Second, "", simcloud.StateRunning, true}, {time.Second, "", "", false}},
+		},
+		"several, in order of time": {
+			[]simcloud.InstanceFault{{Kind: simcloud.FaultVanishes, After: 9 * second}, {Kind: simcloud.FaultWakes, After: 4 * second}, {Kind: simcloud.FaultSilent, After: 2 * second}},
+			[]step{{3 * time.Second, "", simcloud.StateRunning, false}, {time.Second, "", simcloud.StateRunning, true}, {5 * time.Second, "", "", false}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			inst := w.createWith(test.launch)
+			for i, s := range test.steps {
+				if s.fault != "" {
+					w.befall(inst.ID, s.fault)
+				}
+				w.pass(s.after)
+				if i%2 == 1 {
+					w.restart()
+				}
+				w.wantState(inst.ID, s.state)
+				if s.on {
+					w.wantOn(inst.ID)
+				} else {
+					w.wantOn()
+				}
+			}
+			w.check()
+		})
+	}
+}
+
+func TestAVanishedInstanceIsInTheDumpAndKeepsItsToken(t *testing.T) {
+	w := newWorld(t)
+	inst := w.create(withToken("t"))
+	w.befall(inst.ID, simcloud.FaultVanishes)
+	w.wantState(inst.ID, "")
+	list, err := w.List("alice", simcloud.ListInstancesOptions{})
+	if err != nil || len(list.Instances) != 0 {
+		t.Errorf("list: %+v %v", list, err)
+	}
+	if same := w.create(withToken("t")); same.ID != inst.ID || same.State != simcloud.StateTerminated {
+		t.Errorf("the token made %+v", same)
+	}
+	if d := w.Dump(); len(d.Records) != 1 || !d.Records[0].Hidden || d.Records[0].StateReason == "" {
+		t.Errorf("dump: %+v", d)
+	}
+	w.check()
+}
+
+func TestUpdateInPlace(t *testing.T) {
+	for name, test := range map[string]struct {
+		req   simcloud.UpdateInstanceRequest
+		code  simcloud.ErrorCode
+		state simcloud.InstanceState
+		boots int
+	}{
+		"live":                  {simcloud.UpdateInstanceRequest{Type: "medium"}, "", simcloud.StateRunning, 1},
+		"the stricter type":     {simcloud.UpdateInstanceRequest{Type: "large"}, "", simcloud.StateRebooting, 2},
+		"unsupported type":      {simcloud.UpdateInstanceRequest{Type: "gpu"}, simcloud.CodeUnsupportedOperation, simcloud.StateRunning, 1},
+		"other architecture":    {simcloud.UpdateInstanceRequest{Type: "small-arm"}, simcloud.CodeUnsupportedOperation, simcloud.StateRunning, 1},
+		"unknown type":          {simcloud.UpdateInstanceRequest{Type: "huge"}, simcloud.CodeInvalidParameter, simcloud.StateRunning, 1},
+		"image":                 {simcloud.UpdateInstanceRequest{Image: "sim-os-2"}, "", simcloud.StateRebooting, 2},
+		"unsupported image":     {simcloud.UpdateInstanceRequest{Image: "sim-os-immutable"}, simcloud.CodeUnsupportedOperation, simcloud.StateRunning, 1},
+		"one of two is refused": {simcloud.UpdateInstanceRequest{Type: "medium", Image: "sim-os-immutable"}, simcloud.CodeUnsupportedOperation, simcloud.StateRunning, 1},
+		"version":               {simcloud.UpdateInstanceRequest{KubeletVersion: "v1.37.0"}, "", simcloud.StateRebooting, 2},
+		"bad version":           {simcloud.UpdateInstanceRequest{KubeletVersion: "1.37"}, simcloud.CodeInvalidParameter, simcloud.StateRunning, 1},
+		"nothing new":           {simcloud.UpdateInstanceRequest{Type: "small", Image: "sim-os-1"}, "", simcloud.StateRunning, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			inst := w.create()
+			_, err := w.Update("alice", inst.ID, test.req)
+			wantCode(t, err, simcloud.CodeConflict, "pending")
+			w.pass(time.Second)
+			before, _ := w.Get("alice", inst.ID)
+			after, err := w.Update("alice", inst.ID, test.req)
+			wantCode(t, err, test.code, "")
+			w.wantState(inst.ID, test.state)
+			if test.state == simcloud.StateRebooting {
+				w.wantOn()
+				w.pass(time.Second)
+			}
+			w.wantState(inst.ID, simcloud.StateRunning)
+			w.wantOn(inst.ID)
+			spec := w.hosts.on[inst.ID]
+			if spec.Boots != test.boots {
+				t.Errorf("booted %d times, want %d", spec.Boots, test.boots)
+			}
+			if err != nil {
+				if now, _ := w.Get("alice", inst.ID); now.Type != before.Type || now.Image != before.Image || now.KubeletVersion != before.KubeletVersion {
+					t.Errorf("a refused update changed %+v", now)
+				}
+			} else if spec.Type.Name != after.Type || spec.Image.Name != after.Image || spec.KubeletVersion != after.KubeletVersion {
+				t.Errorf("machine is %+v, instance %+v", spec, after)
+			}
+			w.check()
+		})
+	}
+}
+
+func TestRestartGoesOnWithEverything(t *testing.T) {
+	w := newWorld(t)
+	booting := w.create(withToken("t1"), withTags("uid", "1"))
+	w.pass(500 * time.Millisecond)
+	ending := w.create()
+	w.pass(400 * time.Millisecond)
+	w.restart() // nothing has ended yet: a killed process leaves just this
+	w.pass(100 * time.Millisecond)
+	w.wantState(booting.ID, simcloud.StateRunning)
+	w.wantState(ending.ID, simcloud.StatePending)
+	if spec := w.hosts.on[booting.ID]; string(spec.UserData) != "#cloud-config\n" {
+		t.Errorf("user data is %q", spec.UserData)
+	}
+	if err := w.hosts.lines[booting.ID].Save(host.Disk{KeyPEM: []byte("key")}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Delete("alice", ending.ID); err != nil {
+		t.Fatal(err)
+	}
+	w.restart()
+	w.wantOn(booting.ID)
+	if spec := w.hosts.on[booting.ID]; string(spec.Disk.KeyPEM) != "key" || spec.Boots != 1 {
+		t.Errorf("the machine's disk is lost: %+v", spec)
+	}
+	w.pass(time.Second)
+	w.wantState(ending.ID, simcloud.StateTerminated)
+	if same := w.create(withToken("t1"), withTags("uid", "1")); same.ID != booting.ID {
+		t.Error("the token was forgotten")
+	}
+	list, err := w.List("alice", simcloud.ListInstancesOptions{Tags: map[string]string{"uid": "1"}})
+	if err != nil || len(list.Instances) != 1 {
+		t.Errorf("list by tag: %+v %v", list, err)
+	}
+	if third := w.create(); third.PrivateIPs[0] == booting.PrivateIPs[0] {
+		t.Error("an address is used twice")
+	}
+	if d := w.Dump(); d.InstancesCreated != 3 || d.Records[2].Sequence != 3 {
+		t.Errorf("sequence went back: %+v", d)
+	}
+	w.check()
+}
+
+func TestAMachineThatIsOffIsNotHeard(t *testing.T) {
+	w := newWorld(t)
+	inst := w.create()
+	w.pass(time.Second)
+	line := w.hosts.lines[inst.ID]
+	line.Print("hello\nworld")
+	line.Report(simcloud.HostStatus{Phase: simcloud.HostJoined})
+	w.befall(inst.ID, simcloud.FaultSilent)
+	line.Print("from the grave")
+	line.Report(simcloud.HostStatus{Phase: simcloud.HostJoined})
+	if err := line.Save(host.Disk{KeyPEM: []byte("x")}); err == nil {
+		t.Error("saved while off")
+	}
+	got, _ := w.Get("alice", inst.ID)
+	if got.Host.Phase != simcloud.HostOff {
+		t.Errorf("host is %+v", got.Host)
+	}
+	w.befall(inst.ID, simcloud.FaultWakes)
+	line.Print("from the grave")
+	w.restart()
+	console, err := w.Console("alice", inst.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "2030-01-01T00:00:01.000Z machine starts\n2030-01-01T00:00:01.000Z hello world\n2030-01-01T00:00:01.000Z machine starts\n"
+	if console != want {
+		t.Errorf("console:\n%swant:\n%s", console, want)
+	}
+}
+
+func TestTheConsoleKeepsItsEnd(t *testing.T) {
+	var s saved
+	for range 1000 {
+		s.print(time.Unix(0, 0), "0123456789 0123456789 0123456789")
+	}
+	s.print(time.Unix(0, 0), "last")
+	if len(s.Console) > maxConsoleBytes || s.Console[:5] != "1970-" || s.Console[len(s.Console)-5:] != "last\n" {
+		t.Errorf("%d bytes: %q … %q", len(s.Console), s.Console[:40], s.Console[len(s.Console)-40:])
+	}
+}
+
+func TestAChangeThatCannotBeSavedIsTriedAgain(t *testing.T) {
+	w := newWorld(t)
+	inst := w.create()
+	open := w.journal
+	if err := open.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w.pass(time.Second)
+	w.wantState(inst.ID, simcloud.StatePending)
+	_, err := w.Delete("alice", inst.ID)
+	wantCode(t, err, simcloud.CodeInternalError, "closed")
+	_, err = w.Create("alice", request(), nil)
+	wantCode(t, err, simcloud.CodeInternalError, "closed")
+	if w.agenda[0].due != w.now().Add(retryCommit) {
+		t.Errorf("tried again at %s", w.agenda[0].due)
+	}
+	w.start()
+	w.pass(time.Second)
+	w.wantState(inst.ID, simcloud.StateRunning)
+	w.check()
+}
+
+func TestRunLetsTimePass(t *testing.T) {
+	w := newWorld(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); w.Run(ctx) }()
+	inst := w.create() // wakes Run
+	deadline := time.After(10 * time.Second)
+	for w.state(inst.ID) != simcloud.StateRunning {
+		select {
+		case <-deadline:
+			t.Fatal("the instance never ran")
+		default:
+			w.clock.Step(100 * time.Millisecond)
+		}
+	}
+	cancel()
+	<-done
+}
+
+// Any sequence of operations, faults, passing time and restarts keeps the
+// books right.
+func TestBooksHoldUnderRandomOperations(t *testing.T) {
+	for seed := range uint64(8) {
+		w := newWorld(t, func(c *catalog.Catalog) {
+			c.Settings.TerminatedVisible = *seconds(3)
+			c.Settings.TokenRetention = *seconds(6)
+			most := 12
+			c.Accounts[0].Quotas = map[string]simcloud.Quota{"sim-1": {MaxInstances: &most}}
+		})
+		r := rand.New(rand.NewPCG(seed, 0))
+		var ids []string
+		pick := func() string { return ids[r.IntN(len(ids))] }
+		kinds := []simcloud.InstanceFaultKind{simcloud.FaultNeverBoots, simcloud.FaultNeverRegisters, simcloud.FaultDies, simcloud.FaultVanishes, simcloud.FaultSilent, simcloud.FaultWakes}
+		for range 300 {
+			switch n := r.IntN(20); {
+			case n < 5 || len(ids) == 0:
+				req := request(withTags("n", string(rune('a'+r.IntN(5)))))
+				if inst, err := w.Create("alice", req, nil); err == nil {
+					ids = append(ids, inst.ID)
+				}
+			case n < 8:
+				_, _ = w.Delete("alice", pick()) // NotFound is fine
+			case n < 10:
+				_, _ = w.AddFault(pick(), simcloud.InstanceFault{Kind: kinds[r.IntN(len(kinds))], After: simcloud.Duration(r.IntN(3)) * simcloud.Duration(time.Second)})
+			case n < 12:
+				_, _ = w.Update("alice", pick(), simcloud.UpdateInstanceRequest{Type: []string{"small", "medium", "large"}[r.IntN(3)]})
+			case n < 14:
+				_, _ = w.UpdateTags("alice", pick(), simcloud.UpdateTagsRequest{Set: map[string]string{"n": string(rune('a' + r.IntN(5)))}})
+			case n < 15:
+				w.set(simcloud.SettingsPatch{ReadLag: seconds(r.IntN(3))})
+			case n < 16:
+				w.restart()
+			default:
+				w.pass(time.Duration(r.IntN(3000)) * time.Millisecond)
+			}
+			w.check()
+			if t.Failed() {
+				t.Fatalf("seed %d", seed)
+			}
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package cloud
+
+import "net/netip"
+
+// pool gives out numbers below size, each to one holder at a time and the
+// ones returned last after all others.
+type pool struct {
+	size int
+	next int
+	used map[int]bool
+}
+
+func newPool(size int) *pool { return &pool{size: size, used: map[int]bool{}} }
+
+// take reports false when all are given out.
+func (p *pool) take() (int, bool) {
+	if len(p.used) >= p.size {
+		return 0, false
+	}
+	for p.used[p.next] {
+		p.next = (p.next + 1) % p.size
+	}
+	n := p.next
+	p.reserve(n)
+	return n, true
+}
+
+// reserve takes a number that is known to be in use.
+func (p *pool) reserve(n int) {
+	p.used[n] = true
+	p.next = (n + 1) % p.size
+}
+
+func (p *pool) release(n int) { delete(p.used, n) }
+
+// maxInstances is how many live instances have a network for their pods.
+const maxInstances = 1 << 14
+
+// Each live instance has a slot: an address of its own in 10.0.0.0/8 and a
+// network for 254 pods in 100.64.0.0/10. None of them leads anywhere.
+
+// slotAddress steps over addresses that end in 0 or 255, which look wrong to
+// people.
+func slotAddress(slot int) netip.Addr {
+	low, high := slot%254+1, slot/254
+	return netip.AddrFrom4([4]byte{10, 0, byte(high), byte(low)})
+}
+
+func slotPodNet(slot int) netip.Prefix {
+	high := 64 + slot>>8
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{100, byte(high), byte(slot), 0}), 24)
+}

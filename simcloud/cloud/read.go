@@ -1,0 +1,253 @@
+package cloud
+
+import (
+	"encoding/base64"
+	"slices"
+	"strconv"
+	"time"
+
+	"machinist.dev/machinist/simcloud"
+)
+
+// version is a record that readers may still see, and when it was written.
+type version struct {
+	at  time.Time
+	rec *record
+}
+
+// remember notes an instance's new record for readers, and drops what none of
+// them can see any more.
+func (c *Cloud) remember(inst *instance) {
+	if c.settings.ReadLag == 0 {
+		inst.versions = nil
+		return
+	}
+	now := c.now()
+	horizon := now.Add(-time.Duration(c.settings.ReadLag))
+	visible := 0
+	for i := 1; i < len(inst.versions); i++ {
+		if !inst.versions[i].at.After(horizon) {
+			visible = i
+		}
+	}
+	inst.versions = append(slices.Clone(inst.versions[visible:]), version{now, inst.rec})
+}
+
+// settle makes all that was written so far visible at once.
+func (c *Cloud) settle() {
+	for _, inst := range c.instances {
+		inst.versions = []version{{rec: inst.rec}}
+	}
+}
+
+// seen is the record that a reader finds now, nil if none.
+func (c *Cloud) seen(inst *instance) *record {
+	rec := inst.rec
+	if c.settings.ReadLag > 0 && len(inst.versions) > 0 {
+		horizon := c.now().Add(-time.Duration(c.settings.ReadLag))
+		rec = nil
+		for _, v := range inst.versions {
+			if !v.at.After(horizon) {
+				rec = v.rec
+			}
+		}
+	}
+	if rec == nil || rec.Hidden {
+		return nil
+	}
+	return rec
+}
+
+// view is an instance as its owner gets it. It shares maps and slices with the
+// record, which are never changed.
+func (inst *instance) view(rec *record) *simcloud.Instance {
+	out := rec.Instance
+	out.Host = inst.hostStatus()
+	return &out
+}
+
+// Get reads an instance, as late as the read lag says.
+func (c *Cloud) Get(accountName, id string) (*simcloud.Instance, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if inst := c.instances[id]; inst != nil && inst.rec.Account == accountName {
+		if rec := c.seen(inst); rec != nil {
+			return inst.view(rec), nil
+		}
+	}
+	return nil, failNoInstance(id)
+}
+
+// List reads a page of instances, as late as the read lag says.
+func (c *Cloud) List(accountName string, o simcloud.ListInstancesOptions) (*simcloud.InstanceList, error) {
+	if o.Limit == 0 {
+		o.Limit = simcloud.MaxPageSize
+	}
+	if o.Limit < 0 || o.Limit > simcloud.MaxPageSize {
+		return nil, fail(simcloud.CodeInvalidParameter, "limit: %d is not from 1 to %d", o.Limit, simcloud.MaxPageSize)
+	}
+	after, err := decodeNext(o.NextToken)
+	if err != nil {
+		return nil, err
+	}
+	page := &simcloud.InstanceList{Instances: []simcloud.Instance{}}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, inst := range c.candidates(o, after) {
+		if inst.rec.Account != accountName {
+			continue
+		}
+		rec := c.seen(inst)
+		if rec == nil || !matches(rec, o) {
+			continue
+		}
+		if len(page.Instances) == o.Limit {
+			page.NextToken = encodeNext(after)
+			break
+		}
+		page.Instances = append(page.Instances, *inst.view(rec))
+		after = rec.Sequence
+	}
+	return page, nil
+}
+
+// candidates are the instances after a sequence that may match, in order.
+// Looking for a rare tag must not cost a pass over the whole fleet.
+func (c *Cloud) candidates(o simcloud.ListInstancesOptions, after int) []*instance {
+	start, _ := c.position(after + 1)
+	rest := c.order[start:]
+	if c.settings.ReadLag > 0 {
+		return rest // the index knows current tags only
+	}
+	var rarest map[*instance]bool
+	for key, value := range o.Tags {
+		if set := c.tags[tag{key, value}]; rarest == nil || len(set) < len(rarest) {
+			if rarest = set; len(set) == 0 {
+				return nil
+			}
+		}
+	}
+	if rarest == nil || len(rarest) > len(rest)/8 {
+		return rest
+	}
+	var found []*instance
+	for inst := range rarest {
+		if inst.rec.Sequence > after {
+			found = append(found, inst)
+		}
+	}
+	slices.SortFunc(found, func(a, b *instance) int { return a.rec.Sequence - b.rec.Sequence })
+	return found
+}
+
+func matches(rec *record, o simcloud.ListInstancesOptions) bool {
+	i := &rec.Instance
+	for key, value := range o.Tags {
+		if got, ok := i.Tags[key]; !ok || got != value {
+			return false
+		}
+	}
+	for _, key := range o.HasTags {
+		if _, ok := i.Tags[key]; !ok {
+			return false
+		}
+	}
+	return (o.Name == "" || o.Name == i.Name) &&
+		(o.Region == "" || o.Region == i.Region) &&
+		(o.Zone == "" || o.Zone == i.Zone) &&
+		(len(o.States) == 0 || slices.Contains(o.States, i.State))
+}
+
+// A token is the sequence of the last instance on the page: instances that
+// come and go meanwhile do not move the others.
+
+func encodeNext(after int) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(strconv.Itoa(after)))
+}
+
+func decodeNext(token string) (int, error) {
+	if token == "" {
+		return 0, nil
+	}
+	text, err := base64.RawURLEncoding.DecodeString(token)
+	if err == nil {
+		if after, err := strconv.Atoi(string(text)); err == nil && after > 0 && encodeNext(after) == token {
+			return after, nil
+		}
+	}
+	return 0, fail(simcloud.CodeInvalidParameter, "nextToken: %q is not one that a list returned", token)
+}
+
+// Current reads an instance as it is, without lag: for faults to match on.
+func (c *Cloud) Current(accountName, id string) (*simcloud.Instance, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	inst := c.instances[id]
+	if inst == nil || inst.rec.Account != accountName || inst.rec.Hidden {
+		return nil, false
+	}
+	return inst.view(inst.rec), true
+}
+
+// Regions lists the regions open to an account.
+func (c *Cloud) Regions(accountName string) []simcloud.Region {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a := c.accounts[accountName]
+	all := []simcloud.Region{}
+	for _, r := range c.catalog.Regions {
+		if a == nil || !a.mayUse(r.Name) {
+			continue
+		}
+		region := simcloud.Region{Name: r.Name}
+		for _, z := range r.Zones {
+			region.Zones = append(region.Zones, z.Name)
+		}
+		all = append(all, region)
+	}
+	return all
+}
+
+// InstanceTypes lists all types.
+func (c *Cloud) InstanceTypes() []simcloud.InstanceType { return c.catalog.InstanceTypes }
+
+// Images lists all images.
+func (c *Cloud) Images() []simcloud.Image { return c.catalog.Images }
+
+// Dump tells everything about all instances.
+func (c *Cloud) Dump() *simcloud.Dump {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d := &simcloud.Dump{InstancesCreated: c.created, Records: make([]simcloud.Record, 0, len(c.order))}
+	for _, inst := range c.order {
+		d.Records = append(d.Records, *inst.dump())
+	}
+	return d
+}
+
+func (inst *instance) dump() *simcloud.Record {
+	rec := inst.rec
+	out := &simcloud.Record{
+		Instance: *inst.view(rec), Sequence: rec.Sequence, Account: rec.Account, Hidden: rec.Hidden,
+	}
+	for kind, acts := range map[simcloud.InstanceFaultKind]bool{
+		simcloud.FaultNeverBoots: rec.NeverBoots, simcloud.FaultSilent: rec.Silent, simcloud.FaultNeverRegisters: rec.NeverRegisters,
+	} {
+		if acts {
+			out.Faults = append(out.Faults, simcloud.InstanceFault{Kind: kind})
+		}
+	}
+	out.Faults = append(out.Faults, rec.Faults...)
+	return out
+}
+
+// Count fills in the statistics that are about instances.
+func (c *Cloud) Count(s *simcloud.Statistics) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.InstancesCreated, s.InstancesLive, s.PeakLive = c.created, c.live, c.peak
+	s.States = map[simcloud.InstanceState]int{}
+	for _, inst := range c.order {
+		s.States[inst.rec.Instance.State]++
+	}
+}

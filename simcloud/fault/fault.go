@@ -1,0 +1,267 @@
+// Package fault decides which calls to the simulated cloud fail, and how, by
+// the rules that its operator set.
+package fault
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"machinist.dev/machinist/simcloud"
+	"machinist.dev/machinist/simcloud/cloud"
+	"machinist.dev/machinist/simcloud/journal"
+)
+
+// keyFault begins the keys in the journal.
+const keyFault = "fault/"
+
+// Call is what rules match on.
+type Call struct {
+	Operation string
+	Account   string
+	// Instance is what the call is about: the one asked for, the one that
+	// exists, or nil. Of a list it has only the tags asked for.
+	Instance *simcloud.Instance
+}
+
+// Decision is what happens to a call.
+type Decision struct {
+	// Before and After are the latencies before and after the call's effect.
+	Before, After time.Duration
+	// Fails says that the caller does not get the call's own answer: if Drop is
+	// set no answer at all, else Error.
+	Fails bool
+	// Effective says that a failing call is carried out nevertheless.
+	Effective bool
+	Drop      bool
+	Error     *simcloud.Error
+	// Instance befalls the instance that the call makes.
+	Instance []simcloud.InstanceFault
+}
+
+// Rules are the rules in force. They are safe for concurrent use.
+type Rules struct {
+	journal *journal.Journal
+	mu      sync.Mutex
+	rules   []*rule // by sequence
+}
+
+// rule is a rule as it is kept. Its counters are durable, so that "the third
+// call fails" holds over restarts.
+type rule struct {
+	simcloud.FaultRule
+	Sequence int `json:"sequence"`
+}
+
+// Load finds the rules that a former process left.
+func Load(j *journal.Journal) (*Rules, error) {
+	rs := &Rules{journal: j}
+	for key := range j.Keys() {
+		if !strings.HasPrefix(key, keyFault) {
+			continue
+		}
+		var r rule
+		if _, err := j.Get(key, &r); err != nil {
+			return nil, fmt.Errorf("load fault rules: %w", err)
+		}
+		rs.rules = append(rs.rules, &r)
+	}
+	slices.SortFunc(rs.rules, func(a, b *rule) int { return a.Sequence - b.Sequence })
+	return rs, nil
+}
+
+// Decide finds out what happens to a call, and counts it.
+func (rs *Rules) Decide(c Call) (Decision, error) {
+	var d Decision
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	var ops []journal.Op
+	var spent []*rule
+	for _, r := range rs.rules {
+		if !r.matches(c) {
+			continue
+		}
+		r.Matched++
+		if r.acts() {
+			r.Acted++
+			d.add(r)
+		}
+		op := journal.Op{Key: keyFault + r.ID, Value: *r}
+		if r.Count > 0 && r.Acted == r.Count {
+			spent = append(spent, r)
+			op.Value = nil
+		}
+		ops = append(ops, op)
+	}
+	if len(ops) == 0 {
+		return d, nil
+	}
+	rs.rules = slices.DeleteFunc(rs.rules, func(r *rule) bool { return slices.Contains(spent, r) })
+	if err := rs.journal.Commit(ops...); err != nil {
+		return d, fmt.Errorf("save fault rules: %w", err)
+	}
+	return d, nil
+}
+
+// add lets a rule have its part in a decision.
+func (d *Decision) add(r *rule) {
+	e := r.Effect
+	d.Before += time.Duration(e.Latency)
+	d.After += time.Duration(e.ResponseLatency)
+	d.Instance = append(d.Instance, e.Instance...)
+	if d.Fails || (e.Error == "" && !e.DropConnection) {
+		return
+	}
+	d.Fails, d.Effective, d.Drop = true, e.AfterEffect, e.DropConnection
+	if e.Error != "" {
+		message := e.Message
+		if message == "" {
+			message = "fault rule " + r.ID
+		}
+		d.Error = &simcloud.Error{Code: e.Error, Message: message, RetryAfter: time.Duration(e.RetryAfter)}
+	}
+}
+
+// acts tells whether a rule acts on the call that was just counted.
+func (r *rule) acts() bool {
+	if r.Matched <= r.Skip {
+		return false
+	}
+	return r.Probability == 0 || uniform(r.Seed, uint64(r.Matched)) < r.Probability
+}
+
+// uniform is a number in [0, 1) that depends on its arguments only: a rule
+// needs no random state to be the same after a restart. It is splitmix64.
+func uniform(seed, n uint64) float64 {
+	x := seed + n*0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	x ^= x >> 31
+	return float64(x>>11) / (1 << 53)
+}
+
+func (r *rule) matches(c Call) bool {
+	m := r.Match
+	if (r.Operation != "*" && r.Operation != c.Operation) || (m.Account != "" && m.Account != c.Account) {
+		return false
+	}
+	m.Account = ""
+	i := c.Instance
+	if i == nil {
+		return m.InstanceID == "" && len(m.Tags) == 0 && m.Name == "" && m.Type == "" && m.Region == "" && m.Zone == ""
+	}
+	for key, value := range m.Tags {
+		if got, ok := i.Tags[key]; !ok || got != value {
+			return false
+		}
+	}
+	if m.Name != "" {
+		if ok, err := path.Match(m.Name, i.Name); !ok || err != nil {
+			return false
+		}
+	}
+	return (m.InstanceID == "" || m.InstanceID == i.ID) &&
+		(m.Type == "" || m.Type == i.Type) &&
+		(m.Region == "" || m.Region == i.Region) &&
+		(m.Zone == "" || m.Zone == i.Zone)
+}
+
+// Add puts a rule in force and returns it as it is kept.
+func (rs *Rules) Add(new simcloud.FaultRule) (*simcloud.FaultRule, error) {
+	if err := validate(new); err != nil {
+		return nil, err
+	}
+	random := make([]byte, 6)
+	rand.Read(random) // never fails
+	new.ID, new.Matched, new.Acted = "fault-"+hex.EncodeToString(random), 0, 0
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	r := &rule{FaultRule: new, Sequence: 1}
+	if n := len(rs.rules); n > 0 {
+		r.Sequence = rs.rules[n-1].Sequence + 1
+	}
+	if err := rs.journal.Commit(journal.Op{Key: keyFault + r.ID, Value: *r}); err != nil {
+		return nil, &simcloud.Error{Code: simcloud.CodeInternalError, Message: err.Error()}
+	}
+	rs.rules = append(rs.rules, r)
+	return &new, nil
+}
+
+// List returns the rules in force, in the order in which they act.
+func (rs *Rules) List() []simcloud.FaultRule {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	all := make([]simcloud.FaultRule, 0, len(rs.rules))
+	for _, r := range rs.rules {
+		all = append(all, r.FaultRule)
+	}
+	return all
+}
+
+// Remove ends the rule with an ID, or all of them if it is empty.
+func (rs *Rules) Remove(id string) error {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	goes := func(r *rule) bool { return id == "" || r.ID == id }
+	var ops []journal.Op
+	for _, r := range rs.rules {
+		if goes(r) {
+			ops = append(ops, journal.Op{Key: keyFault + r.ID})
+		}
+	}
+	if len(ops) == 0 {
+		if id == "" {
+			return nil
+		}
+		return &simcloud.Error{Code: simcloud.CodeNotFound, Message: fmt.Sprintf("fault rule %q does not exist", id)}
+	}
+	if err := rs.journal.Commit(ops...); err != nil {
+		return &simcloud.Error{Code: simcloud.CodeInternalError, Message: err.Error()}
+	}
+	rs.rules = slices.DeleteFunc(rs.rules, goes)
+	return nil
+}
+
+// validate names what is wrong with a rule.
+func validate(r simcloud.FaultRule) error {
+	invalid := func(format string, args ...any) error {
+		return &simcloud.Error{Code: simcloud.CodeInvalidParameter, Message: fmt.Sprintf(format, args...)}
+	}
+	e := r.Effect
+	switch {
+	case r.Operation != "*" && !slices.Contains(simcloud.Operations(), r.Operation):
+		return invalid("operation: %q is not an operation or \"*\"", r.Operation)
+	case r.Skip < 0 || r.Count < 0:
+		return invalid("skip: %d and count: %d must not be negative", r.Skip, r.Count)
+	case !(r.Probability >= 0 && r.Probability <= 1):
+		return invalid("probability: %v is not from 0 to 1", r.Probability)
+	case e.Error != "" && e.Error.HTTPStatus() == 0:
+		return invalid("effect.error: %q does not exist", e.Error)
+	case e.Error != "" && e.DropConnection:
+		return invalid("effect: error and dropConnection exclude each other")
+	case e.Error == "" && (e.Message != "" || e.RetryAfter != 0):
+		return invalid("effect: message and retryAfter belong to error")
+	case e.AfterEffect && e.Error == "" && !e.DropConnection:
+		return invalid("effect: afterEffect belongs to error or dropConnection")
+	case e.Latency < 0 || e.ResponseLatency < 0 || e.RetryAfter < 0:
+		return invalid("effect: a time is negative")
+	case e.Error == "" && !e.DropConnection && e.Latency == 0 && e.ResponseLatency == 0 && len(e.Instance) == 0:
+		return invalid("effect: is empty")
+	case len(e.Instance) > 0 && r.Operation != simcloud.OperationCreateInstance:
+		return invalid("effect.instance: belongs to operation %s", simcloud.OperationCreateInstance)
+	}
+	if _, err := path.Match(r.Match.Name, ""); err != nil {
+		return invalid("match.name: %q is not a pattern", r.Match.Name)
+	}
+	for _, f := range e.Instance {
+		if err := cloud.ValidateFault(f); err != nil {
+			return invalid("effect.instance: %v", err)
+		}
+	}
+	return nil
+}

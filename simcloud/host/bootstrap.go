@@ -1,0 +1,327 @@
+package host
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/yaml"
+
+	"machinist.dev/machinist/simcloud/catalog"
+)
+
+// Files that a machine reads.
+const (
+	pathKubeconfig    = "/etc/kubernetes/bootstrap-kubeconfig"
+	pathKubeletConfig = "/var/lib/kubelet/config.yaml"
+	pathDefaults      = "/etc/default/kubelet"
+	pathVersion       = "/etc/machine-version"
+)
+
+const (
+	defaultKubeletVersion = "v1.36.3"
+	defaultLeaseDuration  = 40 * time.Second
+	defaultStatusCheck    = 10 * time.Second
+	defaultStatusReport   = 5 * time.Minute
+)
+
+// bootstrap is all that a machine learns from its user data.
+type bootstrap struct {
+	server     string // base URL of the API server
+	serverName string // name to verify instead of the URL's, if not empty
+	caPEM      []byte
+	token      string
+
+	labels        map[string]string
+	taints        []corev1.Taint
+	version       string
+	leaseDuration time.Duration
+	// statusCheck is how often the Node is held against the machine,
+	// statusReport how often its heartbeat is renewed if nothing differs.
+	statusCheck  time.Duration
+	statusReport time.Duration
+}
+
+// parseBootstrap finds out how to join. Notes are for the console: what is
+// passed over, and why.
+func parseBootstrap(spec Spec) (b *bootstrap, notes []string, err error) {
+	f, notes, err := parseUserData(spec.UserData)
+	if err != nil {
+		return nil, notes, err
+	}
+	notes = append(notes, fmt.Sprintf("user data wrote %s", strings.Join(f.names(), " ")))
+	kubeconfig, ok := f[pathKubeconfig]
+	if !ok {
+		return nil, notes, fmt.Errorf("user data has no %s", pathKubeconfig)
+	}
+	b = &bootstrap{labels: map[string]string{}, leaseDuration: defaultLeaseDuration, statusCheck: defaultStatusCheck, statusReport: defaultStatusReport}
+	if err := b.readKubeconfig(kubeconfig); err != nil {
+		return nil, notes, fmt.Errorf("%s: %w", pathKubeconfig, err)
+	}
+	if config, ok := f[pathKubeletConfig]; ok {
+		if err := b.readKubeletConfig(config); err != nil {
+			return nil, notes, fmt.Errorf("%s: %w", pathKubeletConfig, err)
+		}
+	}
+	defaults := environment(f[pathDefaults])
+	ignored, err := b.readExtraArgs(defaults["KUBELET_EXTRA_ARGS"])
+	if err != nil {
+		return nil, notes, fmt.Errorf("%s: %w", pathDefaults, err)
+	}
+	if len(ignored) > 0 {
+		notes = append(notes, "kubelet flags without effect here: "+strings.Join(ignored, " "))
+	}
+	for _, candidate := range []string{
+		spec.KubeletVersion, strings.TrimSpace(string(f[pathVersion])), defaults["KUBELET_VERSION"], spec.Image.KubeletVersion, defaultKubeletVersion,
+	} {
+		if candidate != "" {
+			b.version = "v" + strings.TrimPrefix(candidate, "v")
+			break
+		}
+	}
+	if !catalog.IsVersion(b.version) {
+		return nil, notes, fmt.Errorf("kubelet version %q is not of the form v1.2.3", b.version)
+	}
+	return b, notes, nil
+}
+
+// namedCluster, namedUser and namedContext have every field that a kubeconfig
+// may have: one that is meant to change how the machine connects must be
+// refused, not passed over.
+type namedCluster struct {
+	Name    string         `json:"name"`
+	Cluster map[string]any `json:"cluster"`
+}
+
+type namedUser struct {
+	Name string         `json:"name"`
+	User map[string]any `json:"user"`
+}
+
+type namedContext struct {
+	Name    string `json:"name"`
+	Context struct {
+		Cluster string `json:"cluster"`
+		User    string `json:"user"`
+	} `json:"context"`
+}
+
+// readKubeconfig reads the kubeconfig of the bootstrap token. Commands, files
+// and other sources of credentials are refused: who writes user data must not
+// be able to make the machine run or read anything.
+func (b *bootstrap) readKubeconfig(data []byte) error {
+	var config struct {
+		Kind           string         `json:"kind"`
+		CurrentContext string         `json:"current-context"`
+		Clusters       []namedCluster `json:"clusters"`
+		Users          []namedUser    `json:"users"`
+		Contexts       []namedContext `json:"contexts"`
+	}
+	if err := yaml.Unmarshal(data, &config); err != nil {
+		return fmt.Errorf("cannot be read: %w", err)
+	}
+	if config.Kind != "Config" {
+		return fmt.Errorf("kind is %q, not Config", config.Kind)
+	}
+	current := config.CurrentContext
+	if current == "" && len(config.Contexts) == 1 {
+		current = config.Contexts[0].Name
+	}
+	for _, c := range config.Contexts {
+		if c.Name != current {
+			continue
+		}
+		for _, cluster := range config.Clusters {
+			if cluster.Name == c.Context.Cluster {
+				if err := b.readCluster(cluster.Cluster); err != nil {
+					return fmt.Errorf("cluster %q: %w", cluster.Name, err)
+				}
+			}
+		}
+		for _, user := range config.Users {
+			if user.Name == c.Context.User {
+				if err := b.readUser(user.User); err != nil {
+					return fmt.Errorf("user %q: %w", user.Name, err)
+				}
+			}
+		}
+	}
+	switch {
+	case b.server == "":
+		return fmt.Errorf("context %q leads to no cluster", current)
+	case b.token == "":
+		return fmt.Errorf("context %q leads to no user with a token", current)
+	}
+	return nil
+}
+
+func (b *bootstrap) readCluster(cluster map[string]any) error {
+	for key, value := range cluster {
+		text, isText := value.(string)
+		switch key {
+		case "server":
+			b.server = text
+		case "tls-server-name":
+			b.serverName = text
+		case "certificate-authority-data":
+			var err error
+			if b.caPEM, err = decodeBase64(text); err != nil {
+				return fmt.Errorf("certificate-authority-data: %w", err)
+			}
+		case "extensions":
+			continue
+		default:
+			return fmt.Errorf("%s is not honoured here", key)
+		}
+		if !isText {
+			return fmt.Errorf("%s is not text", key)
+		}
+	}
+	u, err := url.Parse(b.server)
+	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return fmt.Errorf("server %q is not an https URL", b.server)
+	}
+	block, _ := pem.Decode(b.caPEM)
+	if block == nil || block.Type != "CERTIFICATE" {
+		return errors.New("certificate-authority-data is missing or not a certificate")
+	}
+	if _, err := x509.ParseCertificate(block.Bytes); err != nil {
+		return fmt.Errorf("certificate-authority-data: %w", err)
+	}
+	return nil
+}
+
+func (b *bootstrap) readUser(user map[string]any) error {
+	for key, value := range user {
+		if key != "token" {
+			return fmt.Errorf("%s is not honoured here", key)
+		}
+		b.token, _ = value.(string)
+	}
+	// A token with a line break would be refused by net/http for ever, with
+	// a message that says nothing.
+	if !tokenFormat.MatchString(b.token) {
+		return errors.New("token is missing or has characters that no token has")
+	}
+	return nil
+}
+
+var tokenFormat = regexp.MustCompile(`^[\x21-\x7e]+$`)
+
+// readKubeletConfig reads the fields of a KubeletConfiguration that show from
+// outside the machine.
+func (b *bootstrap) readKubeletConfig(data []byte) error {
+	var config struct {
+		APIVersion                string         `json:"apiVersion"`
+		Kind                      string         `json:"kind"`
+		RegisterWithTaints        []corev1.Taint `json:"registerWithTaints"`
+		NodeStatusUpdateFrequency string         `json:"nodeStatusUpdateFrequency"`
+		NodeStatusReportFrequency string         `json:"nodeStatusReportFrequency"`
+		NodeLeaseDurationSeconds  int32          `json:"nodeLeaseDurationSeconds"`
+	}
+	if err := yaml.Unmarshal(data, &config); err != nil {
+		return fmt.Errorf("cannot be read: %w", err)
+	}
+	if config.APIVersion != "kubelet.config.k8s.io/v1beta1" || config.Kind != "KubeletConfiguration" {
+		return fmt.Errorf("is %s %s, not kubelet.config.k8s.io/v1beta1 KubeletConfiguration", config.APIVersion, config.Kind)
+	}
+	b.taints = config.RegisterWithTaints
+	if s := config.NodeLeaseDurationSeconds; s < 0 || s > 3600 {
+		return fmt.Errorf("nodeLeaseDurationSeconds: %d is not from 1 to 3600", s)
+	} else if s > 0 {
+		b.leaseDuration = time.Duration(s) * time.Second
+	}
+	check, err := frequency("nodeStatusUpdateFrequency", config.NodeStatusUpdateFrequency)
+	if err != nil {
+		return err
+	}
+	report, err := frequency("nodeStatusReportFrequency", config.NodeStatusReportFrequency)
+	if err != nil {
+		return err
+	}
+	if check > 0 {
+		// A kubelet that was given only this one reports as often.
+		b.statusCheck, b.statusReport = check, check
+	}
+	if report > 0 {
+		b.statusReport = report
+	}
+	return nil
+}
+
+// frequency reads a duration, 0 for not given.
+func frequency(field, text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 || d > 24*time.Hour {
+		return 0, fmt.Errorf("%s: %q is not a duration up to a day", field, text)
+	}
+	if d > 0 {
+		d = max(d, time.Second)
+	}
+	return d, nil
+}
+
+// readExtraArgs reads the labels out of the kubelet's flags and returns the
+// other flags.
+func (b *bootstrap) readExtraArgs(args string) (ignored []string, err error) {
+	fields := strings.Fields(args)
+	for i := 0; i < len(fields); i++ {
+		name, value, ok := strings.Cut(fields[i], "=")
+		if name != "--node-labels" {
+			ignored = append(ignored, fields[i])
+			continue
+		}
+		if !ok && i+1 < len(fields) {
+			i++
+			value = fields[i]
+		}
+		for pair := range strings.SplitSeq(value, ",") {
+			if pair == "" {
+				continue
+			}
+			key, value, _ := strings.Cut(pair, "=")
+			if len(validation.IsQualifiedName(key)) > 0 || len(validation.IsValidLabelValue(value)) > 0 {
+				return nil, fmt.Errorf("--node-labels: %q is not a label", pair)
+			}
+			if !kubeletMaySet(key) {
+				return nil, fmt.Errorf("--node-labels: a kubelet may not set %q on its own node", key)
+			}
+			b.labels[key] = value
+		}
+	}
+	return ignored, nil
+}
+
+// kubeletMaySet tells whether a kubelet starts with a label: of those that
+// belong to Kubernetes, only some are its own.
+func kubeletMaySet(key string) bool {
+	namespace, _, qualified := strings.Cut(key, "/")
+	within := func(domains ...string) bool {
+		for _, d := range domains {
+			if namespace == d || strings.HasSuffix(namespace, "."+d) {
+				return true
+			}
+		}
+		return false
+	}
+	if !qualified || !within("kubernetes.io", "k8s.io") {
+		return true
+	}
+	switch key {
+	case corev1.LabelHostname, corev1.LabelOSStable, corev1.LabelArchStable, corev1.LabelInstanceTypeStable,
+		corev1.LabelTopologyZone, corev1.LabelTopologyRegion, corev1.LabelInstanceType,
+		corev1.LabelFailureDomainBetaZone, corev1.LabelFailureDomainBetaRegion, "beta.kubernetes.io/os", "beta.kubernetes.io/arch":
+		return true
+	}
+	return within("kubelet.kubernetes.io", "node.kubernetes.io")
+}

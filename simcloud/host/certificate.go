@@ -1,0 +1,212 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/utils/ptr"
+)
+
+// Blocks in the PEM that the machine saves and sends.
+const (
+	pemKey         = "EC PRIVATE KEY"
+	pemRequest     = "CERTIFICATE REQUEST"
+	watchSeconds   = 300
+	watchPauseTime = time.Second
+)
+
+// identify connects the machine as its node: with the certificate on its disk
+// or, if there is none that still holds, with a new one.
+func (m *machine) identify(ctx context.Context) error {
+	certificate, err := m.disk.certificate(m.clock.Now())
+	if err != nil {
+		if len(m.disk.CertificatePEM) > 0 {
+			m.printf("kubelet: the saved node certificate is of no use: %v", err)
+			if err := m.save(Disk{}); err != nil {
+				return err
+			}
+		}
+		if err := m.requestCertificate(ctx); err != nil {
+			return err
+		}
+		if certificate, err = m.disk.certificate(m.clock.Now()); err != nil {
+			return fmt.Errorf("use the issued certificate: %w", err)
+		}
+	}
+	m.conn, err = connect(m.boot, m.roots.pool(m.boot.caPEM), certificate)
+	return err
+}
+
+// certificate is the node's identity, if the disk has one that holds.
+func (d Disk) certificate(now time.Time) (*tls.Certificate, error) {
+	if len(d.CertificatePEM) == 0 {
+		return nil, errors.New("there is none")
+	}
+	certificate, err := tls.X509KeyPair(d.CertificatePEM, d.KeyPEM)
+	if err != nil {
+		return nil, err
+	}
+	if now.After(certificate.Leaf.NotAfter) {
+		return nil, fmt.Errorf("it ended at %s", certificate.Leaf.NotAfter)
+	}
+	return &certificate, nil
+}
+
+func (m *machine) save(d Disk) error {
+	if err := m.reporter.Save(d); err != nil {
+		return fmt.Errorf("save to disk: %w", err)
+	}
+	m.disk = d
+	return nil
+}
+
+// requestCertificate asks for the node certificate with the bootstrap token,
+// and waits until somebody approved it.
+func (m *machine) requestCertificate(ctx context.Context) error {
+	key, err := m.key()
+	if err != nil {
+		return err
+	}
+	conn, err := connect(m.boot, m.roots.pool(m.boot.caPEM), nil)
+	if err != nil {
+		return err
+	}
+	defer conn.close()
+	defer context.AfterFunc(ctx, conn.close)()
+
+	csr, err := m.postRequest(ctx, conn, key)
+	if err != nil {
+		return fmt.Errorf("request node certificate: %w", err)
+	}
+	m.printf("kubelet: waits for approval of CertificateSigningRequest %s", csr.Name)
+	certificate, err := m.await(ctx, conn, csr)
+	if err != nil {
+		return fmt.Errorf("wait for node certificate %s: %w", csr.Name, err)
+	}
+	m.printf("kubelet: got its node certificate")
+	return m.save(Disk{KeyPEM: m.disk.KeyPEM, CertificatePEM: certificate})
+}
+
+// key is the one on the disk, or a new one. It is saved before it is used, so
+// that an interrupted machine finds its request again instead of making one
+// more.
+func (m *machine) key() (*ecdsa.PrivateKey, error) {
+	if block, _ := pem.Decode(m.disk.KeyPEM); block != nil {
+		if key, err := x509.ParseECPrivateKey(block.Bytes); err == nil {
+			return key, nil
+		}
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("make a private key: %w", err)
+	}
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("encode private key: %w", err)
+	}
+	return key, m.save(Disk{KeyPEM: pem.EncodeToMemory(&pem.Block{Type: pemKey, Bytes: der})})
+}
+
+// postRequest posts the request for a key, or finds the one posted before. Its
+// name is made from the key, as kubelets do.
+func (m *machine) postRequest(ctx context.Context, conn *connection, key *ecdsa.PrivateKey) (*certificatesv1.CertificateSigningRequest, error) {
+	public, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil {
+		return nil, err
+	}
+	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{
+		CommonName: "system:node:" + m.spec.Hostname, Organization: []string{"system:nodes"},
+	}}, key)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(append(public, m.spec.Hostname...))
+	wanted := &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{Name: "node-csr-" + hex.EncodeToString(sum[:20])},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			Request:    pem.EncodeToMemory(&pem.Block{Type: pemRequest, Bytes: request}),
+			SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName,
+			Usages:     []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
+		},
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	csr, err := conn.certificates.CertificateSigningRequests().Create(ctx, wanted, metav1.CreateOptions{})
+	if !apierrors.IsAlreadyExists(err) {
+		return csr, err
+	}
+	if csr, err = conn.certificates.CertificateSigningRequests().Get(ctx, wanted.Name, metav1.GetOptions{}); err != nil {
+		return nil, err
+	}
+	block, _ := pem.Decode(csr.Spec.Request)
+	if block == nil || !bytes.Contains(block.Bytes, public) {
+		return nil, errors.Join(fmt.Errorf("%s is somebody else's", csr.Name), m.save(Disk{}))
+	}
+	return csr, nil
+}
+
+// await watches a request until it has a certificate.
+func (m *machine) await(ctx context.Context, conn *connection, csr *certificatesv1.CertificateSigningRequest) ([]byte, error) {
+	requests := conn.certificates.CertificateSigningRequests()
+	for {
+		if certificate, err := m.issued(csr); certificate != nil || err != nil {
+			return certificate, err
+		}
+		watch, err := requests.Watch(ctx, metav1.ListOptions{
+			FieldSelector:   fields.OneTermEqualSelector(metav1.ObjectNameField, csr.Name).String(),
+			ResourceVersion: csr.ResourceVersion,
+			TimeoutSeconds:  ptr.To(int64(watchSeconds)),
+		})
+		if err != nil {
+			return nil, err
+		}
+		for event := range watch.ResultChan() {
+			if seen, ok := event.Object.(*certificatesv1.CertificateSigningRequest); ok {
+				if certificate, err := m.issued(seen); certificate != nil || err != nil {
+					watch.Stop()
+					return certificate, err
+				}
+			}
+		}
+		watch.Stop()
+		m.pause(ctx, watchPauseTime) // a watch that ends at once must not become a busy loop
+		name := csr.Name
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		csr, err = requests.Get(call, name, metav1.GetOptions{})
+		cancel()
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// issued is the certificate of a request, nil if it must still be waited for.
+func (m *machine) issued(csr *certificatesv1.CertificateSigningRequest) ([]byte, error) {
+	for _, c := range csr.Status.Conditions {
+		if (c.Type == certificatesv1.CertificateDenied || c.Type == certificatesv1.CertificateFailed) && c.Status != corev1.ConditionFalse {
+			// The next try must be another request, which has another key.
+			return nil, errors.Join(fmt.Errorf("%s: %s: %s", c.Type, c.Reason, c.Message), m.save(Disk{}))
+		}
+	}
+	if len(csr.Status.Certificate) == 0 {
+		return nil, nil
+	}
+	return csr.Status.Certificate, nil
+}

@@ -1,0 +1,135 @@
+package host
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	certificatesclient "k8s.io/client-go/kubernetes/typed/certificates/v1"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
+)
+
+const (
+	// callTimeout bounds a call that is not a watch.
+	callTimeout = 30 * time.Second
+	// A connection on which nothing came for so long is tried, and given up
+	// when there is no answer.
+	pingAfter   = 30 * time.Second
+	pingTimeout = 15 * time.Second
+	headerTable = 256
+)
+
+// connection is a machine's way to its API server under one identity. It is
+// one HTTP/2 connection of its own, since the identity is the connection's.
+type connection struct {
+	core         *coreclient.CoreV1Client
+	coordination *coordinationclient.CoordinationV1Client
+	certificates *certificatesclient.CertificatesV1Client
+
+	transport *http.Transport
+	mu        sync.Mutex
+	open      map[net.Conn]bool
+	closed    bool
+}
+
+// connect prepares a connection as the holder of a certificate or, if it is
+// nil, of the bootstrap token. Nothing is sent yet.
+func connect(b *bootstrap, roots *x509.CertPool, certificate *tls.Certificate) (*connection, error) {
+	c := &connection{open: map[net.Conn]bool{}}
+	c.transport = &http.Transport{
+		DialContext:         c.dial,
+		ForceAttemptHTTP2:   true,
+		TLSHandshakeTimeout: 10 * time.Second,
+		IdleConnTimeout:     90 * time.Second,
+		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, ServerName: b.serverName},
+		HTTP2: &http.HTTP2Config{
+			SendPingTimeout: pingAfter, PingTimeout: pingTimeout,
+			// A few calls a minute are not worth tables of 4 KiB and more.
+			MaxDecoderHeaderTableSize: headerTable, MaxEncoderHeaderTableSize: headerTable,
+		},
+	}
+	var roundTripper http.RoundTripper = c.transport
+	if certificate != nil {
+		c.transport.TLSClientConfig.Certificates = []tls.Certificate{*certificate}
+	} else {
+		roundTripper = transport.NewBearerAuthRoundTripper(b.token, roundTripper)
+	}
+	client := &http.Client{
+		Transport:     roundTripper,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	config := &rest.Config{
+		Host: b.server,
+		ContentConfig: rest.ContentConfig{
+			AcceptContentTypes: "application/vnd.kubernetes.protobuf,application/json",
+			ContentType:        "application/vnd.kubernetes.protobuf",
+		},
+		UserAgent:      "kubelet/" + b.version + " (simulated)",
+		QPS:            -1, // a kubelet's load is its own limit
+		WarningHandler: rest.NoWarnings{},
+	}
+	var err error
+	if c.core, err = coreclient.NewForConfigAndClient(config, client); err != nil {
+		return nil, fmt.Errorf("prepare connection to %s: %w", b.server, err)
+	}
+	if c.coordination, err = coordinationclient.NewForConfigAndClient(config, client); err != nil {
+		return nil, fmt.Errorf("prepare connection to %s: %w", b.server, err)
+	}
+	if c.certificates, err = certificatesclient.NewForConfigAndClient(config, client); err != nil {
+		return nil, fmt.Errorf("prepare connection to %s: %w", b.server, err)
+	}
+	return c, nil
+}
+
+// dial keeps track of what it opened: a machine that is switched off must not
+// leave a connection behind, not even for the time that net/http takes to find
+// out.
+func (c *connection) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		conn.Close()
+		return nil, net.ErrClosed
+	}
+	tracked := &trackedConn{Conn: conn, owner: c}
+	c.open[tracked] = true
+	return tracked, nil
+}
+
+// trackedConn takes itself off its owner's list.
+type trackedConn struct {
+	net.Conn
+	owner *connection
+}
+
+func (t *trackedConn) Close() error {
+	t.owner.mu.Lock()
+	delete(t.owner.open, t)
+	t.owner.mu.Unlock()
+	return t.Conn.Close()
+}
+
+// close cuts the line.
+func (c *connection) close() {
+	c.mu.Lock()
+	c.closed = true
+	open := c.open
+	c.open = map[net.Conn]bool{}
+	c.mu.Unlock()
+	for conn := range open {
+		conn.Close()
+	}
+	c.transport.CloseIdleConnections()
+}

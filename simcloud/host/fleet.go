@@ -1,0 +1,93 @@
+package host
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"sync"
+	"weak"
+
+	"k8s.io/utils/clock"
+)
+
+// Fleet is all machines of a process.
+type Fleet struct {
+	clock clock.Clock
+	roots roots
+
+	mu      sync.Mutex
+	closed  bool
+	running map[string]context.CancelFunc
+	group   sync.WaitGroup
+}
+
+// NewFleet makes an empty fleet. Its machines live by the clock, which is that
+// of the cluster's too, so anything but the real one serves tests only.
+func NewFleet(c clock.Clock) *Fleet {
+	return &Fleet{clock: c, running: map[string]context.CancelFunc{}, roots: roots{pools: map[[sha256.Size]byte]weak.Pointer[x509.CertPool]{}}}
+}
+
+// Start switches a machine on. It returns at once.
+func (f *Fleet) Start(spec Spec, reporter Reporter) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return
+	}
+	if stop := f.running[spec.ID]; stop != nil {
+		stop()
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	f.running[spec.ID] = stop
+	m := &machine{spec: spec, reporter: reporter, clock: f.clock, roots: &f.roots, disk: spec.Disk}
+	f.group.Go(func() {
+		defer stop()
+		m.run(ctx)
+	})
+}
+
+// Stop pulls a machine's plug. It returns at once.
+func (f *Fleet) Stop(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if stop := f.running[id]; stop != nil {
+		stop()
+		delete(f.running, id)
+	}
+}
+
+// Close pulls all plugs and waits until every machine is off.
+func (f *Fleet) Close() {
+	f.mu.Lock()
+	f.closed = true
+	for _, stop := range f.running {
+		stop()
+	}
+	f.mu.Unlock()
+	f.group.Wait()
+}
+
+// roots shares the certificate authorities among machines of one cluster, for
+// as long as one of them uses it.
+type roots struct {
+	mu    sync.Mutex
+	pools map[[sha256.Size]byte]weak.Pointer[x509.CertPool]
+}
+
+func (r *roots) pool(pem []byte) *x509.CertPool {
+	key := sha256.Sum256(pem)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if pool := r.pools[key].Value(); pool != nil {
+		return pool
+	}
+	for k, p := range r.pools {
+		if p.Value() == nil {
+			delete(r.pools, k)
+		}
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(pem) // readCluster found at least one in it
+	r.pools[key] = weak.Make(pool)
+	return pool
+}

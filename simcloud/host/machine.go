@@ -1,0 +1,125 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
+
+	"machinist.dev/machinist/simcloud"
+)
+
+// machine is one that is switched on.
+type machine struct {
+	spec     Spec
+	reporter Reporter
+	clock    clock.Clock
+	roots    *roots
+
+	boot *bootstrap
+	disk Disk
+	conn *connection // as the node, once there is a certificate
+	// registered is when the Node was last registered.
+	registered time.Time
+
+	mu      sync.Mutex
+	status  simcloud.HostStatus
+	nodeUID types.UID
+}
+
+// run is the machine's life, until its plug is pulled.
+func (m *machine) run(ctx context.Context) {
+	boot, notes, err := parseBootstrap(m.spec)
+	for _, note := range notes {
+		m.printf("cloud-init: %s", note)
+	}
+	if err != nil {
+		m.printf("cloud-init: no cluster to join: %v", err)
+		m.report(simcloud.HostIdle, fmt.Sprintf("no cluster to join: %v", err))
+		return
+	}
+	m.boot, m.spec.UserData = boot, nil // it may be long and has served
+	m.printf("kubelet: version %s, node %s, API server %s", boot.version, m.spec.Hostname, boot.server)
+
+	if !m.retry(ctx, "get node certificate", m.identify) {
+		return
+	}
+	defer m.conn.close()
+	defer context.AfterFunc(ctx, m.conn.close)()
+	if !m.retry(ctx, "register node", m.register) {
+		return
+	}
+	var group sync.WaitGroup
+	group.Go(func() { m.heartbeat(ctx) })
+	group.Go(func() { m.playPods(ctx) })
+	group.Wait()
+}
+
+// retry tries until it succeeds, saying each time why it does not. It reports
+// false when the plug is pulled first.
+func (m *machine) retry(ctx context.Context, what string, try func(context.Context) error) bool {
+	backoff := newBackoff()
+	for ctx.Err() == nil {
+		err := try(ctx)
+		if err == nil {
+			return true
+		}
+		if ctx.Err() != nil {
+			return false
+		}
+		delay := backoff.Step()
+		m.printf("kubelet: %s: %s; next try in %s", what, explain(err), delay.Round(time.Millisecond))
+		m.report(simcloud.HostJoining, what+": "+explain(err))
+		m.pause(ctx, delay)
+	}
+	return false
+}
+
+// newBackoff goes from half a second to half a minute. The jitter keeps
+// machines apart that lost the same server.
+func newBackoff() wait.Backoff {
+	return wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 1 << 20, Cap: 30 * time.Second}
+}
+
+// pause waits, or less if the plug is pulled.
+func (m *machine) pause(ctx context.Context, d time.Duration) {
+	timer := m.clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C():
+	}
+}
+
+func (m *machine) printf(format string, args ...any) {
+	m.reporter.Print(fmt.Sprintf(format, args...))
+}
+
+// report says what the machine does, if that is news.
+func (m *machine) report(phase simcloud.HostPhase, message string) {
+	status := simcloud.HostStatus{Phase: phase, Message: message}
+	m.mu.Lock()
+	news := status != m.status
+	m.status = status
+	m.mu.Unlock()
+	if news {
+		m.reporter.Report(status)
+	}
+}
+
+// explain writes an API server's refusal with its number: "401" is what people
+// look for.
+func explain(err error) string {
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) && status.Status().Code != 0 {
+		s := status.Status()
+		return fmt.Sprintf("HTTP %d %s: %s", s.Code, http.StatusText(int(s.Code)), s.Message)
+	}
+	return err.Error()
+}

@@ -1,0 +1,278 @@
+package host
+
+import (
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/utils/clock"
+
+	"machinist.dev/machinist/simcloud"
+)
+
+// screen is what a machine reports.
+type screen struct {
+	mu      sync.Mutex
+	lines   []string
+	status  simcloud.HostStatus
+	disk    Disk
+	diskErr error
+}
+
+func (s *screen) Save(d Disk) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.diskErr == nil {
+		s.disk = d
+	}
+	return s.diskErr
+}
+
+func (s *screen) Report(status simcloud.HostStatus) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.status = status
+}
+
+func (s *screen) Print(line string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lines = append(s.lines, line)
+}
+
+func (s *screen) text() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.lines, "\n")
+}
+
+// wants waits until something is on the screen.
+func (s *screen) wants(t *testing.T, text string) {
+	t.Helper()
+	deadline := time.After(30 * time.Second)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !strings.Contains(s.text(), text) {
+		select {
+		case <-deadline:
+			t.Fatalf("screen has no %q:\n%s", text, s.text())
+		case <-tick.C:
+		}
+	}
+}
+
+// specFor is a machine whose user data leads to a server.
+func specFor(server *httptest.Server) Spec {
+	config := strings.ReplaceAll(kubeconfig("", ""), "https://127.0.0.1:6443", server.URL)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	var b strings.Builder
+	for line := range strings.Lines(config) {
+		if strings.Contains(line, "certificate-authority-data") {
+			data, _ := json.Marshal(ca) // base64
+			line = "    certificate-authority-data: " + string(data) + "\n"
+		}
+		b.WriteString(line)
+	}
+	return Spec{
+		ID: "i-1", Hostname: "h", ProviderID: "sim://r/z/i-1", Region: "r", Zone: "z",
+		Type:    simcloud.InstanceType{Name: "small", Architecture: "amd64", CPUs: 1, MemoryMiB: 1024, EphemeralStorageGiB: 10},
+		Address: netip.MustParseAddr("10.0.0.1"), PodNet: netip.MustParsePrefix("100.64.0.0/24"),
+		UserData: cloudConfig(pathKubeconfig, b.String()),
+	}
+}
+
+// powerOn starts a machine that is off again when the test is over.
+func powerOn(t *testing.T, spec Spec, s *screen) *Fleet {
+	t.Helper()
+	fleet := NewFleet(clock.RealClock{})
+	t.Cleanup(fleet.Close)
+	fleet.Start(spec, s)
+	return fleet
+}
+
+func TestPullingThePlugCutsTheLine(t *testing.T) {
+	arrived, cut := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // or its end is not noticed
+		once.Do(func() { close(arrived) })
+		<-r.Context().Done()
+		close(cut)
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	fleet := powerOn(t, specFor(server), &screen{})
+	<-arrived
+	fleet.Stop("i-1")
+	<-cut
+}
+
+// The token goes to the server that user data names, and to nobody whom that
+// one names.
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	elsewhere := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("redirected, with Authorization %q", r.Header.Get("Authorization"))
+	}))
+	defer elsewhere.Close()
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, elsewhere.URL+r.URL.Path, http.StatusTemporaryRedirect)
+	}))
+	defer server.Close()
+	s := &screen{}
+	powerOn(t, specFor(server), s)
+	s.wants(t, "next try in")
+}
+
+func TestAServerThatTalksNonsense(t *testing.T) {
+	for name, answer := range map[string]string{
+		"text":              "hello",
+		"another object":    `{"apiVersion":"v1","kind":"Pod"}`,
+		"no object":         `{}`,
+		"a false success":   `{"apiVersion":"certificates.k8s.io/v1","kind":"CertificateSigningRequest","metadata":{"name":"x"},"status":{"certificate":"Z2FyYmFnZQ=="}}`,
+		"a failure without": `{"apiVersion":"v1","kind":"Status","status":"Failure"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = io.WriteString(w, answer)
+			}))
+			defer server.Close()
+			s := &screen{}
+			powerOn(t, specFor(server), s)
+			s.wants(t, "next try in")
+			if s.text() == "" || strings.Contains(s.text(), "registered") {
+				t.Error(s.text())
+			}
+		})
+	}
+}
+
+func TestAKeyThatCannotBeSavedIsNotUsed(t *testing.T) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("asked for %s", r.URL)
+	}))
+	defer server.Close()
+	s := &screen{diskErr: errors.New("disk full")}
+	powerOn(t, specFor(server), s)
+	s.wants(t, "disk full")
+}
+
+func TestACertificateThatEndedIsReplaced(t *testing.T) {
+	for name, disk := range map[string]Disk{
+		"damaged": {KeyPEM: []byte("x"), CertificatePEM: []byte("y")},
+		"no key":  {CertificatePEM: testCA()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := make(chan string, 100)
+			server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				asked <- r.Method + " " + r.URL.Path
+				w.WriteHeader(http.StatusUnauthorized)
+			}))
+			defer server.Close()
+			spec := specFor(server)
+			spec.Disk = disk
+			s := &screen{}
+			powerOn(t, spec, s)
+			if got := <-asked; got != "POST /apis/certificates.k8s.io/v1/certificatesigningrequests" {
+				t.Errorf("asked %s", got)
+			}
+			s.wants(t, "HTTP 401 Unauthorized")
+			s.wants(t, "of no use")
+		})
+	}
+}
+
+func TestMachinesShareTheirAuthority(t *testing.T) {
+	r := &NewFleet(clock.RealClock{}).roots
+	first, second := r.pool(testCA()), r.pool(testCA())
+	if first != second {
+		t.Error("two pools of one authority")
+	}
+}
+
+func TestAnExistingNodeKeepsWhatIsNotTheMachines(t *testing.T) {
+	m := &machine{
+		spec: Spec{ID: "i-1", Hostname: "h", ProviderID: "sim://r/z/i-1", Region: "r", Zone: "z", Address: netip.MustParseAddr("10.0.0.1"),
+			Type: simcloud.InstanceType{Name: "small", Architecture: "amd64", CPUs: 1, MemoryMiB: 1024, EphemeralStorageGiB: 10}},
+		boot: &bootstrap{version: "v1.36.3", labels: map[string]string{"pool": "blue"}, taints: []corev1.Taint{{Key: "t", Effect: corev1.TaintEffectNoSchedule}}},
+	}
+	existing := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "h", Labels: map[string]string{"foreign": "1", corev1.LabelInstanceTypeStable: "gpu"}, Annotations: map[string]string{"a": "b"}},
+		Spec:       corev1.NodeSpec{ProviderID: "other", Unschedulable: true},
+	}
+	old := m.node(dawn)
+	existing.Status = old.Status
+	existing.Status.Capacity[resourceGPU] = existing.Status.Capacity[corev1.ResourceCPU]
+	existing.Status.Conditions = append([]corev1.NodeCondition{{Type: "KernelDeadlock", Status: corev1.ConditionTrue}}, existing.Status.Conditions...)
+	for i := range existing.Status.Conditions {
+		if existing.Status.Conditions[i].Type == corev1.NodeReady {
+			existing.Status.Conditions[i].Status = corev1.ConditionUnknown
+		}
+	}
+	now := dawn.Add(time.Hour)
+	patch, err := difference(existing, updated(existing, m.node(now), false))
+	if err != nil {
+		t.Fatal(err)
+	}
+	original, err := json.Marshal(existing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := strategicpatch.StrategicMergePatch(original, patch, corev1.Node{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got corev1.Node
+	if err := json.Unmarshal(data, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Labels["foreign"] != "1" || got.Labels["pool"] != "blue" || got.Labels[corev1.LabelInstanceTypeStable] != "small" ||
+		got.Annotations["a"] != "b" || got.Spec.ProviderID != "other" || !got.Spec.Unschedulable || len(got.Spec.Taints) != 0 {
+		t.Errorf("got %+v", got)
+	}
+	if _, stale := got.Status.Capacity[resourceGPU]; stale {
+		t.Error("the GPU of another type is still there")
+	}
+	var conditions []string
+	for _, c := range got.Status.Conditions {
+		conditions = append(conditions, fmt.Sprintf("%s=%s@%s", c.Type, c.Status, c.LastTransitionTime.Sub(dawn)))
+	}
+	if all := strings.Join(conditions, " "); !strings.Contains(all, "KernelDeadlock=True") ||
+		!strings.Contains(all, "Ready=True@1h0m0s") || !strings.Contains(all, "MemoryPressure=False@0s") {
+		t.Errorf("conditions: %s", all)
+	}
+	again := updated(&got, m.node(now.Add(time.Minute)), false)
+	if !equality.Semantic.DeepEqual(got.Status, again.Status) {
+		t.Error("a node that is as it should be is changed again")
+	}
+	if report := updated(&got, m.node(now.Add(time.Minute)), true); equality.Semantic.DeepEqual(got.Status, report.Status) {
+		t.Error("the heartbeat is not reported")
+	}
+	if strings.Contains(string(patch), "spec") {
+		t.Errorf("the patch changes the spec: %s", patch)
+	}
+}
+
+func TestANodeMayTakeAWhileToBeReady(t *testing.T) {
+	m := &machine{spec: Spec{Settings: simcloud.HostSettings{NodeReadyDelay: simcloud.Duration(time.Minute)}}, boot: &bootstrap{}, registered: dawn}
+	for after, want := range map[time.Duration]corev1.ConditionStatus{0: corev1.ConditionFalse, 59 * time.Second: corev1.ConditionFalse, time.Minute: corev1.ConditionTrue} {
+		node := m.node(dawn.Add(after))
+		if got := node.Status.Conditions[len(node.Status.Conditions)-1]; got.Type != corev1.NodeReady || got.Status != want {
+			t.Errorf("after %s: %+v", after, got)
+		}
+	}
+}

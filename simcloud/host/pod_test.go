@@ -1,0 +1,226 @@
+package host
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/simcloud"
+)
+
+var (
+	dawn     = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	settings = simcloud.HostSettings{PodStartTime: simcloud.Duration(time.Second), PodStopTime: simcloud.Duration(2 * time.Second)}
+)
+
+// bound is a pod as the scheduler leaves it.
+func bound(restart corev1.RestartPolicy, annotations ...string) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "p", UID: "u", Generation: 3, Annotations: map[string]string{}}}
+	for i := 0; i < len(annotations); i += 2 {
+		p.Annotations["simcloud/"+annotations[i]] = annotations[i+1]
+	}
+	p.Spec.RestartPolicy = restart
+	p.Spec.Containers = []corev1.Container{{Name: "c", Image: "example.com/c"}}
+	return p
+}
+
+// deleted is the pod after somebody asked for its deletion.
+func deleted(p *corev1.Pod, at time.Duration, grace time.Duration) *corev1.Pod {
+	p = p.DeepCopy()
+	stamp := metav1.NewTime(dawn.Add(at + grace))
+	p.DeletionTimestamp = &stamp
+	return p
+}
+
+// where writes what the API server would be told of a pod.
+func where(p *pod) string {
+	s := p.status("10.0.0.1")
+	c := s.ContainerStatuses[0]
+	words := []string{string(s.Phase)}
+	switch {
+	case c.State.Waiting != nil:
+		words = append(words, c.State.Waiting.Reason)
+	case c.State.Terminated != nil:
+		words = append(words, fmt.Sprintf("exit=%d", c.State.Terminated.ExitCode))
+	}
+	for _, condition := range s.Conditions {
+		if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
+			words = append(words, "ready")
+		}
+	}
+	if c.RestartCount > 0 {
+		words = append(words, fmt.Sprintf("restarts=%d", c.RestartCount))
+	}
+	if p.over {
+		words = append(words, "over")
+	}
+	return strings.Join(words, " ")
+}
+
+// play goes from one thing to the next and writes when each was.
+func play(t *testing.T, p *pod, now time.Time, until time.Duration) []string {
+	t.Helper()
+	var log []string
+	for range 100 {
+		p.advance(now, settings)
+		if p.wantsCall() {
+			log = append(log, fmt.Sprintf("%s %s", now.Sub(dawn), where(p)))
+			p.told = true
+			p.gone = p.over
+		}
+		due := p.due(settings)
+		if due.IsZero() || due.Sub(dawn) > until {
+			return log
+		}
+		if !due.After(now) {
+			t.Fatalf("due at %s when it is %s", due.Sub(dawn), now.Sub(dawn))
+		}
+		now = due
+	}
+	t.Fatal("a pod never rests")
+	return nil
+}
+
+func TestPodsAreAPlay(t *testing.T) {
+	for name, test := range map[string]struct {
+		pod  *corev1.Pod
+		want string
+	}{
+		"service":             {bound(corev1.RestartPolicyAlways), "0s Pending ContainerCreating; 1s Running ready"},
+		"slow":                {bound(corev1.RestartPolicyAlways, "ready-after", "5s"), "0s Pending ContainerCreating; 1s Running; 6s Running ready"},
+		"never ready":         {bound(corev1.RestartPolicyAlways, "ready-after", "never"), "0s Pending ContainerCreating; 1s Running"},
+		"job":                 {bound(corev1.RestartPolicyNever, "complete-after", "5s"), "0s Pending ContainerCreating; 1s Running ready; 6s Succeeded exit=0"},
+		"job on failure":      {bound(corev1.RestartPolicyOnFailure, "complete-after", "5s"), "0s Pending ContainerCreating; 1s Running ready; 6s Succeeded exit=0"},
+		"failing job":         {bound(corev1.RestartPolicyNever, "crash-after", "5s"), "0s Pending ContainerCreating; 1s Running ready; 6s Failed exit=1"},
+		"crashing service":    {bound(corev1.RestartPolicyAlways, "crash-after", "5s"), "0s Pending ContainerCreating; 1s Running ready; 6s Running CrashLoopBackOff; 16s Running ready restarts=1; 21s Running CrashLoopBackOff restarts=1; 41s Running ready restarts=2; 46s Running CrashLoopBackOff restarts=2"},
+		"ending service":      {bound(corev1.RestartPolicyAlways, "complete-after", "50s"), "0s Pending ContainerCreating; 1s Running ready; 51s Running CrashLoopBackOff"},
+		"crashing before":     {bound(corev1.RestartPolicyNever, "crash-after", "5s", "complete-after", "6s"), "0s Pending ContainerCreating; 1s Running ready; 6s Failed exit=1"},
+		"crashing at once":    {bound(corev1.RestartPolicyNever, "crash-after", "0s"), "0s Pending ContainerCreating; 1s Failed exit=1"},
+		"unreadable":          {bound(corev1.RestartPolicyAlways, "ready-after", "soon"), "0s Pending ContainerCreating; 1s Running ready"},
+		"deleted while bound": {deleted(bound(corev1.RestartPolicyAlways), 0, 30*time.Second), "0s Pending ContainerCreating over"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, complaint := newPod(test.pod, dawn, settings)
+			if (complaint != nil) != (name == "unreadable") {
+				t.Errorf("complaint: %v", complaint)
+			}
+			if got := strings.Join(play(t, p, dawn, time.Minute), "; "); got != test.want {
+				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestPodsAreStopped(t *testing.T) {
+	for name, test := range map[string]struct {
+		annotations []string
+		grace       time.Duration
+		again       time.Duration // grace period of a second request, one second later
+		want        string
+	}{
+		"by default":            {nil, 30 * time.Second, 0, "12s Succeeded exit=0 over"},
+		"slowly":                {[]string{"stop-after", "20s"}, 30 * time.Second, 0, "30s Succeeded exit=0 over"},
+		"within its grace":      {[]string{"stop-after", "never"}, 5 * time.Second, 0, "15s Succeeded exit=0 over"},
+		"at once":               {[]string{"stop-after", "0s"}, 30 * time.Second, 0, "10s Succeeded exit=0 over"},
+		"without grace":         {[]string{"stop-after", "never"}, 0, 0, "10s Succeeded exit=0 over"},
+		"sooner on second call": {[]string{"stop-after", "never"}, 30 * time.Second, 2 * time.Second, "13s Succeeded exit=0 over"},
+		"before it crashes":     {[]string{"crash-after", "9.5s"}, 30 * time.Second, 0, "12s Succeeded exit=0 over"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			from := bound(corev1.RestartPolicyAlways, test.annotations...)
+			p, _ := newPod(from, dawn, settings)
+			play(t, p, dawn, 10*time.Second)
+			if complaint := p.update(deleted(from, 10*time.Second, test.grace), dawn.Add(10*time.Second), settings); complaint != nil {
+				t.Error(complaint)
+			}
+			now := dawn.Add(10 * time.Second)
+			if test.again > 0 {
+				now = now.Add(time.Second)
+				_ = p.update(deleted(from, 11*time.Second, test.again), now, settings)
+			}
+			got := strings.Join(play(t, p, now, time.Minute), "; ")
+			if got != test.want {
+				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestAPodThatEndedByItselfKeepsItsEnd(t *testing.T) {
+	for _, test := range []struct{ annotation, want string }{
+		{"crash-after", "Failed exit=1"}, {"complete-after", "Succeeded exit=0"},
+	} {
+		from := bound(corev1.RestartPolicyNever, test.annotation, "1s")
+		p, _ := newPod(from, dawn, settings)
+		play(t, p, dawn, 10*time.Second)
+		_ = p.update(deleted(from, 10*time.Second, 30*time.Second), dawn.Add(10*time.Second), settings)
+		p.advance(dawn.Add(10*time.Second), settings)
+		if !p.told || !p.wantsCall() || where(p) != test.want+" over" {
+			t.Errorf("%s: %s", test.annotation, where(p))
+		}
+	}
+}
+
+// What a machine wrote, its next life goes on with.
+func TestPodsAreResumed(t *testing.T) {
+	for name, test := range map[string]struct {
+		pod  *corev1.Pod
+		at   time.Duration // the machine stops
+		want string        // what it tells after it started again 10 s later
+	}{
+		"ready":           {bound(corev1.RestartPolicyAlways), 3 * time.Second, ""},
+		"not ready yet":   {bound(corev1.RestartPolicyAlways, "ready-after", "30s"), 3 * time.Second, "31s Running ready"},
+		"starting":        {bound(corev1.RestartPolicyAlways), 0, "10s Pending ContainerCreating; 11s Running ready"},
+		"ended":           {bound(corev1.RestartPolicyNever, "complete-after", "1s"), 3 * time.Second, ""},
+		"failed":          {bound(corev1.RestartPolicyNever, "crash-after", "1s"), 3 * time.Second, ""},
+		"crash while off": {bound(corev1.RestartPolicyNever, "crash-after", "5s"), 3 * time.Second, "13s Failed exit=1"},
+		"in backoff":      {bound(corev1.RestartPolicyAlways, "crash-after", "1s"), 50 * time.Second, "1m0s Pending ContainerCreating restarts=2; 1m1s Running ready restarts=2; 1m2s Running CrashLoopBackOff restarts=2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			first, _ := newPod(test.pod, dawn, settings)
+			first.ip = "100.64.0.7"
+			play(t, first, dawn, test.at)
+			data, err := first.patch("10.0.0.1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen := test.pod.DeepCopy()
+			if err := json.Unmarshal(data, seen); err != nil {
+				t.Fatal(err)
+			}
+			now := dawn.Add(test.at + 10*time.Second)
+			second, _ := newPod(seen, now, settings)
+			if second.ip != first.ip || !second.startTime.Equal(first.startTime) {
+				t.Errorf("address %q, start %s", second.ip, second.startTime)
+			}
+			if got := strings.Join(play(t, second, now, 75*time.Second), "; "); got != test.want {
+				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestThePatchNamesThePodAndItsGeneration(t *testing.T) {
+	p, _ := newPod(bound(corev1.RestartPolicyAlways), dawn, settings)
+	p.ip = "100.64.0.7"
+	p.advance(dawn.Add(time.Second), settings)
+	data, err := p.patch("10.0.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got corev1.Pod
+	if err := json.Unmarshal(data, &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.UID != "u" || got.Status.ObservedGeneration != 3 || got.Status.PodIPs[0].IP != "100.64.0.7" || got.Status.HostIP != "10.0.0.1" {
+		t.Errorf("got %s", data)
+	}
+	if strings.Contains(string(data), "PodScheduled") {
+		t.Error("the patch touches the scheduler's condition")
+	}
+}

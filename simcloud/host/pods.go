@@ -1,0 +1,245 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
+)
+
+// podRetry is how long a failed call about a pod waits.
+const podRetry = time.Second
+
+// player plays the machine's pods. All of it runs in one goroutine.
+type player struct {
+	*machine
+	pods map[types.UID]*pod
+	ips  map[string]bool
+	// version is where to go on watching, empty for from the beginning.
+	version string
+}
+
+// playPods plays the pods until the plug is pulled.
+func (m *machine) playPods(ctx context.Context) {
+	p := &player{machine: m, pods: map[types.UID]*pod{}, ips: map[string]bool{}}
+	backoff := newBackoff()
+	failing := false
+	for ctx.Err() == nil {
+		began := m.clock.Now()
+		err := p.follow(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil || m.clock.Since(began) > callTimeout {
+			failing, backoff = false, newBackoff()
+		}
+		if err != nil && !failing {
+			m.printf("kubelet: watch pods: %s", explain(err))
+			failing = true
+		}
+		m.pause(ctx, backoff.Step())
+	}
+}
+
+// follow watches the machine's pods until the watch ends.
+func (p *player) follow(ctx context.Context) error {
+	pods := p.conn.core.Pods(metav1.NamespaceAll)
+	selector := fields.OneTermEqualSelector("spec.nodeName", p.spec.Hostname).String()
+	if p.version == "" {
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		list, err := pods.List(call, metav1.ListOptions{FieldSelector: selector, ResourceVersion: "0"})
+		cancel()
+		if err != nil {
+			return err
+		}
+		p.replace(list.Items)
+		p.version = list.ResourceVersion
+	}
+	w, err := pods.Watch(ctx, metav1.ListOptions{
+		FieldSelector: selector, ResourceVersion: p.version, AllowWatchBookmarks: true,
+		// Like reflectors: not all machines of a cluster at the same moment.
+		TimeoutSeconds: ptr.To(300 + rand.Int64N(300)),
+	})
+	if err != nil {
+		p.forgetVersion(err)
+		return err
+	}
+	defer w.Stop()
+	timer := p.clock.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		wait := time.Hour
+		if due := p.playDue(ctx); !due.IsZero() {
+			wait = max(0, due.Sub(p.clock.Now()))
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C():
+		case event, ok := <-w.ResultChan():
+			if !ok {
+				return nil
+			}
+			if err := p.take(event); err != nil {
+				p.forgetVersion(err)
+				return err
+			}
+		}
+	}
+}
+
+// forgetVersion begins anew after an error that says that the version is too
+// old. Any error of a watch may hide one.
+func (p *player) forgetVersion(err error) {
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		p.version = ""
+	}
+}
+
+// take takes over one event.
+func (p *player) take(event watch.Event) error {
+	if event.Type == watch.Error {
+		return apierrors.FromObject(event.Object)
+	}
+	from, ok := event.Object.(*corev1.Pod)
+	if !ok {
+		return fmt.Errorf("watch of pods delivered a %T", event.Object)
+	}
+	p.version = from.ResourceVersion
+	switch event.Type {
+	case watch.Added, watch.Modified:
+		p.know(from)
+	case watch.Deleted:
+		p.forget(from.UID)
+	}
+	return nil
+}
+
+// replace takes over a complete list.
+func (p *player) replace(list []corev1.Pod) {
+	listed := map[types.UID]bool{}
+	for i := range list {
+		listed[list[i].UID] = true
+		p.know(&list[i])
+	}
+	for uid := range p.pods {
+		if !listed[uid] {
+			p.forget(uid)
+		}
+	}
+}
+
+// know begins or goes on to play a pod. Static pods' mirrors are not pods to
+// play.
+func (p *player) know(from *corev1.Pod) {
+	if _, mirror := from.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
+		return
+	}
+	now := p.clock.Now()
+	var complaint error
+	if known := p.pods[from.UID]; known != nil {
+		complaint = known.update(from, now, p.spec.Settings)
+		known.retryAt = time.Time{}
+	} else {
+		var fresh *pod
+		fresh, complaint = newPod(from, now, p.spec.Settings)
+		p.pods[from.UID] = fresh
+		if fresh.hostNetwork {
+			fresh.ip = p.spec.Address.String()
+		} else if fresh.ip == "" {
+			fresh.ip = p.takeIP()
+		} else {
+			p.ips[fresh.ip] = true
+		}
+	}
+	if complaint != nil {
+		p.printf("kubelet: pod %s/%s: %v", from.Namespace, from.Name, complaint)
+	}
+}
+
+func (p *player) forget(uid types.UID) {
+	if known := p.pods[uid]; known != nil {
+		if !known.hostNetwork {
+			delete(p.ips, known.ip)
+		}
+		delete(p.pods, uid)
+	}
+}
+
+// takeIP finds a free address for a pod; "" if none is left.
+func (p *player) takeIP() string {
+	net := p.spec.PodNet
+	for ip := net.Addr().Next(); net.Contains(ip.Next()); ip = ip.Next() {
+		if !p.ips[ip.String()] {
+			p.ips[ip.String()] = true
+			return ip.String()
+		}
+	}
+	return ""
+}
+
+// playDue goes on with every pod that is due and returns when the next one is.
+func (p *player) playDue(ctx context.Context) (next time.Time) {
+	settings := p.spec.Settings
+	for uid, known := range p.pods {
+		now := p.clock.Now()
+		known.advance(now, settings)
+		if known.wantsCall() && !known.retryAt.After(now) {
+			known.retryAt = time.Time{}
+			if err := p.tell(ctx, known); apierrors.IsNotFound(err) {
+				p.forget(uid)
+				continue
+			} else if ctx.Err() != nil {
+				return time.Time{}
+			} else if err != nil {
+				// A conflict may mean that another pod has the name by now; then
+				// the watch will say that this one is gone.
+				p.printf("kubelet: pod %s/%s: %s", known.namespace, known.name, explain(err))
+				known.retryAt = now.Add(podRetry)
+			}
+		}
+		if due := known.due(settings); !due.IsZero() && (next.IsZero() || due.Before(next)) {
+			next = due
+		}
+	}
+	return next
+}
+
+// tell lets the API server know where a pod is, and lets it go when it is over.
+func (p *player) tell(ctx context.Context, known *pod) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	pods := p.conn.core.Pods(known.namespace)
+	if !known.told {
+		patch, err := known.patch(p.spec.Address.String())
+		if err != nil {
+			return err
+		}
+		if _, err := pods.Patch(ctx, known.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+			return fmt.Errorf("update status: %w", err)
+		}
+		known.told = true
+	}
+	if !known.over || known.gone {
+		return nil
+	}
+	err := pods.Delete(ctx, known.name, metav1.DeleteOptions{
+		GracePeriodSeconds: ptr.To(int64(0)),
+		Preconditions:      &metav1.Preconditions{UID: &known.uid},
+	})
+	if err != nil {
+		return fmt.Errorf("delete: %w", err)
+	}
+	known.gone = true // finalizers may still hold it
+	return nil
+}

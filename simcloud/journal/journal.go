@@ -1,0 +1,300 @@
+// Package journal keeps a map from keys to JSON documents in one append-only
+// file. What was committed survives the death of the process at any point; it
+// survives the death of the machine only as far as the kernel had written it
+// out, since commits are not synced.
+//
+// Each line of the file is the new value of one key. The lines of one commit
+// are bound together, so that a commit cut short is as if it had not been.
+package journal
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+)
+
+// compactAbove is the size below which garbage does not matter.
+const compactAbove = 8 << 20
+
+// Op sets a key to a value, or deletes it where Value is nil.
+type Op struct {
+	Key   string
+	Value any
+}
+
+// line is one Op in the file.
+type line struct {
+	Key   string          `json:"k"`
+	Value json.RawMessage `json:"v,omitempty"`
+	// More says that the commit goes on with the next line.
+	More bool `json:"more,omitempty"`
+}
+
+// place is where the line of a key's current value is.
+type place struct {
+	offset int64
+	length int
+}
+
+// Journal is an open journal. It is safe for concurrent use.
+type Journal struct {
+	path string
+	lock *os.File
+
+	mu   sync.Mutex
+	file *os.File
+	size int64
+	live int64 // bytes of the lines that places point to
+	// compactAt is the size from which compaction is tried.
+	compactAt int64
+	places    map[string]place
+	broken    error // set when the file's end is not what it should be
+}
+
+// Open opens the journal in a directory, which is made if it is missing. It
+// fails while another process has it open, and when the file is damaged
+// elsewhere than at its end.
+func Open(dir string) (*Journal, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make state directory: %w", err)
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open lock of state directory: %w", err)
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		lock.Close()
+		return nil, fmt.Errorf("state directory %s is in use by another process: %w", dir, err)
+	}
+	j := &Journal{path: filepath.Join(dir, "journal.jsonl"), lock: lock, places: map[string]place{}, compactAt: compactAbove}
+	if err := j.load(); err != nil {
+		if j.file != nil {
+			j.file.Close()
+		}
+		lock.Close()
+		return nil, err
+	}
+	return j, nil
+}
+
+// load finds the current value of each key, and cuts off a commit that did not
+// get to its end.
+func (j *Journal) load() error {
+	var err error
+	if j.file, err = os.OpenFile(j.path, os.O_CREATE|os.O_RDWR, 0o600); err != nil {
+		return fmt.Errorf("open journal: %w", err)
+	}
+	type located struct {
+		line
+		place
+	}
+	var commit []located
+	reader := bufio.NewReaderSize(j.file, 1<<20)
+	offset := int64(0)
+	for number := 1; ; number++ {
+		text, err := reader.ReadBytes('\n')
+		if err == io.EOF {
+			break // what follows the last newline was cut short
+		}
+		if err != nil {
+			return fmt.Errorf("read journal: %w", err)
+		}
+		var l line
+		if err := json.Unmarshal(text, &l); err != nil {
+			return fmt.Errorf("journal %s is damaged in line %d: %w", j.path, number, err)
+		}
+		commit = append(commit, located{l, place{offset, len(text)}})
+		offset += int64(len(text))
+		if !l.More {
+			for _, c := range commit {
+				j.put(c.Key, c.place, c.Value == nil)
+			}
+			commit, j.size = commit[:0], offset
+		}
+	}
+	if err := j.file.Truncate(j.size); err != nil {
+		return fmt.Errorf("cut off an unfinished commit: %w", err)
+	}
+	return nil
+}
+
+// put notes where a key's value is.
+func (j *Journal) put(key string, at place, deleted bool) {
+	j.live -= int64(j.places[key].length)
+	if deleted {
+		delete(j.places, key)
+		return
+	}
+	j.places[key] = at
+	j.live += int64(at.length)
+}
+
+// Commit carries out all ops or, when it fails, none.
+func (j *Journal) Commit(ops ...Op) error {
+	var buffer bytes.Buffer
+	places := make([]place, len(ops))
+	for i, op := range ops {
+		l := line{Key: op.Key, More: i < len(ops)-1}
+		if op.Value != nil {
+			value, err := json.Marshal(op.Value)
+			if err != nil {
+				return fmt.Errorf("encode %s: %w", op.Key, err)
+			}
+			l.Value = value
+		}
+		data, err := json.Marshal(l)
+		if err != nil {
+			return fmt.Errorf("encode %s: %w", op.Key, err)
+		}
+		places[i] = place{int64(buffer.Len()), len(data) + 1}
+		buffer.Write(data)
+		buffer.WriteByte('\n')
+	}
+
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.broken != nil {
+		return j.broken
+	}
+	if _, err := j.file.WriteAt(buffer.Bytes(), j.size); err != nil {
+		// Part of it may be there. The next commit must not follow it.
+		if cut := j.file.Truncate(j.size); cut != nil {
+			j.broken = fmt.Errorf("journal is unusable after a failed write: %w", cut)
+		}
+		return fmt.Errorf("write journal: %w", err)
+	}
+	for i, op := range ops {
+		places[i].offset += j.size
+		j.put(op.Key, places[i], op.Value == nil)
+	}
+	j.size += int64(buffer.Len())
+	if j.size > j.compactAt && j.size > 2*j.live {
+		// The commit stands whether or not this succeeds: without it the file
+		// only stays long. If the disk is full, the next write says so.
+		j.compactAt = compactAbove
+		if err := j.compact(); err != nil {
+			j.compactAt = 2 * j.size
+		}
+	}
+	return nil
+}
+
+// Get reads the value of a key into a pointer. It reports whether the key
+// exists.
+func (j *Journal) Get(key string, value any) (bool, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	at, ok := j.places[key]
+	if !ok {
+		return false, nil
+	}
+	l, err := j.read(at)
+	if err != nil {
+		return false, err
+	}
+	if err := json.Unmarshal(l.Value, value); err != nil {
+		return false, fmt.Errorf("decode %s: %w", key, err)
+	}
+	return true, nil
+}
+
+// Keys goes through the keys there are now, in no order.
+func (j *Journal) Keys() iter.Seq[string] {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	keys := make([]string, 0, len(j.places))
+	for key := range j.places {
+		keys = append(keys, key)
+	}
+	return func(yield func(string) bool) {
+		for _, key := range keys {
+			if !yield(key) {
+				return
+			}
+		}
+	}
+}
+
+func (j *Journal) read(at place) (line, error) {
+	var l line
+	data, err := j.readText(at)
+	if err != nil {
+		return l, err
+	}
+	if err := json.Unmarshal(data, &l); err != nil {
+		return l, fmt.Errorf("journal %s is damaged at byte %d: %w", j.path, at.offset, err)
+	}
+	return l, nil
+}
+
+func (j *Journal) readText(at place) ([]byte, error) {
+	data := make([]byte, at.length)
+	if _, err := j.file.ReadAt(data, at.offset); err != nil {
+		return nil, fmt.Errorf("read journal: %w", err)
+	}
+	return data, nil
+}
+
+// moreEnd is how a line ends whose commit goes on. A line without that mark
+// cannot end so, even if its value does: its own brace follows.
+var moreEnd = []byte(`,"more":true}` + "\n")
+
+// compact replaces the file by one without garbage. The old one stays in place
+// until the new one is complete and synced. Lines are copied, not read: it all
+// happens between two commits, and should not take long.
+func (j *Journal) compact() (err error) {
+	path := j.path + ".new"
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("compact journal: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			file.Close()
+			os.Remove(path)
+		}
+	}()
+	places := make(map[string]place, len(j.places))
+	size := int64(0)
+	writer := bufio.NewWriterSize(file, 1<<20)
+	for key, at := range j.places {
+		text, err := j.readText(at)
+		if err != nil {
+			return fmt.Errorf("compact journal: %w", err)
+		}
+		if alone, more := bytes.CutSuffix(text, moreEnd); more {
+			text = append(alone, "}\n"...)
+		}
+		places[key] = place{size, len(text)}
+		size += int64(len(text))
+		writer.Write(text) // a failure stays and shows in Flush
+	}
+	if err := errors.Join(writer.Flush(), file.Sync()); err != nil {
+		return fmt.Errorf("compact journal: %w", err)
+	}
+	if err := os.Rename(path, j.path); err != nil {
+		return fmt.Errorf("compact journal: %w", err)
+	}
+	j.file.Close()
+	j.file, j.places, j.size, j.live = file, places, size, size
+	return nil
+}
+
+// Close writes everything out to the disk and lets another process open the
+// journal.
+func (j *Journal) Close() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.broken == nil {
+		j.broken = errors.New("journal is closed")
+	}
+	return errors.Join(j.file.Sync(), j.file.Close(), j.lock.Close())
+}

@@ -1,0 +1,218 @@
+package server
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"machinist.dev/machinist/simcloud"
+	"machinist.dev/machinist/simcloud/fault"
+)
+
+// call is a customer's call, read and ready to be carried out.
+type call struct {
+	account string
+	// instance is what fault rules match on.
+	instance *simcloud.Instance
+	// effect carries the call out. Faults befall the instance it makes.
+	effect func(faults []simcloud.InstanceFault) (any, error)
+}
+
+// prepare reads a request. What is wrong with it is said before any fault.
+type prepare func(r *http.Request, account string) (call, error)
+
+func (s *Server) routeCustomer() {
+	for _, route := range []struct {
+		pattern   string
+		operation string
+		prepare   prepare
+	}{
+		{"POST /v1/instances", simcloud.OperationCreateInstance, s.createInstance},
+		{"GET /v1/instances", simcloud.OperationListInstances, s.listInstances},
+		{"GET /v1/instances/{id}", simcloud.OperationGetInstance, s.getInstance},
+		{"DELETE /v1/instances/{id}", simcloud.OperationDeleteInstance, s.deleteInstance},
+		{"PATCH /v1/instances/{id}", simcloud.OperationUpdateInstance, s.updateInstance},
+		{"PUT /v1/instances/{id}/tags", simcloud.OperationUpdateTags, s.updateTags},
+		{"GET /v1/instances/{id}/console", simcloud.OperationConsoleOutput, s.consoleOutput},
+		{"GET /v1/regions", simcloud.OperationListRegions, s.listRegions},
+		{"GET /v1/instance-types", simcloud.OperationListInstanceTypes, s.listInstanceTypes},
+		{"GET /v1/images", simcloud.OperationListImages, s.listImages},
+	} {
+		s.mux.HandleFunc(route.pattern, s.customer(route.operation, route.prepare))
+	}
+}
+
+// customer is the way of every customer's call: who, what, what goes wrong,
+// the effect, the answer.
+func (s *Server) customer(operation string, prepare prepare) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		account, ok := s.cloud.Authenticate(bearer(r))
+		if !ok {
+			s.finish(w, operation, nil, failf(simcloud.CodeUnauthorized, "token is missing or wrong"))
+			return
+		}
+		c, err := prepare(r, account)
+		if err != nil {
+			s.finish(w, operation, nil, err)
+			return
+		}
+		d, err := s.rules.Decide(fault.Call{Operation: operation, Account: account, Instance: c.instance})
+		if err != nil {
+			s.finish(w, operation, nil, err)
+			return
+		}
+		if !s.wait(d.Before) {
+			s.finish(w, operation, nil, failf(simcloud.CodeUnavailable, "the cloud is being shut down"))
+			return
+		}
+		var result any
+		if !d.Fails || d.Effective {
+			result, err = c.effect(d.Instance)
+		}
+		if !s.wait(d.After) {
+			err = failf(simcloud.CodeUnavailable, "the cloud is being shut down")
+		}
+		if d.Fails && d.Drop {
+			s.statistics.count(operation, dropped)
+			panic(http.ErrAbortHandler) // net/http's way to close a connection without an answer
+		}
+		if d.Fails {
+			err = d.Error
+		}
+		s.finish(w, operation, result, err)
+	}
+}
+
+// finish answers and counts.
+func (s *Server) finish(w http.ResponseWriter, operation string, result any, err error) {
+	if err != nil {
+		s.statistics.count(operation, outcome(err))
+		s.fail(w, err)
+		return
+	}
+	s.statistics.count(operation, "")
+	s.succeed(w, result)
+}
+
+func (s *Server) createInstance(r *http.Request, account string) (call, error) {
+	var req simcloud.CreateInstanceRequest
+	if err := decode(r, &req); err != nil {
+		return call{}, err
+	}
+	return call{account, &simcloud.Instance{Name: req.Name, Type: req.Type, Region: req.Region, Zone: req.Zone, Tags: req.Tags},
+		func(faults []simcloud.InstanceFault) (any, error) { return s.cloud.Create(account, req, faults) }}, nil
+}
+
+// about is a call on the instance that the path names.
+func (s *Server) about(r *http.Request, account string, effect func(id string) (any, error)) (call, error) {
+	id := r.PathValue("id")
+	instance, _ := s.cloud.Current(account, id)
+	return call{account, instance, func([]simcloud.InstanceFault) (any, error) { return effect(id) }}, nil
+}
+
+func (s *Server) getInstance(r *http.Request, account string) (call, error) {
+	return s.about(r, account, func(id string) (any, error) { return s.cloud.Get(account, id) })
+}
+
+func (s *Server) deleteInstance(r *http.Request, account string) (call, error) {
+	return s.about(r, account, func(id string) (any, error) { return s.cloud.Delete(account, id) })
+}
+
+func (s *Server) updateInstance(r *http.Request, account string) (call, error) {
+	var req simcloud.UpdateInstanceRequest
+	if err := decode(r, &req); err != nil {
+		return call{}, err
+	}
+	return s.about(r, account, func(id string) (any, error) { return s.cloud.Update(account, id, req) })
+}
+
+func (s *Server) updateTags(r *http.Request, account string) (call, error) {
+	var req simcloud.UpdateTagsRequest
+	if err := decode(r, &req); err != nil {
+		return call{}, err
+	}
+	return s.about(r, account, func(id string) (any, error) { return s.cloud.UpdateTags(account, id, req) })
+}
+
+func (s *Server) consoleOutput(r *http.Request, account string) (call, error) {
+	return s.about(r, account, func(id string) (any, error) {
+		output, err := s.cloud.Console(account, id)
+		return simcloud.Console{Output: output}, err
+	})
+}
+
+func (s *Server) listInstances(r *http.Request, account string) (call, error) {
+	o, err := listOptions(r.URL.Query())
+	if err != nil {
+		return call{}, err
+	}
+	return call{account, &simcloud.Instance{Name: o.Name, Region: o.Region, Zone: o.Zone, Tags: o.Tags},
+		func([]simcloud.InstanceFault) (any, error) { return s.cloud.List(account, o) }}, nil
+}
+
+// listOptions reads what the client wrote. A parameter that does not exist
+// would widen the list if it were passed over.
+func listOptions(q url.Values) (simcloud.ListInstancesOptions, error) {
+	o := simcloud.ListInstancesOptions{Tags: map[string]string{}}
+	for name, values := range q {
+		single := values[0]
+		switch name {
+		case "tag":
+			for _, tag := range values {
+				key, value, exact := strings.Cut(tag, "=")
+				if other, twice := o.Tags[key]; twice && exact && other != value {
+					return o, failf(simcloud.CodeInvalidParameter, "tag: %q is asked for with two values", key)
+				}
+				if exact {
+					o.Tags[key] = value
+				} else {
+					o.HasTags = append(o.HasTags, key)
+				}
+			}
+			continue
+		case "state":
+			for _, state := range values {
+				o.States = append(o.States, simcloud.InstanceState(state))
+			}
+			continue
+		case "name":
+			o.Name = single
+		case "region":
+			o.Region = single
+		case "zone":
+			o.Zone = single
+		case "nextToken":
+			o.NextToken = single
+		case "limit":
+			limit, err := strconv.Atoi(single)
+			if err != nil || limit < 1 {
+				return o, failf(simcloud.CodeInvalidParameter, "limit: %q is not a positive number", single)
+			}
+			o.Limit = limit
+		default:
+			return o, failf(simcloud.CodeInvalidParameter, "%s: is not a parameter of a list", name)
+		}
+		if len(values) > 1 {
+			return o, failf(simcloud.CodeInvalidParameter, "%s: is there %d times", name, len(values))
+		}
+	}
+	return o, nil
+}
+
+func (s *Server) listRegions(_ *http.Request, account string) (call, error) {
+	return reading(account, func() any { return simcloud.RegionList{Regions: s.cloud.Regions(account)} })
+}
+
+func (s *Server) listInstanceTypes(_ *http.Request, account string) (call, error) {
+	return reading(account, func() any { return simcloud.InstanceTypeList{InstanceTypes: s.cloud.InstanceTypes()} })
+}
+
+func (s *Server) listImages(_ *http.Request, account string) (call, error) {
+	return reading(account, func() any { return simcloud.ImageList{Images: s.cloud.Images()} })
+}
+
+// reading is a call about no instance that cannot fail by itself.
+func reading(account string, read func() any) (call, error) {
+	return call{account, nil, func([]simcloud.InstanceFault) (any, error) { return read(), nil }}, nil
+}

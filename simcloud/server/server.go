@@ -1,0 +1,174 @@
+// Package server is the HTTP API of the simulated cloud: it knows who calls,
+// what goes wrong with the call, and how the answer is written.
+//
+// Customers call below /v1 with their account's token, the operator of the
+// simulation below /admin/v1 with the admin token. /healthz answers anyone.
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"machinist.dev/machinist/simcloud"
+	"machinist.dev/machinist/simcloud/cloud"
+	"machinist.dev/machinist/simcloud/fault"
+)
+
+// maxRequestBytes bounds a request's body: user data in base64 and the rest.
+const maxRequestBytes = 1 << 20
+
+// Options of a Server. Cloud and Rules are required.
+type Options struct {
+	Cloud *cloud.Cloud
+	Rules *fault.Rules
+	// AdminToken opens /admin/v1. Empty: it stays closed.
+	AdminToken string
+	// Clock measures latencies. Default: the real one.
+	Clock clock.Clock
+	// Log gets one line per call that failed inside. Default: slog's.
+	Log *slog.Logger
+}
+
+// Server answers calls. It is an http.Handler.
+type Server struct {
+	cloud      *cloud.Cloud
+	rules      *fault.Rules
+	adminToken string
+	clock      clock.Clock
+	log        *slog.Logger
+	statistics statistics
+	mux        *http.ServeMux
+	// stopping ends the latencies of calls under way.
+	stopping <-chan struct{}
+}
+
+// New makes a server. When the context ends, calls that wait for a fault's
+// latency are answered as unavailable.
+func New(ctx context.Context, o Options) *Server {
+	s := &Server{
+		cloud: o.Cloud, rules: o.Rules, adminToken: o.AdminToken, clock: o.Clock, log: o.Log,
+		mux: http.NewServeMux(), stopping: ctx.Done(),
+	}
+	if s.clock == nil {
+		s.clock = clock.RealClock{}
+	}
+	if s.log == nil {
+		s.log = slog.Default()
+	}
+	s.statistics.start = s.clock.Now()
+	s.mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
+	s.routeCustomer()
+	s.routeAdmin()
+	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		// Not NotFound: a wrong URL must not look like an instance that is gone.
+		s.fail(w, failf(simcloud.CodeInvalidParameter, "%s %q is not part of the API", r.Method, r.URL.Path))
+	})
+	return s
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxRequestBytes)
+	s.mux.ServeHTTP(w, r)
+}
+
+// bearer is the token that a request carries.
+func bearer(r *http.Request) string {
+	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if !ok {
+		return ""
+	}
+	return token
+}
+
+// sameSecret compares without telling by its duration where two differ.
+func sameSecret(a, b string) bool {
+	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
+	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
+}
+
+// decode reads a request's body strictly: a field that does not exist is a
+// mistake of the caller, not something to pass over.
+func decode(r *http.Request, into any) error {
+	decoder := json.NewDecoder(r.Body)
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(into)
+	if err == nil {
+		if _, rest := decoder.Token(); rest != io.EOF {
+			err = errors.New("there is something after the object")
+		}
+	}
+	if err != nil {
+		return failf(simcloud.CodeInvalidParameter, "body: %v", err)
+	}
+	return nil
+}
+
+// succeed writes an answer.
+func (s *Server) succeed(w http.ResponseWriter, result any) {
+	if result == nil {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	s.write(w, http.StatusOK, result)
+}
+
+// fail writes an error.
+func (s *Server) fail(w http.ResponseWriter, err error) {
+	e, ok := errors.AsType[*simcloud.Error](err)
+	if !ok {
+		s.log.Error("a call failed inside", "error", err)
+		e = &simcloud.Error{Code: simcloud.CodeInternalError, Message: err.Error()}
+	}
+	if e.RetryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(e.RetryAfter.Seconds()))))
+	}
+	if e.Code == simcloud.CodeUnauthorized {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	s.write(w, e.Code.HTTPStatus(), simcloud.ErrorBody{Code: e.Code, Message: e.Message, RetryAfter: simcloud.Duration(e.RetryAfter)})
+}
+
+func (s *Server) write(w http.ResponseWriter, status int, body any) {
+	data, err := json.Marshal(body)
+	if err != nil { // of our own types: cannot be
+		s.log.Error("an answer cannot be encoded", "error", err)
+		status, data = http.StatusInternalServerError, []byte(`{"code":"InternalError"}`)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(data, '\n')) // the caller may be gone
+}
+
+// wait lets a latency pass, whether or not the caller still waits. It reports
+// false when the server stops meanwhile.
+func (s *Server) wait(d time.Duration) bool {
+	if d <= 0 {
+		return true
+	}
+	timer := s.clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+		return true
+	case <-s.stopping:
+		return false
+	}
+}
+
+func failf(code simcloud.ErrorCode, format string, args ...any) error {
+	return &simcloud.Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,56 @@
+package server
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	"machinist.dev/machinist/simcloud"
+)
+
+// dropped is the outcome of a call whose connection a fault closed.
+const dropped = "Dropped"
+
+// statistics count customers' calls.
+type statistics struct {
+	start time.Time
+	mu    sync.Mutex
+	calls map[string]simcloud.CallStatistics
+}
+
+// count notes a call and its outcome, "" for success.
+func (s *statistics) count(operation, outcome string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.calls == nil {
+		s.calls = map[string]simcloud.CallStatistics{}
+	}
+	c := s.calls[operation]
+	c.Total++
+	if outcome != "" {
+		if c.Errors == nil {
+			c.Errors = map[string]int{}
+		}
+		c.Errors[outcome]++
+	}
+	s.calls[operation] = c
+}
+
+func (s *statistics) snapshot() *simcloud.Statistics {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := &simcloud.Statistics{StartTime: s.start, Calls: map[string]simcloud.CallStatistics{}}
+	for operation, c := range s.calls {
+		c.Errors = maps.Clone(c.Errors)
+		out.Calls[operation] = c
+	}
+	return out
+}
+
+// outcome is the code of an error, as the caller sees it.
+func outcome(err error) string {
+	if code := simcloud.CodeOf(err); code != "" {
+		return string(code)
+	}
+	return string(simcloud.CodeInternalError)
+}

@@ -1,0 +1,158 @@
+package simcloud
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// maxResponseBytes bounds an answer: a full page of instances with full tags
+// is about 20 MiB.
+const maxResponseBytes = 32 << 20
+
+// Config says how to reach a simulated cloud.
+type Config struct {
+	// Endpoint is the base URL, such as "http://127.0.0.1:8080".
+	Endpoint string
+	// Token is the account's token for a Client, the admin token for an Admin.
+	Token string
+	// HTTPClient is used with redirects switched off. Default: a client of its
+	// own with many idle connections and no timeout but the context's.
+	HTTPClient *http.Client
+}
+
+// transport sends calls and understands answers; it is what Client and Admin
+// have in common.
+type transport struct {
+	base  *url.URL
+	token string
+	http  http.Client
+}
+
+func newTransport(cfg Config) (*transport, error) {
+	base, err := url.Parse(cfg.Endpoint)
+	if err != nil {
+		return nil, fmt.Errorf("parse cloud endpoint %q: %w", cfg.Endpoint, err)
+	}
+	if (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" || base.User != nil {
+		return nil, fmt.Errorf("cloud endpoint %q must be http(s)://host[:port] without user", cfg.Endpoint)
+	}
+	if cfg.Token == "" {
+		return nil, errors.New("cloud token must not be empty")
+	}
+	t := &transport{base: base, token: cfg.Token}
+	if cfg.HTTPClient != nil {
+		t.http = *cfg.HTTPClient
+	} else {
+		// The cloud is on loopback: no proxy, and as many connections as there
+		// are calls at a time.
+		t.http.Transport = &http.Transport{MaxIdleConnsPerHost: 256, IdleConnTimeout: time.Minute}
+	}
+	t.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return t, nil
+}
+
+// call is one request and where its answer goes.
+type call struct {
+	operation string
+	method    string
+	path      []string // elements below the root, not escaped
+	query     url.Values
+	body      any // nil: none
+	result    any // nil: the answer's body does not matter
+}
+
+// url of the call. Ids come from the caller's caller, and must not lead to
+// another endpoint.
+func (t *transport) url(root string, c call) (string, error) {
+	elements := []string{root}
+	for _, element := range c.path {
+		if element == "" || element == "." || element == ".." {
+			return "", &Error{Code: CodeInvalidParameter, Message: fmt.Sprintf("%s: %q is not a name", c.operation, element)}
+		}
+		elements = append(elements, url.PathEscape(element))
+	}
+	u := t.base.JoinPath(elements...)
+	u.RawQuery = c.query.Encode()
+	return u.String(), nil
+}
+
+func (t *transport) do(ctx context.Context, root string, c call) error {
+	var body io.Reader
+	if c.body != nil {
+		data, err := json.Marshal(c.body)
+		if err != nil {
+			return fmt.Errorf("encode request of %s: %w", c.operation, err)
+		}
+		body = bytes.NewReader(data)
+	}
+	target, err := t.url(root, c)
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, c.method, target, body)
+	if err != nil {
+		return fmt.Errorf("build request of %s: %w", c.operation, err)
+	}
+	req.Header.Set("Authorization", "Bearer "+t.token)
+	req.Header.Set("Accept", "application/json")
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+
+	resp, err := t.http.Do(req)
+	if err != nil {
+		// The URL that *url.Error adds says less than the operation does.
+		if wrapped, ok := errors.AsType[*url.Error](err); ok {
+			err = wrapped.Err
+		}
+		return &ConnectionError{Operation: c.operation, Err: err}
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxResponseBytes+1))
+	if err == nil && len(data) > maxResponseBytes {
+		err = fmt.Errorf("answer is longer than %d bytes", maxResponseBytes)
+	}
+	if err != nil {
+		return &ConnectionError{Operation: c.operation, Err: err}
+	}
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		return errorOf(resp, data)
+	}
+	if c.result == nil {
+		return nil
+	}
+	if err := json.Unmarshal(data, c.result); err != nil {
+		return &ConnectionError{Operation: c.operation, Err: fmt.Errorf("decode answer: %w", err)}
+	}
+	return nil
+}
+
+// errorOf reads the error that an answer carries. A body that is not the
+// cloud's is not echoed: it may be anything.
+func errorOf(resp *http.Response, data []byte) *Error {
+	var body ErrorBody
+	if err := json.Unmarshal(data, &body); err != nil || body.Code.HTTPStatus() == 0 {
+		body = ErrorBody{
+			Code:    codeOfStatus(resp.StatusCode),
+			Message: fmt.Sprintf("unreadable answer with status %d", resp.StatusCode),
+		}
+	}
+	e := &Error{Code: body.Code, Message: body.Message, RetryAfter: time.Duration(body.RetryAfter)}
+	if e.RetryAfter <= 0 {
+		// 31 bits: a hostile number must not overflow into the past.
+		seconds, err := strconv.ParseUint(resp.Header.Get("Retry-After"), 10, 31)
+		if err != nil {
+			seconds = 0
+		}
+		e.RetryAfter = time.Duration(seconds) * time.Second
+	}
+	return e
+}

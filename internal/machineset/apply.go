@@ -1,0 +1,263 @@
+package machineset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// conflictDelay is when to look again after somebody else wrote first. Their write wakes the set as well.
+const conflictDelay = time.Second
+
+// deeds are what a pass did, for its events.
+type deeds struct {
+	created, adopted, released, deleted, remediated []*v1beta1.Machine
+}
+
+// apply does what the plan says, at most one batch of it. again is false where the next round would have to wait.
+func (p *pass) apply(ctx context.Context, plan Plan) (again bool, err error) {
+	if plan.Counts() {
+		if confirmed, err := p.confirm(ctx); err != nil || !confirmed {
+			p.wakeIn(conflictDelay)
+			return false, err
+		}
+	}
+	err = errors.Join(
+		p.release(ctx, plan.Release),
+		p.update(ctx, plan.Update),
+		p.adopt(ctx, plan.Adopt),
+		p.scaleDown(ctx, plan.Delete, plan.Chosen),
+		p.remediate(ctx, plan.Remediate),
+	)
+	switch {
+	case err != nil && onlyConflicts(err):
+		p.wakeIn(conflictDelay)
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return p.create(ctx, plan.Create)
+}
+
+// confirm reads the set live and reports whether it still is what was decided upon.
+func (p *pass) confirm(ctx context.Context) (bool, error) {
+	set, decided := &v1beta1.MachineSet{}, p.state.Set
+	if err := p.Live.Get(ctx, p.key, set); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	return set.UID == decided.UID && set.Generation == decided.Generation && set.DeletionTimestamp.IsZero() &&
+		has(set.Labels, v1beta1.LabelFreeze) == has(decided.Labels, v1beta1.LabelFreeze) &&
+		has(set.Annotations, annotationNoCreate) == has(decided.Annotations, annotationNoCreate), nil
+}
+
+// release lets go of machines that no longer match.
+func (p *pass) release(ctx context.Context, machines []*v1beta1.Machine) error {
+	released, err := p.each("release", machines, func(m *v1beta1.Machine) (bool, error) {
+		changed := m.DeepCopy()
+		changed.OwnerReferences = p.withoutOwner(m)
+		if m.Labels[v1beta1.LabelMachineSet] == p.state.Set.Name {
+			delete(changed.Labels, v1beta1.LabelMachineSet)
+		}
+		return true, p.Client.Patch(ctx, changed, locked(m))
+	})
+	p.done.released = append(p.done.released, released...)
+	return err
+}
+
+// update patches machines in place.
+func (p *pass) update(ctx context.Context, updates []Update) error {
+	machines := make([]*v1beta1.Machine, 0, len(updates))
+	become := make(map[*v1beta1.Machine]*v1beta1.Machine, len(updates))
+	for _, u := range updates {
+		machines = append(machines, u.From)
+		become[u.From] = u.To
+	}
+	updated, err := p.each("update", machines, func(m *v1beta1.Machine) (bool, error) {
+		changed := become[m]
+		patch := client.MergeFrom(m)
+		// A list is replaced whole, and a mark may just have been renewed.
+		if !sameLists(m, changed) || m.Annotations[v1beta1.AnnotationDeleteMachine] != changed.Annotations[v1beta1.AnnotationDeleteMachine] {
+			patch = locked(m)
+		}
+		return true, p.Client.Patch(ctx, changed, patch)
+	})
+	p.memory.sent(updated, p.state.Now)
+	return err
+}
+
+// adopt takes orphans over, each after a live read: one that is being deleted, or that somebody else took, is no gain.
+func (p *pass) adopt(ctx context.Context, orphans []*v1beta1.Machine) error {
+	if len(orphans) == 0 {
+		return nil
+	}
+	t := templateOf(p.state.Set)
+	selector, _ := selectorOf(p.state.Set)
+	provider := p.provider(ctx)
+	adopted, err := p.each("adopt", orphans, func(cached *v1beta1.Machine) (bool, error) {
+		m := &v1beta1.Machine{}
+		if err := p.Live.Get(ctx, client.ObjectKeyFromObject(cached), m); err != nil {
+			return false, err
+		}
+		if m.UID != cached.UID || !adoptable(m, selector) {
+			return false, nil
+		}
+		changed := t.propagate(m)
+		if changed == nil {
+			changed = m.DeepCopy()
+		}
+		changed.OwnerReferences = append(p.withoutOwner(m), t.owner)
+		if !slices.Contains(changed.Finalizers, v1beta1.MachineFinalizer) {
+			changed.Finalizers = append(changed.Finalizers, v1beta1.MachineFinalizer)
+		}
+		if provider != "" && changed.Labels[v1beta1.LabelProvider] == "" {
+			changed.Labels[v1beta1.LabelProvider] = provider
+		}
+		return true, p.Client.Patch(ctx, changed, locked(m))
+	})
+	p.done.adopted = append(p.done.adopted, adopted...)
+	for _, m := range orphans {
+		if !slices.Contains(adopted, m) {
+			p.refusedAdoption[m.UID] = true
+		}
+	}
+	return err
+}
+
+// scaleDown deletes machines of which there are too many. One that was chosen, and has changed since, is chosen anew.
+func (p *pass) scaleDown(ctx context.Context, victims []*v1beta1.Machine, chosen bool) error {
+	deleted, err := p.each("delete", victims[:min(len(victims), maxBatch)], func(m *v1beta1.Machine) (bool, error) {
+		preconditions := client.Preconditions{UID: &m.UID}
+		if chosen {
+			preconditions.ResourceVersion = &m.ResourceVersion
+		}
+		return true, p.Client.Delete(ctx, reference(m), preconditions)
+	})
+	p.done.deleted = append(p.done.deleted, deleted...)
+	p.deletionFailed(err)
+	return err
+}
+
+// remediate deletes machines in order to replace them, each after a live read: the decisive fact is read where it is
+// written.
+func (p *pass) remediate(ctx context.Context, candidates []*v1beta1.Machine) error {
+	if len(candidates) == 0 {
+		return nil
+	}
+	p.shared.remediating.Lock()
+	defer p.shared.remediating.Unlock()
+	if err := p.countInFlight(ctx); err != nil {
+		return err
+	}
+	free := max(0, p.state.MaxInFlight-p.state.InFlight)
+	deleted, err := p.each("replace", candidates[:min(len(candidates), free)], func(cached *v1beta1.Machine) (bool, error) {
+		m := &v1beta1.Machine{}
+		if err := p.Live.Get(ctx, client.ObjectKeyFromObject(cached), m); err != nil {
+			return false, err
+		}
+		if m.UID != cached.UID || !remediable(m) || !metav1.IsControlledBy(m, p.state.Set) {
+			return false, nil
+		}
+		return true, p.Client.Delete(ctx, reference(m), client.Preconditions{UID: &m.UID, ResourceVersion: &m.ResourceVersion})
+	})
+	if len(deleted) > 0 {
+		in, _ := p.shared.replacementsOf(p.state.Set.UID)
+		for _, m := range deleted {
+			in = in.Begin(m.Name)
+			if p.Remediated != nil {
+				p.Remediated(remediationReason(m))
+			}
+		}
+		p.shared.keepReplacements(p.state.Set.UID, in)
+		p.memory.remediation.fail(p.state.Now, minRemediationBackoff, maxRemediationBackoff)
+	}
+	p.done.remediated = append(p.done.remediated, deleted...)
+	p.deletionFailed(err)
+	return err
+}
+
+// each does f to every machine and returns those to which it was done. A machine that is gone is not an error.
+func (p *pass) each(verb string, machines []*v1beta1.Machine, f func(*v1beta1.Machine) (done bool, err error)) ([]*v1beta1.Machine, error) {
+	done := make([]bool, len(machines))
+	errs := make([]error, len(machines))
+	p.Run(len(machines), func(i int) {
+		ok, err := f(machines[i])
+		done[i] = ok && err == nil
+		if client.IgnoreNotFound(err) != nil {
+			errs[i] = fmt.Errorf("%s machine %s: %w", verb, machines[i].Name, err)
+		}
+	})
+	var did []*v1beta1.Machine
+	for i, m := range machines {
+		if done[i] {
+			did = append(did, m)
+		}
+		if ambiguous(errs[i]) {
+			p.memory.mistrust()
+		}
+	}
+	return did, errors.Join(errs...)
+}
+
+// deletionFailed notes an error for the condition ReplicaFailure.
+func (p *pass) deletionFailed(err error) {
+	if err != nil && !onlyConflicts(err) {
+		p.failure = Reason{v1beta1.ReasonMachineDeleteFailed, brief(err.Error())}
+	}
+}
+
+// withoutOwner returns the machine's owners without the set.
+func (p *pass) withoutOwner(m *v1beta1.Machine) []metav1.OwnerReference {
+	return slices.DeleteFunc(slices.Clone(m.OwnerReferences), func(o metav1.OwnerReference) bool { return o.UID == p.state.Set.UID })
+}
+
+// reference names one machine, for a call that needs no more of it.
+func reference(m *v1beta1.Machine) *v1beta1.Machine {
+	return &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID}}
+}
+
+// locked patches a machine only if nobody changed it since it was read.
+func locked(m *v1beta1.Machine) client.Patch {
+	return client.MergeFromWithOptions(m, client.MergeFromWithOptimisticLock{})
+}
+
+// remediationReason is why a machine is replaced.
+func remediationReason(m *v1beta1.Machine) string {
+	if failed(m) {
+		return string(m.Status.FailureReason)
+	}
+	return remediationPolicy(m)
+}
+
+// onlyConflicts reports whether all that went wrong is that somebody else wrote first.
+func onlyConflicts(err error) bool {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, e := range joined.Unwrap() {
+			if !onlyConflicts(e) {
+				return false
+			}
+		}
+		return true
+	}
+	return apierrors.IsConflict(err)
+}
+
+// ambiguous reports whether a write that failed may have been carried out all the same: no answer came, or one that says
+// that the server does not know.
+func ambiguous(err error) bool {
+	if err == nil {
+		return false
+	}
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return true
+	}
+	return status.Status().Code >= 500 || status.Status().Code == 0
+}

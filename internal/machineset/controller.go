@@ -1,0 +1,198 @@
+package machineset
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+const (
+	defaultConcurrency = 10
+
+	// parallelWrites bounds the requests that one set has under way at a time.
+	parallelWrites = 64
+
+	// maxBatch is how many machines a set creates or deletes until it counts again.
+	maxBatch = 500
+
+	// maxRounds bounds one pass. More is left to the next one, so that other sets have their turn.
+	maxRounds = 64
+)
+
+// Options are what a Reconciler works with.
+type Options struct {
+	// Client reads the control cluster from the cache, including this process's own writes, and writes to it.
+	Client client.Client
+	// Live reads the control cluster itself.
+	Live client.Reader
+	// Recorder records events on MachineSets.
+	Recorder events.EventRecorder
+	Clock    clock.PassiveClock
+	// Concurrency is the number of sets worked on at once. Default 10.
+	Concurrency int
+
+	// MachinesSeen returns the resource version up to which Client's cache of Machines is complete, "" if that is not
+	// known: then everything that counts is read live. Register sets it from the manager's cache if it is nil.
+	MachinesSeen func() string
+	// Stopped says why this process must not create or remediate now, for as long as its reason is not empty. Default:
+	// it always may.
+	Stopped func() Reason
+	// Run calls f for each of 0 to n-1 and returns when all have returned. Default: in parallel.
+	Run func(n int, f func(i int))
+	// NewName returns a name for a new Machine of a set, never the same twice. Default: the set's name with 5 random
+	// characters.
+	NewName func(set string) string
+	// Remediated is told of each machine that was deleted in order to replace it, for a metric: the reason is the
+	// machine's failure or the policy that found it unhealthy. Default: nobody is told.
+	Remediated func(reason string)
+}
+
+// Reconciler keeps the number of machines of MachineSets.
+type Reconciler struct {
+	Options
+	shared *memory
+}
+
+// New returns a Reconciler.
+func New(o Options) *Reconciler {
+	if o.Concurrency <= 0 {
+		o.Concurrency = defaultConcurrency
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.Run == nil {
+		o.Run = func(n int, f func(int)) { workqueue.ParallelizeUntil(context.Background(), parallelWrites, n, f) }
+	}
+	if o.NewName == nil {
+		o.NewName = func(set string) string { return set + "-" + rand.String(5) }
+	}
+	return &Reconciler{Options: o, shared: newMemory()}
+}
+
+// Reconcile makes one pass over a set.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	p := &pass{Reconciler: r, key: req.NamespacedName, began: r.Clock.Now(), batch: 1, refusedAdoption: map[types.UID]bool{}}
+	err := p.run(ctx)
+	if p.memory != nil {
+		p.announce()
+	}
+	switch {
+	case errors.Is(err, errGone):
+		r.shared.forget(req.NamespacedName)
+		return reconcile.Result{}, nil
+	case err != nil:
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: p.wakeAfter}, nil
+}
+
+// pass is one look at one set.
+type pass struct {
+	*Reconciler
+	key   types.NamespacedName
+	began time.Time
+
+	memory     *recollection
+	state      State
+	deployment *v1beta1.MachineDeployment
+	// trusted says that the machines may be counted, marksSeen that they are at least as new as the set's spec.
+	trusted, marksSeen bool
+
+	// batch is how many machines the next round may create.
+	batch int
+	// refusedAdoption are orphans that a live read showed not to be.
+	refusedAdoption map[types.UID]bool
+	// failure is why a machine could not be created or deleted.
+	failure Reason
+	done    deeds
+	// wakeAfter is when to look again without an event; zero is never.
+	wakeAfter time.Duration
+}
+
+func (p *pass) run(ctx context.Context) error {
+	for range maxRounds {
+		plan, err := p.decide(ctx)
+		if err != nil {
+			return err
+		}
+		if plan.Rests() {
+			p.wakeIn(plan.Wait)
+			return p.report(ctx, plan)
+		}
+		if p.Clock.Since(p.began) >= statusInterval {
+			if err := p.report(ctx, plan); err != nil {
+				return err
+			}
+		}
+		again, err := p.apply(ctx, plan)
+		if err != nil || !again {
+			p.wakeIn(plan.Wait)
+			return firstOf(err, p.reportAfter(ctx))
+		}
+	}
+	p.wakeIn(time.Millisecond)
+	return p.reportAfter(ctx)
+}
+
+// decide returns the plan for what is observed now.
+func (p *pass) decide(ctx context.Context) (Plan, error) {
+	if err := p.observe(ctx); err != nil {
+		return Plan{}, err
+	}
+	if err := p.countInFlight(ctx); err != nil {
+		return Plan{}, err
+	}
+	plan := Decide(p.state)
+	if live, atLeast := p.needsLive(plan); live {
+		if err := p.observeLive(ctx, atLeast); err != nil {
+			return Plan{}, err
+		}
+		if err := p.countInFlight(ctx); err != nil {
+			return Plan{}, err
+		}
+		plan = Decide(p.state)
+	}
+	var wait time.Duration
+	plan.Update, wait = p.memory.dueUpdates(plan.Update, p.state.Now)
+	p.wakeIn(wait)
+	return plan, nil
+}
+
+// needsLive reports whether a plan made from the cache must be made again from a live LIST, and how new that has to be:
+// "" is as new as can be.
+func (p *pass) needsLive(plan Plan) (live bool, atLeast string) {
+	switch {
+	case plan.Counts() && !p.trusted:
+		return true, ""
+	case plan.Chosen && !p.marksSeen:
+		return true, p.memory.specVersion
+	}
+	return false, ""
+}
+
+// wakeIn asks for another pass after d at the latest; zero is never.
+func (p *pass) wakeIn(d time.Duration) {
+	if d > 0 && (p.wakeAfter == 0 || d < p.wakeAfter) {
+		p.wakeAfter = d
+	}
+}
+
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

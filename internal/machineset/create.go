@@ -1,0 +1,113 @@
+package machineset
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+const (
+	minCreationBackoff = time.Second
+	maxCreationBackoff = 5 * time.Minute
+
+	// nameAttempts bounds the search for a name that nobody else has.
+	nameAttempts = 5
+)
+
+// create makes at most n machines: as many as the batch allows, which doubles with every round that succeeds. So a set
+// whose machines are refused, by a quota or a webhook, asks a few times and not thousands of times.
+func (p *pass) create(ctx context.Context, n int) (again bool, _ error) {
+	n = min(n, p.batch)
+	if n == 0 {
+		return true, nil
+	}
+	prototype := templateOf(p.state.Set).machine(p.provider(ctx))
+	births := make([]birth, n)
+	p.Run(n, func(i int) { births[i] = p.createOne(ctx, prototype) })
+
+	var names []string
+	var failure error
+	for _, b := range births {
+		if b.machine != nil {
+			names = append(names, b.machine.Name)
+		}
+		if b.machine != nil && !b.existed {
+			p.done.created = append(p.done.created, b.machine)
+		}
+		// Of one that existed already, the cache may not know yet.
+		if b.existed || ambiguous(b.err) {
+			p.memory.mistrust()
+		}
+		failure = firstOf(failure, b.err)
+	}
+	in, _ := p.shared.replacementsOf(p.state.Set.UID)
+	p.shared.keepReplacements(p.state.Set.UID, in.Assign(names))
+
+	if failure == nil {
+		p.batch = min(2*p.batch, maxBatch)
+		p.memory.creation, p.memory.creationFailure = backoff{}, Reason{}
+		return true, nil
+	}
+	if apierrors.HasStatusCause(failure, corev1.NamespaceTerminatingCause) {
+		return false, nil // Nothing can be made or said here any more.
+	}
+	logf.FromContext(ctx).Info("Creating machines failed", "asked", n, "created", len(names), "cause", failure.Error())
+	p.failure = Reason{v1beta1.ReasonMachineCreateFailed, brief(failure.Error())}
+	p.memory.creationFailure = p.failure
+	p.memory.creation.fail(p.state.Now, minCreationBackoff, maxCreationBackoff)
+	return false, nil
+}
+
+// birth is the outcome of making one machine.
+type birth struct {
+	machine *v1beta1.Machine
+	existed bool
+	err     error
+}
+
+// createOne makes one machine, under a name chosen before the call: so a call that took effect unseen is recognised.
+func (p *pass) createOne(ctx context.Context, prototype *v1beta1.Machine) birth {
+	var err error
+	for range nameAttempts {
+		m := prototype.DeepCopy()
+		m.Name = p.NewName(p.state.Set.Name)
+		err = p.Client.Create(ctx, m)
+		if err == nil {
+			return birth{machine: m}
+		}
+		if !apierrors.IsAlreadyExists(err) {
+			break
+		}
+		existing := &v1beta1.Machine{}
+		switch getErr := p.Live.Get(ctx, client.ObjectKeyFromObject(m), existing); {
+		case client.IgnoreNotFound(getErr) != nil:
+			return birth{err: fmt.Errorf("get machine %s, which exists already: %w", m.Name, getErr)}
+		case getErr == nil && metav1.IsControlledBy(existing, p.state.Set):
+			return birth{machine: existing, existed: true}
+		}
+	}
+	return birth{err: fmt.Errorf("create machine: %w", err)}
+}
+
+// provider returns the provider of the set's machines, "" if it cannot be told: their provider then finds them itself.
+func (p *pass) provider(ctx context.Context) string {
+	spec := &p.state.Set.Spec.Template.Spec
+	if spec.ClassRef == nil {
+		return spec.Provider
+	}
+	class := &v1beta1.MachineClass{}
+	if err := p.Client.Get(ctx, types.NamespacedName{Namespace: p.key.Namespace, Name: spec.ClassRef.Name}, class); err != nil {
+		logf.FromContext(ctx).V(1).Info("The provider of the class is not known yet", "class", spec.ClassRef.Name, "cause", err.Error())
+		return ""
+	}
+	return class.Spec.Provider
+}

@@ -1,0 +1,154 @@
+package machineset
+
+import (
+	"maps"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// live reports whether nobody has asked for the machine's deletion.
+func live(m *v1beta1.Machine) bool { return m.DeletionTimestamp.IsZero() }
+
+func conditionIsTrue(m *v1beta1.Machine, condition string) bool {
+	return meta.IsStatusConditionTrue(m.Status.Conditions, condition)
+}
+
+func ready(m *v1beta1.Machine) bool { return conditionIsTrue(m, v1beta1.ConditionReady) }
+
+// availableIn returns how long from now a machine that stays Ready will be available; zero or less if it is already. It
+// is false for a machine that is not Ready.
+func availableIn(m *v1beta1.Machine, minReadySeconds int32, now time.Time) (time.Duration, bool) {
+	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady)
+	if c == nil || c.Status != metav1.ConditionTrue {
+		return 0, false
+	}
+	if minReadySeconds <= 0 {
+		return 0, true // Whatever the clocks say.
+	}
+	return c.LastTransitionTime.Add(time.Duration(minReadySeconds) * time.Second).Sub(now), true
+}
+
+func available(m *v1beta1.Machine, minReadySeconds int32, now time.Time) bool {
+	in, ok := availableIn(m, minReadySeconds, now)
+	return ok && in <= 0
+}
+
+func running(m *v1beta1.Machine) bool {
+	return m.Status.Phase == v1beta1.MachineRunning || m.Status.Phase == v1beta1.MachineAvailable
+}
+
+// comingUp reports whether the machine has not been Running yet.
+func comingUp(m *v1beta1.Machine) bool {
+	switch m.Status.Phase {
+	case "", v1beta1.MachinePending, v1beta1.MachineProvisioning, v1beta1.MachineProvisioned:
+		return true
+	}
+	return false
+}
+
+func failed(m *v1beta1.Machine) bool { return m.Status.Phase == v1beta1.MachineFailed }
+
+// toBeReplaced reports whether the machine failed or was found unhealthy.
+func toBeReplaced(m *v1beta1.Machine) bool {
+	return failed(m) || conditionIsTrue(m, v1beta1.ConditionRemediationRequested)
+}
+
+// refused returns the condition Launched of a machine whose configuration cannot be launched. Another machine of the
+// same template would fare no better, so it is not replaced.
+func refused(m *v1beta1.Machine) *metav1.Condition {
+	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched)
+	if c == nil || c.Status != metav1.ConditionFalse {
+		return nil
+	}
+	switch c.Reason {
+	case v1beta1.ReasonInvalidConfiguration, v1beta1.ReasonUnknownTypeVersion, v1beta1.ReasonClassNotFound,
+		v1beta1.ReasonCredentialsNotFound, v1beta1.ReasonUserDataNotFound:
+		return c
+	}
+	return nil
+}
+
+// remediable reports whether the set may delete the machine in order to replace it.
+func remediable(m *v1beta1.Machine) bool {
+	return live(m) && toBeReplaced(m) && !paused(m) && !has(m.Annotations, v1beta1.AnnotationSkipRemediation) &&
+		knownTypeVersion(m.Labels) && refused(m) == nil
+}
+
+func paused(m *v1beta1.Machine) bool {
+	return has(m.Annotations, v1beta1.AnnotationPaused) || has(m.Annotations, v1beta1.AnnotationClusterAPIPaused)
+}
+
+// knownTypeVersion reports whether an object with these labels was written for a schema that this package knows.
+func knownTypeVersion(labels map[string]string) bool {
+	v, ok := labels[v1beta1.LabelTypeVersion]
+	return !ok || v == v1beta1.TypeVersion
+}
+
+// preserved reports whether the machine was set aside: it belongs to no set, whatever else it says.
+func preserved(m *v1beta1.Machine) bool { return has(m.Annotations, v1beta1.AnnotationPreservedUntil) }
+
+// sameRecipe reports whether both would make the same instance.
+func sameRecipe(a, b *v1beta1.MachineSpec) bool {
+	return a.Provider == b.Provider && a.Version == b.Version &&
+		equality.Semantic.DeepEqual(a.ClassRef, b.ClassRef) &&
+		equality.Semantic.DeepEqual(a.ProviderSpec, b.ProviderSpec) &&
+		equality.Semantic.DeepEqual(a.CredentialsRef, b.CredentialsRef) &&
+		equality.Semantic.DeepEqual(a.UserDataRef, b.UserDataRef)
+}
+
+func has(m map[string]string, key string) bool {
+	_, ok := m[key]
+	return ok
+}
+
+// concerns reports whether a set has to look at a change of its machine.
+func concerns(was, is *v1beta1.Machine) bool {
+	if live(was) != live(is) || was.UID != is.UID ||
+		!maps.Equal(was.Labels, is.Labels) || !maps.Equal(was.Annotations, is.Annotations) ||
+		!equality.Semantic.DeepEqual(was.OwnerReferences, is.OwnerReferences) {
+		return true
+	}
+	if was.Generation != is.Generation && !sameInPlace(&was.Spec, &is.Spec) {
+		return true
+	}
+	if !live(is) {
+		return false // Only its end matters now.
+	}
+	if failed(was) != failed(is) || running(was) != running(is) || comingUp(was) != comingUp(is) ||
+		was.Status.FailureReason != is.Status.FailureReason || was.Status.FailureMessage != is.Status.FailureMessage {
+		return true
+	}
+	for _, condition := range []string{v1beta1.ConditionReady, v1beta1.ConditionUpToDate, v1beta1.ConditionRemediationRequested, v1beta1.ConditionLaunched} {
+		before, after := meta.FindStatusCondition(was.Status.Conditions, condition), meta.FindStatusCondition(is.Status.Conditions, condition)
+		if !sameCondition(before, after) {
+			return true
+		}
+	}
+	return false
+}
+
+// sameCondition compares what a set uses of a condition. Of one that is not True it shows the reason.
+func sameCondition(a, b *metav1.Condition) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Status == b.Status && a.LastTransitionTime.Equal(&b.LastTransitionTime) && (a.Status == metav1.ConditionTrue || a.Reason == b.Reason)
+}
+
+// sameInPlace compares what a template brings to machines in place.
+func sameInPlace(a, b *v1beta1.MachineSpec) bool {
+	return equality.Semantic.DeepEqual(a.Node, b.Node) && equality.Semantic.DeepEqual(a.LifecycleHooks, b.LifecycleHooks) && sameTimeouts(a.Timeouts, b.Timeouts)
+}
+
+// remediationPolicy names the policy that found the machine unhealthy.
+func remediationPolicy(m *v1beta1.Machine) string {
+	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested); c != nil {
+		return c.Reason
+	}
+	return ""
+}

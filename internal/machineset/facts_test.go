@@ -1,0 +1,145 @@
+package machineset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+func TestWhichMachineEventsConcernASet(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change machineOption
+		want   bool
+	}{
+		{"nothing", func(*v1beta1.Machine) {}, false},
+		{"a label", func(m *v1beta1.Machine) { m.Labels["x"] = "y" }, true},
+		{"an annotation, such as a mark", annotated(v1beta1.AnnotationDeleteMachine, ""), true},
+		{"the owner", abandoned, true},
+		{"the deletion", leaving, true},
+		{"a timeout", func(m *v1beta1.Machine) { m.Generation++; m.Spec.Timeouts.Drain = &metav1.Duration{} }, true},
+		{"a node taint", func(m *v1beta1.Machine) { m.Generation++; m.Spec.Node.Taints = []corev1.Taint{{Key: "x"}} }, true},
+		{"the provider ID", func(m *v1beta1.Machine) { m.Generation++; m.Spec.ProviderID = "sim:///b" }, false},
+		{"failing", broken, true},
+		{"becoming unhealthy", unhealthy, true},
+		{"its remediation", toRemediate, true},
+		{"being refused", misconfigured, true},
+		{"a new reason not to be Ready", func(m *v1beta1.Machine) {
+			setCondition(m, v1beta1.ConditionReady, false, v1beta1.ReasonNodeUnresponsive, time.Minute)
+		}, true},
+		{"addresses", func(m *v1beta1.Machine) { m.Status.Addresses = []corev1.NodeAddress{{Address: "10.0.0.1"}} }, false},
+		{"the last operation", func(m *v1beta1.Machine) { m.Status.LastOperation = &v1beta1.LastOperation{Attempts: 3} }, false},
+		{"the node", func(m *v1beta1.Machine) { m.Status.NodeRef = &v1beta1.NodeRef{Name: "n"} }, false},
+		{"the drain", func(m *v1beta1.Machine) {
+			setCondition(m, v1beta1.ConditionDrained, false, v1beta1.ReasonDraining, 0)
+		}, false},
+		{"the instance's state", func(m *v1beta1.Machine) { m.Status.Instance = &v1beta1.InstanceStatus{State: "Stopped"} }, false},
+	} {
+		was := newMachine("a", up)
+		is := was.DeepCopy()
+		test.change(is)
+		if got := concerns(was, is); got != test.want {
+			t.Errorf("%s: %v, want %v", test.name, got, test.want)
+		}
+	}
+	was := newMachine("a", up, leaving)
+	is := was.DeepCopy()
+	is.Status.Phase = v1beta1.MachineDeleting
+	setCondition(is, v1beta1.ConditionReady, false, v1beta1.ReasonDraining, 0)
+	if concerns(was, is) {
+		t.Error("the course of a deletion concerns the set")
+	}
+}
+
+func TestAmbiguousWrites(t *testing.T) {
+	machines := schema.GroupResource{Group: "machinist.dev", Resource: "machines"}
+	for _, test := range []struct {
+		err  error
+		want bool
+	}{
+		{nil, false},
+		{apierrors.NewConflict(machines, "a", errors.New("changed")), false},
+		{apierrors.NewAlreadyExists(machines, "a"), false},
+		{apierrors.NewForbidden(machines, "a", errors.New("quota")), false},
+		{apierrors.NewTooManyRequests("later", 1), false},
+		{apierrors.NewInvalid(schema.GroupKind{}, "a", nil), false},
+		{apierrors.NewTimeoutError("too long", 1), true},
+		{apierrors.NewServerTimeout(machines, "create", 1), true},
+		{apierrors.NewInternalError(errors.New("etcd")), true},
+		{apierrors.NewServiceUnavailable("starting"), true},
+		{context.DeadlineExceeded, true},
+		{fmt.Errorf("create machine: %w", io.ErrUnexpectedEOF), true},
+	} {
+		if got := ambiguous(test.err); got != test.want {
+			t.Errorf("%v: %v, want %v", test.err, got, test.want)
+		}
+	}
+}
+
+func TestOnlyConflicts(t *testing.T) {
+	conflict := apierrors.NewConflict(schema.GroupResource{}, "a", errors.New("changed"))
+	other := errors.New("other")
+	for _, test := range []struct {
+		err  error
+		want bool
+	}{
+		{conflict, true},
+		{fmt.Errorf("delete machine a: %w", conflict), true},
+		{errors.Join(conflict, errors.Join(fmt.Errorf("x: %w", conflict))), true},
+		{other, false},
+		{errors.Join(conflict, errors.Join(conflict, other)), false},
+	} {
+		if got := onlyConflicts(test.err); got != test.want {
+			t.Errorf("%v: %v, want %v", test.err, got, test.want)
+		}
+	}
+}
+
+// Where something undoes what the template brings, the set must not patch in a loop.
+func TestUpdatesThatDoNotHoldAreRepeatedSlowly(t *testing.T) {
+	r := &recollection{generation: 1}
+	m := newMachine("a")
+	updates := []Update{{From: m}}
+	due, _ := r.dueUpdates(updates, epoch)
+	if len(due) != 1 {
+		t.Fatal("the first patch is due at once")
+	}
+	r.sent([]*v1beta1.Machine{m}, epoch)
+	due, wait := r.dueUpdates(updates, epoch.Add(10*time.Second))
+	if len(due) != 0 || wait != 50*time.Second {
+		t.Errorf("10s later: %d due, wait %s", len(due), wait)
+	}
+	if due, _ = r.dueUpdates(updates, epoch.Add(time.Minute)); len(due) != 1 {
+		t.Error("a minute later it is due again")
+	}
+	r.sent([]*v1beta1.Machine{m}, epoch)
+	r.generation = 2
+	if due, _ = r.dueUpdates(updates, epoch.Add(time.Second)); len(due) != 1 {
+		t.Error("for a new spec it is due at once")
+	}
+	r.sent([]*v1beta1.Machine{m}, epoch)
+	if r.dueUpdates(nil, epoch); len(r.updated) != 0 {
+		t.Error("a machine seen in sync is remembered")
+	}
+}
+
+func TestCacheReached(t *testing.T) {
+	for _, test := range []struct {
+		seen, version string
+		want          bool
+	}{{"100", "100", true}, {"101", "100", true}, {"99", "100", false}, {"", "100", false}, {"100", "", false}, {"1000", "999", true}} {
+		if got := reached(test.seen, test.version); got != test.want {
+			t.Errorf("%q has reached %q: %v, want %v", test.seen, test.version, got, test.want)
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package machineset
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// memory is all that a Reconciler remembers. Losing it costs reads and time, never exactness.
+type memory struct {
+	// remediating is held from the count of remediations in flight to the deletes that add to it, for a budget may be
+	// shared by several sets. Remediation is rare enough for one at a time.
+	remediating sync.Mutex
+
+	mu   sync.Mutex
+	sets map[types.NamespacedName]*recollection
+	// replacements are kept apart since the sets of a deployment look at each other's.
+	replacements map[types.UID]Replacements
+	// sizes are how many machines each set had when it was last observed.
+	sizes map[types.NamespacedName]int
+}
+
+// recollection is what is remembered of one set, used by the one worker that works on it.
+type recollection struct {
+	uid types.UID
+	// floor is the resource version that the cache must have reached to be trusted with a count; "" means that a live
+	// LIST comes first.
+	floor string
+	// specVersion is a resource version of the set at which it had its present generation.
+	generation  int64
+	specVersion string
+	// statusWritten is when the status was last written.
+	statusWritten time.Time
+	// remediation and creation are how long to wait after failures, and what failed.
+	remediation, creation backoff
+	creationFailure       Reason
+	// updated is when each machine was last patched in place. It has those that were not seen in sync since.
+	updated map[types.UID]updateSent
+}
+
+// updateSent is a patch of a machine in place, for one generation of its set.
+type updateSent struct {
+	generation int64
+	at         time.Time
+}
+
+func newMemory() *memory {
+	return &memory{
+		sets:         map[types.NamespacedName]*recollection{},
+		replacements: map[types.UID]Replacements{},
+		sizes:        map[types.NamespacedName]int{},
+	}
+}
+
+// of returns what is remembered of the set.
+func (m *memory) of(set *v1beta1.MachineSet) *recollection {
+	key := types.NamespacedName{Namespace: set.Namespace, Name: set.Name}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.sets[key]
+	if r == nil || r.uid != set.UID {
+		if r != nil {
+			delete(m.replacements, r.uid)
+		}
+		r = &recollection{uid: set.UID}
+		m.sets[key] = r
+	}
+	return r
+}
+
+func (m *memory) forget(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.sets[key]; r != nil {
+		delete(m.replacements, r.uid)
+		delete(m.sets, key)
+	}
+	delete(m.sizes, key)
+}
+
+func (m *memory) sizeOf(key types.NamespacedName) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.sizes[key]
+}
+
+func (m *memory) keepSize(key types.NamespacedName, n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sizes[key] = n
+}
+
+// replacementsOf returns what is in flight in a set; false if the set was not observed since the process began.
+func (m *memory) replacementsOf(set types.UID) (Replacements, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r, ok := m.replacements[set]
+	return r, ok
+}
+
+func (m *memory) keepReplacements(set types.UID, r Replacements) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.replacements[set] = r
+}
+
+// observed takes note of a version of the set.
+func (r *recollection) observed(set *v1beta1.MachineSet) {
+	if r.generation != set.Generation {
+		r.generation, r.specVersion = set.Generation, set.ResourceVersion
+		r.creation, r.creationFailure = backoff{}, Reason{}
+	}
+}
+
+// updatePatience is how long a machine must differ from its set's template again until it is patched again. Where
+// something else keeps undoing what the template brings, that makes a slow argument of a hot loop.
+const updatePatience = time.Minute
+
+// dueUpdates returns those updates that were not tried just now, and how long the others have to wait.
+func (r *recollection) dueUpdates(updates []Update, now time.Time) (due []Update, wait time.Duration) {
+	outOfSync := make(map[types.UID]updateSent, len(updates))
+	for _, u := range updates {
+		sent, ok := r.updated[u.From.UID]
+		if left := sent.at.Add(updatePatience).Sub(now); ok && sent.generation == r.generation && left > 0 {
+			outOfSync[u.From.UID] = sent
+			if wait == 0 || left < wait {
+				wait = left
+			}
+			continue
+		}
+		due = append(due, u)
+	}
+	r.updated = outOfSync
+	return due, wait
+}
+
+// sent takes note of machines that were patched.
+func (r *recollection) sent(machines []*v1beta1.Machine, now time.Time) {
+	for _, m := range machines {
+		r.updated[m.UID] = updateSent{generation: r.generation, at: now}
+	}
+}
+
+// mistrust makes the next decision to change something be made from a live LIST.
+func (r *recollection) mistrust() { r.floor = "" }
+
+// reached reports whether a cache that has seen one resource version is at least as new as another. The two may be of
+// different kinds: all of them count the writes of one etcd.
+func reached(seen, version string) bool {
+	order, err := resourceversion.CompareResourceVersion(seen, version)
+	return err == nil && order >= 0
+}

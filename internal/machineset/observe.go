@@ -1,0 +1,241 @@
+package machineset
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/index"
+)
+
+// errGone says that the set does not exist any more.
+var errGone = errors.New("the set is gone")
+
+// observe gathers what the set decides upon, from the cache.
+func (p *pass) observe(ctx context.Context) error {
+	set := &v1beta1.MachineSet{}
+	switch err := p.Client.Get(ctx, p.key, set); {
+	case apierrors.IsNotFound(err):
+		return errGone
+	case err != nil:
+		return fmt.Errorf("get the set: %w", err)
+	}
+	p.memory = p.shared.of(set)
+	p.memory.observed(set)
+	p.state = State{Set: set, MaxInFlight: v1beta1.DefaultMaxInFlight, Now: p.Clock.Now()}
+	if p.Stopped != nil {
+		p.state.Stopped = p.Stopped()
+	}
+	// Read first: the list is then at least as new.
+	seen := p.seen()
+	p.trusted = p.memory.floor != "" && reached(seen, p.memory.floor)
+	p.marksSeen = reached(seen, p.memory.specVersion)
+	machines, err := p.cachedMachines(ctx, set)
+	if err != nil {
+		return err
+	}
+	p.state.Machines = machines
+	p.shared.keepSize(p.key, len(machines))
+	if p.state.Orphans, err = p.orphans(ctx); err != nil {
+		return err
+	}
+	return p.readOwner(ctx)
+}
+
+// seen returns the resource version up to which the cache of Machines is complete, "" if that is not known.
+func (r *Reconciler) seen() string {
+	if r.MachinesSeen == nil {
+		return ""
+	}
+	return r.MachinesSeen()
+}
+
+// cachedMachines returns the machines of a set from the cache, not to be changed.
+func (r *Reconciler) cachedMachines(ctx context.Context, set *v1beta1.MachineSet) ([]*v1beta1.Machine, error) {
+	list := &v1beta1.MachineList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(set.Namespace), client.MatchingFields{index.MachineByOwner: string(set.UID)}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the machines of the set: %w", err)
+	}
+	machines := make([]*v1beta1.Machine, 0, len(list.Items))
+	for i := range list.Items {
+		if m := &list.Items[i]; !preserved(m) {
+			machines = append(machines, m)
+		}
+	}
+	return machines, nil
+}
+
+// orphans returns the machines that the set may adopt, from the cache.
+func (p *pass) orphans(ctx context.Context) ([]*v1beta1.Machine, error) {
+	selector, unusable := selectorOf(p.state.Set)
+	if unusable.Reason != "" {
+		return nil, nil
+	}
+	list := &v1beta1.MachineList{}
+	if err := p.Client.List(ctx, list, client.InNamespace(p.key.Namespace), client.MatchingFields{orphanIndex: orphanValue}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list machines without a controller: %w", err)
+	}
+	var orphans []*v1beta1.Machine
+	for i := range list.Items {
+		if m := &list.Items[i]; adoptable(m, selector) && !p.refusedAdoption[m.UID] {
+			orphans = append(orphans, m)
+		}
+	}
+	return orphans, nil
+}
+
+// adoptable reports whether a set with the selector may take the machine over.
+func adoptable(m *v1beta1.Machine, selector labels.Selector) bool {
+	return metav1.GetControllerOf(m) == nil && live(m) && !preserved(m) && !paused(m) && knownTypeVersion(m.Labels) &&
+		selector.Matches(labels.Set(m.Labels))
+}
+
+// observeLive replaces the machines by those of a live LIST. With atLeast it may come from the API server's own cache,
+// if that is as new as this resource version.
+func (p *pass) observeLive(ctx context.Context, atLeast string) error {
+	selector, unusable := selectorOf(p.state.Set)
+	if unusable.Reason != "" {
+		return nil
+	}
+	options := &client.ListOptions{Namespace: p.key.Namespace, LabelSelector: selector}
+	if atLeast != "" {
+		options.Raw = &metav1.ListOptions{ResourceVersion: atLeast, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}
+	}
+	list := &v1beta1.MachineList{}
+	if err := p.Live.List(ctx, list, options); err != nil {
+		return fmt.Errorf("list machines live: %w", err)
+	}
+	var machines []*v1beta1.Machine
+	listed := map[types.UID]bool{}
+	for i := range list.Items {
+		m := &list.Items[i]
+		listed[m.UID] = true
+		if metav1.IsControlledBy(m, p.state.Set) && !preserved(m) {
+			machines = append(machines, m)
+		}
+	}
+	// What the cache has and the LIST has not is gone, or no longer matches: such a machine counts until it is released.
+	unlisted := slices.DeleteFunc(slices.Clone(p.state.Machines), func(m *v1beta1.Machine) bool { return listed[m.UID] })
+	found, err := p.getLive(ctx, unlisted)
+	if err != nil {
+		return err
+	}
+	p.state.Machines = slices.Concat(machines, found)
+	p.state.Orphans = slices.DeleteFunc(p.state.Orphans, func(m *v1beta1.Machine) bool {
+		return slices.ContainsFunc(p.state.Machines, func(owned *v1beta1.Machine) bool { return owned.UID == m.UID })
+	})
+	p.marksSeen = true
+	if atLeast == "" {
+		p.trusted, p.memory.floor = true, list.ResourceVersion
+	}
+	return nil
+}
+
+// getLive returns those of the machines that the set still controls, as they are at the API server.
+func (p *pass) getLive(ctx context.Context, machines []*v1beta1.Machine) ([]*v1beta1.Machine, error) {
+	found := make([]*v1beta1.Machine, len(machines))
+	errs := make([]error, len(machines))
+	p.Run(len(machines), func(i int) {
+		m := &v1beta1.Machine{}
+		errs[i] = p.Live.Get(ctx, client.ObjectKeyFromObject(machines[i]), m)
+		if errs[i] == nil && m.UID == machines[i].UID && metav1.IsControlledBy(m, p.state.Set) && !preserved(m) {
+			found[i] = m
+		}
+	})
+	for _, err := range errs {
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("get machine live: %w", err)
+		}
+	}
+	return slices.DeleteFunc(found, func(m *v1beta1.Machine) bool { return m == nil }), nil
+}
+
+// readOwner takes from the set's deployment, if it has one, what bounds the set.
+func (p *pass) readOwner(ctx context.Context) error {
+	p.deployment = nil
+	owner := metav1.GetControllerOf(p.state.Set)
+	if owner == nil || owner.Kind != "MachineDeployment" {
+		return nil
+	}
+	d := &v1beta1.MachineDeployment{}
+	err := p.Client.Get(ctx, types.NamespacedName{Namespace: p.key.Namespace, Name: owner.Name}, d)
+	switch {
+	case apierrors.IsNotFound(err), err == nil && d.UID != owner.UID:
+		return nil // It is going, and the set with it.
+	case err != nil:
+		return fmt.Errorf("get the set's deployment: %w", err)
+	}
+	p.deployment = d
+	p.state.MaxInFlight = remediationLimit(d)
+	p.state.Surge = surgeOf(d)
+	return nil
+}
+
+// surgeOf resolves a deployment's maxSurge. What cannot be read counts as none.
+func surgeOf(d *v1beta1.MachineDeployment) int {
+	if d.Spec.Strategy.TypeOrDefault() != v1beta1.StrategyRollingUpdate {
+		return 0
+	}
+	value := d.Spec.Strategy.MaxSurgeOrDefault()
+	n, err := intstr.GetScaledValueFromIntOrPercent(&value, int(d.ReplicasOrDefault()), true)
+	if err != nil {
+		return 0
+	}
+	return max(0, n)
+}
+
+// countInFlight brings up to date which remediations are in flight, in this set and in the others of its deployment.
+func (p *pass) countInFlight(ctx context.Context) error {
+	s := &p.state
+	s.NextCreation, s.CreationFailure = p.memory.creation.until, p.memory.creationFailure
+	in, recovered := p.settle(s.Set, s.Machines)
+	if recovered {
+		p.memory.remediation = backoff{}
+	}
+	s.NextRemediation = p.memory.remediation.until
+	s.InFlight = in
+	if p.deployment == nil || !slices.ContainsFunc(s.Machines, remediable) {
+		return nil
+	}
+	siblings := &v1beta1.MachineSetList{}
+	if err := p.Client.List(ctx, siblings, client.InNamespace(p.key.Namespace), client.MatchingFields{index.MachineSetByOwner: string(p.deployment.UID)}, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list the sets of the deployment: %w", err)
+	}
+	for i := range siblings.Items {
+		sibling := &siblings.Items[i]
+		if sibling.UID == s.Set.UID {
+			continue
+		}
+		machines, err := p.cachedMachines(ctx, sibling)
+		if err != nil {
+			return err
+		}
+		in, _ := p.settle(sibling, machines)
+		s.InFlight += in
+	}
+	return nil
+}
+
+// settle returns how many remediations are in flight in a set, and whether a replacement came to run.
+func (p *pass) settle(set *v1beta1.MachineSet, machines []*v1beta1.Machine) (inFlight int, recovered bool) {
+	replicas := int(set.ReplicasOrDefault())
+	in, known := p.shared.replacementsOf(set.UID)
+	if known {
+		in, recovered = in.Settle(machines, replicas, set.Spec.MinReadySeconds, p.state.Now)
+	} else {
+		in = Resume(machines, replicas, set.Spec.MinReadySeconds, p.state.Now)
+	}
+	if set.UID == p.state.Set.UID {
+		p.shared.keepReplacements(set.UID, in)
+	}
+	return in.InFlight(machines), recovered
+}

@@ -1,0 +1,163 @@
+package machineset
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+const (
+	minRemediationBackoff = 10 * time.Second
+	maxRemediationBackoff = 30 * time.Minute
+)
+
+// remediationCandidates returns the machines that failed or were found unhealthy and may be replaced, newest first: what
+// broke most recently was never of use, or of use for the shortest time.
+func remediationCandidates(machines []*v1beta1.Machine) []*v1beta1.Machine {
+	var candidates []*v1beta1.Machine
+	for _, m := range machines {
+		if remediable(m) {
+			candidates = append(candidates, m)
+		}
+	}
+	slices.SortFunc(candidates, func(a, b *v1beta1.Machine) int {
+		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	return candidates
+}
+
+// remediationLimit resolves a deployment's maxInFlight: a percentage of replicas is rounded up, and it is at least 1
+// unless written 0. What cannot be read counts as the default.
+func remediationLimit(d *v1beta1.MachineDeployment) int {
+	value := d.Spec.Remediation.MaxInFlightOrDefault()
+	n, err := intstr.GetScaledValueFromIntOrPercent(&value, int(d.ReplicasOrDefault()), true)
+	if err != nil || n < 0 {
+		return v1beta1.DefaultMaxInFlight
+	}
+	if n == 0 && value.String() != "0" && value.String() != "0%" {
+		return 1
+	}
+	return n
+}
+
+// Replacements are the remediations of a set that are in flight, each by the name of the machine that replaces the one
+// deleted, or "" until there is one.
+//
+// They live in memory. After a restart every machine that is coming up counts as one (see Resume): the budget may then
+// be used more slowly, never exceeded.
+type Replacements []string
+
+// Resume returns the replacements of a set that was not observed before.
+func Resume(machines []*v1beta1.Machine, replicas int, minReadySeconds int32, now time.Time) Replacements {
+	var in Replacements
+	lives := 0
+	for _, m := range machines {
+		if !live(m) {
+			continue
+		}
+		lives++
+		starting := comingUp(m) || running(m) && ready(m) && !available(m, minReadySeconds, now)
+		if starting && !toBeReplaced(m) && refused(m) == nil {
+			in = append(in, m.Name)
+		}
+	}
+	if len(machines) > 0 {
+		for range replicas - lives {
+			in = append(in, "")
+		}
+	}
+	return in
+}
+
+// Settle returns the replacements that are still in flight. recovered is true if one of them came to run.
+func (r Replacements) Settle(machines []*v1beta1.Machine, replicas int, minReadySeconds int32, now time.Time) (left Replacements, recovered bool) {
+	byName := make(map[string]*v1beta1.Machine, len(r))
+	for _, name := range r {
+		byName[name] = nil
+	}
+	lives := 0
+	for _, m := range machines {
+		if !live(m) {
+			continue
+		}
+		lives++
+		if _, wanted := byName[m.Name]; wanted {
+			byName[m.Name] = m
+		}
+	}
+	missing := replicas - lives
+	for _, name := range r {
+		m := byName[name]
+		switch {
+		case m == nil && missing > 0:
+			// Not made yet, or gone again: the next machine made takes its place.
+			left = append(left, "")
+			missing--
+		case m == nil: // Nothing is missing any more, since replicas fell.
+		case available(m, minReadySeconds, now):
+			recovered = true
+		default:
+			recovered = recovered || running(m)
+			left = append(left, name)
+		}
+	}
+	return left, recovered
+}
+
+// InFlight counts the replacements that use up budget. One that is itself to be replaced does not: its turn may come.
+func (r Replacements) InFlight(machines []*v1beta1.Machine) int {
+	n := len(r)
+	for _, m := range machines {
+		if remediable(m) && slices.Contains(r, m.Name) {
+			n--
+		}
+	}
+	return n
+}
+
+// Begin notes that a machine was deleted to be replaced.
+func (r Replacements) Begin(victim string) Replacements {
+	if at := slices.Index(r, victim); at >= 0 {
+		r = slices.Delete(slices.Clone(r), at, at+1)
+	}
+	return append(r, "")
+}
+
+// Assign notes machines that were made.
+func (r Replacements) Assign(created []string) Replacements {
+	r = slices.Clone(r)
+	for _, name := range created {
+		at := slices.Index(r, "")
+		if at < 0 {
+			break
+		}
+		r[at] = name
+	}
+	return r
+}
+
+// backoff is how long a set waits between two remediations while none of its replacements comes to run.
+type backoff struct {
+	failures int
+	until    time.Time
+}
+
+func (b *backoff) fail(now time.Time, least, most time.Duration) {
+	b.failures++
+	b.until = now.Add(delay(b.failures, least, most))
+}
+
+// delay doubles with every failure, from least to most.
+func delay(failures int, least, most time.Duration) time.Duration {
+	d := least
+	for range failures - 1 {
+		if d *= 2; d >= most {
+			return most
+		}
+	}
+	return d
+}

@@ -1,0 +1,125 @@
+package machineset
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+func TestReplacementsInTheirLife(t *testing.T) {
+	settle := func(r Replacements, machines ...*v1beta1.Machine) (Replacements, bool) {
+		return r.Settle(machines, 2, 60, epoch)
+	}
+	healthy := newMachine("a", up)
+
+	r := Replacements{}.Begin("b")
+	r, _ = settle(r, healthy, newMachine("b", leaving))
+	if !slices.Equal(r, Replacements{""}) {
+		t.Fatalf("after the deletion: %q", r)
+	}
+	r = r.Assign([]string{"c", "unrelated"})
+	if r, _ = settle(r, healthy, newMachine("c")); !slices.Equal(r, Replacements{"c"}) || r.InFlight([]*v1beta1.Machine{newMachine("c")}) != 1 {
+		t.Fatalf("while the replacement comes up: %q", r)
+	}
+	left, recovered := settle(r, healthy, newMachine("c", readyFor(10*time.Second)))
+	if !slices.Equal(left, Replacements{"c"}) || !recovered {
+		t.Errorf("the replacement runs and is not available yet: %q, recovered %v", left, recovered)
+	}
+	if left, recovered = settle(r, healthy, newMachine("c", readyFor(time.Minute))); len(left) != 0 || !recovered {
+		t.Errorf("the replacement is available: %q, recovered %v", left, recovered)
+	}
+
+	failing := newMachine("c", broken)
+	left, recovered = settle(r, healthy, failing)
+	if recovered || left.InFlight([]*v1beta1.Machine{failing}) != 0 {
+		t.Errorf("the replacement failed, and uses up budget that its own replacement needs: %q", left)
+	}
+	left = left.Begin("c")
+	if left, _ = settle(left, healthy); !slices.Equal(left, Replacements{""}) || left.InFlight(nil) != 1 {
+		t.Errorf("the replacement is itself replaced: %q", left)
+	}
+
+	if left, _ = settle(Replacements{"c"}, healthy); !slices.Equal(left, Replacements{""}) {
+		t.Errorf("somebody deleted the replacement: %q", left)
+	}
+	if left, _ = settle(Replacements{"c", ""}, healthy, newMachine("d")); len(left) != 0 {
+		t.Errorf("nothing is missing any more: %q", left)
+	}
+	if left, _ = settle(Replacements{"", "", ""}, healthy); len(left) != 1 {
+		t.Errorf("only one machine is missing: %q", left)
+	}
+}
+
+// A process that begins does not know what its predecessor replaced. It may wait for too much, never for too little.
+func TestResumeTakesWhatIsComingUpForReplacements(t *testing.T) {
+	machines := []*v1beta1.Machine{
+		newMachine("running", up), newMachine("young", readyFor(time.Second)), newMachine("pending"), newMachine("provisioned", launched),
+		newMachine("unhealthy", unhealthy), newMachine("failed", broken), newMachine("refused", misconfigured), newMachine("leaving", leaving),
+	}
+	got := Resume(machines, 8, 60, epoch)
+	if want := (Replacements{"young", "pending", "provisioned", ""}); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := Resume(nil, 8, 0, epoch); len(got) != 0 {
+		t.Errorf("a set without machines replaces none: %q", got)
+	}
+	if got := Resume(several("m", 3, up), 1, 0, epoch); len(got) != 0 {
+		t.Errorf("a set with too many machines replaces none: %q", got)
+	}
+}
+
+func TestRemediationBacksOff(t *testing.T) {
+	var b backoff
+	var got []time.Duration
+	for range 11 {
+		b.fail(epoch, minRemediationBackoff, maxRemediationBackoff)
+		got = append(got, b.until.Sub(epoch))
+	}
+	want := []time.Duration{10, 20, 40, 80, 160, 320, 640, 1280, 1800, 1800, 1800}
+	for i := range want {
+		if got[i] != want[i]*time.Second {
+			t.Errorf("after failure %d: %s, want %s", i+1, got[i], want[i]*time.Second)
+		}
+	}
+}
+
+func TestRemediationLimit(t *testing.T) {
+	for value, want := range map[intstr.IntOrString]int{
+		intstr.FromInt32(1): 1, intstr.FromInt32(0): 0, intstr.FromInt32(7): 7, intstr.FromInt32(-1): 1,
+		intstr.FromString("0%"): 0, intstr.FromString("1%"): 1, intstr.FromString("20%"): 3, intstr.FromString("100%"): 11, intstr.FromString("many"): 1,
+	} {
+		d := &v1beta1.MachineDeployment{Spec: v1beta1.MachineDeploymentSpec{Replicas: ptr.To[int32](11)}}
+		d.Spec.Remediation.MaxInFlight = &value
+		if got := remediationLimit(d); got != want {
+			t.Errorf("maxInFlight %s of 11: %d, want %d", value.String(), got, want)
+		}
+	}
+	empty := &v1beta1.MachineDeployment{Spec: v1beta1.MachineDeploymentSpec{Replicas: ptr.To[int32](0)}}
+	empty.Spec.Remediation.MaxInFlight = ptr.To(intstr.FromString("50%"))
+	if got := remediationLimit(empty); got != 1 {
+		t.Errorf("a share of nothing: %d, want at least 1", got)
+	}
+	if got := remediationLimit(&v1beta1.MachineDeployment{}); got != 1 {
+		t.Errorf("the default: %d, want 1", got)
+	}
+}
+
+func TestSurge(t *testing.T) {
+	d := &v1beta1.MachineDeployment{Spec: v1beta1.MachineDeploymentSpec{Replicas: ptr.To[int32](10)}}
+	if got := surgeOf(d); got != 1 {
+		t.Errorf("the default: %d, want 1", got)
+	}
+	d.Spec.Strategy.RollingUpdate = &v1beta1.RollingUpdate{MaxSurge: ptr.To(intstr.FromString("25%"))}
+	if got := surgeOf(d); got != 3 {
+		t.Errorf("25%% of 10: %d, want 3", got)
+	}
+	d.Spec.Strategy.Type = v1beta1.StrategyOnDelete
+	if got := surgeOf(d); got != 0 {
+		t.Errorf("OnDelete: %d, want 0", got)
+	}
+}

@@ -1,0 +1,120 @@
+package machineset
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// statusInterval is how often mere counts are written while they change.
+const statusInterval = time.Second
+
+// report writes the status that follows from what was observed and decided, if it is another one. What is only a count
+// may wait; the last one is always written.
+func (p *pass) report(ctx context.Context, plan Plan) error {
+	set := p.state.Set
+	status := Status(p.state, plan, p.failure)
+	if equality.Semantic.DeepEqual(set.Status, status) {
+		return nil
+	}
+	if wait := p.memory.statusWritten.Add(statusInterval).Sub(p.Clock.Now()); wait > 0 && !urgent(set.Status.Conditions, status.Conditions) {
+		p.wakeIn(wait)
+		return nil
+	}
+	changed := set.DeepCopy()
+	changed.Status = status
+	err := p.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(set, client.MergeFromWithOptimisticLock{}))
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case apierrors.IsConflict(err):
+		p.wakeIn(conflictDelay)
+		return nil
+	case err != nil:
+		return fmt.Errorf("patch the set's status: %w", err)
+	}
+	p.memory.statusWritten = p.Clock.Now()
+	p.tell(set.Status.Conditions, status.Conditions)
+	return nil
+}
+
+// reportAfter reports what a round has left behind that could not be finished.
+func (p *pass) reportAfter(ctx context.Context) error {
+	if err := p.observe(ctx); err != nil {
+		return err
+	}
+	if err := p.countInFlight(ctx); err != nil {
+		return err
+	}
+	plan := Decide(p.state)
+	p.wakeIn(plan.Wait)
+	return p.report(ctx, plan)
+}
+
+// urgent reports whether a condition has become true or false, or true for another reason.
+func urgent(before, after []metav1.Condition) bool {
+	for _, c := range after {
+		was := meta.FindStatusCondition(before, c.Type)
+		if was == nil || was.Status != c.Status || c.Status == metav1.ConditionTrue && was.Reason != c.Reason {
+			return true
+		}
+	}
+	return false
+}
+
+// tell records an event for each problem that began, and for a freeze that ended.
+func (p *pass) tell(before, after []metav1.Condition) {
+	for _, c := range after {
+		was := meta.FindStatusCondition(before, c.Type)
+		began := c.Status == metav1.ConditionTrue && (was == nil || was.Status != c.Status || was.Reason != c.Reason)
+		ended := c.Status == metav1.ConditionFalse && was != nil && was.Status == metav1.ConditionTrue
+		switch c.Type {
+		case v1beta1.ConditionReplicaFailure, v1beta1.ConditionAdoptionSkipped:
+			if began {
+				p.event(corev1.EventTypeWarning, c.Reason, "Reconcile", c.Message)
+			}
+		case v1beta1.ConditionFrozen:
+			if began {
+				p.event(corev1.EventTypeWarning, c.Reason, "Freeze", c.Message)
+			} else if ended {
+				p.event(corev1.EventTypeNormal, c.Reason, "Thaw", "Machines are created again.")
+			}
+		}
+	}
+}
+
+// announce records one event for each kind of thing that the pass did.
+func (p *pass) announce() {
+	for _, deed := range []struct {
+		machines             []*v1beta1.Machine
+		reason, action, verb string
+	}{
+		{p.done.released, reasonMachinesReleased, "Release", "Released"},
+		{p.done.adopted, reasonMachinesAdopted, "Adopt", "Adopted"},
+		{p.done.deleted, reasonMachinesDeleted, "Delete", "Deleted"},
+		{p.done.remediated, reasonMachinesRemediated, "Replace", "Deleted, to be replaced,"},
+		{p.done.created, reasonMachinesCreated, "Create", "Created"},
+	} {
+		switch n := len(deed.machines); {
+		case n == 1:
+			p.event(corev1.EventTypeNormal, deed.reason, deed.action, fmt.Sprintf("%s machine %s.", deed.verb, deed.machines[0].Name))
+		case n > 1:
+			p.event(corev1.EventTypeNormal, deed.reason, deed.action, fmt.Sprintf("%s %d machines: %s.", deed.verb, n, namesOf(deed.machines)))
+		}
+	}
+}
+
+func (p *pass) event(kind, reason, action, message string) {
+	if p.Recorder != nil {
+		p.Recorder.Eventf(p.state.Set, nil, kind, reason, action, "%s", message)
+	}
+}

@@ -1,0 +1,343 @@
+package machineset
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+const (
+	// maxReplicas is what the CRD admits. A set that slipped through with more is not acted upon.
+	maxReplicas = 100000
+
+	// refusalsTolerated is how many machines of one configuration may be refused until no more are made of it.
+	refusalsTolerated = 3
+
+	// frozenPoll is how often a set that would create looks whether the process may do so again.
+	frozenPoll = 10 * time.Second
+)
+
+// State is what a set decides upon.
+type State struct {
+	Set *v1beta1.MachineSet
+	// Machines are those that the set controls, those being deleted included, without preserved ones.
+	Machines []*v1beta1.Machine
+	// Orphans have no controller and match the selector.
+	Orphans []*v1beta1.Machine
+	// Surge is how many machines the set's deployment may have above its replicas.
+	Surge int
+	// MaxInFlight is how many failed or unhealthy machines may be in the course of being replaced; InFlight is how many
+	// are, over all sets of the deployment.
+	MaxInFlight, InFlight int
+	// NextRemediation and NextCreation are the times before which nothing is remediated or created, after failures.
+	NextRemediation, NextCreation time.Time
+	// CreationFailure is why nothing is created before NextCreation.
+	CreationFailure Reason
+	// Stopped says why this process creates and remediates nothing now; its reason is empty if it does.
+	Stopped Reason
+	Now     time.Time
+}
+
+// Reason is a reason of a condition with its message.
+type Reason struct{ Reason, Message string }
+
+// Plan is what a set does next. Parts of it are independent of each other, and doing them in any order, or only some of
+// them, keeps every bound. Done, it is followed by another plan, until one Rests.
+type Plan struct {
+	// Release are machines that no longer match.
+	Release []*v1beta1.Machine
+	// Adopt are orphans to take over.
+	Adopt []*v1beta1.Machine
+	// Update are machines to be patched, each as it shall become.
+	Update []Update
+	// Delete are machines to be deleted since there are too many. They were chosen from others if Chosen.
+	Delete []*v1beta1.Machine
+	Chosen bool
+	// Remediate are machines to be deleted in order to replace them.
+	Remediate []*v1beta1.Machine
+	// Create is how many machines to make.
+	Create int
+
+	// Refused says why fewer machines are made than are missing.
+	Refused Reason
+	// Frozen says why none are made, where that is for safety.
+	Frozen Reason
+	// Unadopted are orphans that are left alone, for the reason given.
+	Unadopted       []*v1beta1.Machine
+	UnadoptedReason string
+	// BackingOff says that the replacement of failed machines waits, since earlier replacements failed too.
+	BackingOff bool
+	// Wait is after what time there may be another plan without an event; zero is never.
+	Wait time.Duration
+}
+
+// Update is a machine and what it shall become.
+type Update struct{ From, To *v1beta1.Machine }
+
+// Rests reports whether there is nothing to do.
+func (p Plan) Rests() bool { return !p.Counts() && len(p.Release) == 0 && len(p.Update) == 0 }
+
+// Counts reports whether the plan depends on how many machines there are.
+func (p Plan) Counts() bool {
+	return len(p.Adopt) > 0 || len(p.Delete) > 0 || len(p.Remediate) > 0 || p.Create > 0
+}
+
+// Decide returns what the set does next.
+func Decide(s State) Plan {
+	var p Plan
+	selector, unusable := selectorOf(s.Set)
+	if unusable.Reason != "" {
+		p.Refused = unusable
+		return p
+	}
+	if !s.Set.DeletionTimestamp.IsZero() {
+		p.leave(s.Orphans, v1beta1.ReasonSetDeleting)
+		return p
+	}
+	replicas := int(s.Set.ReplicasOrDefault())
+
+	var kept []*v1beta1.Machine
+	for _, m := range s.Machines {
+		switch {
+		case !live(m):
+		case selector.Matches(labels.Set(m.Labels)):
+			kept = append(kept, m)
+		default:
+			p.Release = append(p.Release, m)
+		}
+	}
+	// What is being released counts until it is seen released: it is no reason to delete, and none to create yet.
+	if surplus := len(kept) - replicas; surplus > 0 {
+		p.Delete = DeletionOrder(kept, s.Set.DeletePolicyOrDefault(), s.Set.Generation)[:surplus]
+		p.Chosen = surplus < len(kept)
+		p.leave(s.Orphans, v1beta1.ReasonEnoughReplicas)
+	} else {
+		missing := -surplus - len(p.Release)
+		missing -= p.adopt(s, missing)
+		p.create(s, missing)
+		p.remediate(s, kept)
+	}
+	p.update(s, selector)
+	if has(s.Set.Labels, v1beta1.LabelFreeze) {
+		p.Frozen = s.frozen()
+	}
+	for _, m := range kept {
+		if in, ok := availableIn(m, s.Set.Spec.MinReadySeconds, s.Now); ok && in > 0 {
+			p.waitFor(in)
+		}
+	}
+	return p
+}
+
+// selectorOf returns the selector of a set that can be acted upon, or why it cannot. The API refuses such sets; one that
+// slipped through must do no harm: an empty selector would adopt everything, and machines that do not match once they are
+// made would be released and made again without end.
+func selectorOf(set *v1beta1.MachineSet) (labels.Selector, Reason) {
+	if n := set.ReplicasOrDefault(); n < 0 || n > maxReplicas {
+		return nil, Reason{v1beta1.ReasonInvalidConfiguration, fmt.Sprintf("spec.replicas is %d, not between 0 and %d", n, maxReplicas)}
+	}
+	selector, err := metav1.LabelSelectorAsSelector(&set.Spec.Selector)
+	if err != nil {
+		return nil, Reason{v1beta1.ReasonInvalidSelector, "spec.selector: " + err.Error()}
+	}
+	requirements, _ := selector.Requirements()
+	switch {
+	case len(requirements) == 0:
+		return nil, Reason{v1beta1.ReasonInvalidSelector, "spec.selector is empty"}
+	case !selector.Matches(labels.Set(templateOf(set).labels)):
+		return nil, Reason{v1beta1.ReasonInvalidSelector, "spec.selector does not match spec.template.metadata.labels"}
+	}
+	for _, r := range requirements {
+		if r.Key() == v1beta1.LabelProvider && !has(set.Spec.Template.ObjectMeta.Labels, r.Key()) {
+			return nil, Reason{v1beta1.ReasonInvalidSelector, "spec.selector must not select by " + r.Key() + ", which machines get later"}
+		}
+	}
+	return selector, Reason{}
+}
+
+// adopt plans to take over up to missing orphans, the best first, and returns how many.
+func (p *Plan) adopt(s State, missing int) int {
+	if missing <= 0 || has(s.Set.Annotations, annotationNoCreate) {
+		p.leave(s.Orphans, v1beta1.ReasonEnoughReplicas)
+		return 0
+	}
+	best := DeletionOrder(s.Orphans, s.Set.DeletePolicyOrDefault(), s.Set.Generation)
+	slices.Reverse(best)
+	for i, m := range best {
+		if i == missing {
+			p.leave(best[i:], v1beta1.ReasonEnoughReplicas)
+			break
+		}
+		p.Adopt = append(p.Adopt, m)
+	}
+	return len(p.Adopt)
+}
+
+func (p *Plan) leave(orphans []*v1beta1.Machine, reason string) {
+	if len(orphans) > 0 {
+		p.Unadopted, p.UnadoptedReason = orphans, reason
+	}
+}
+
+// create plans to make up to missing machines.
+func (p *Plan) create(s State, missing int) {
+	if missing <= 0 || has(s.Set.Annotations, annotationNoCreate) {
+		return
+	}
+	if p.Frozen = s.frozen(); p.Frozen.Reason != "" {
+		p.awaitThaw(s)
+		return
+	}
+	if p.Refused = s.refusal(); p.Refused.Reason != "" {
+		return
+	}
+	if wait := s.NextCreation.Sub(s.Now); wait > 0 {
+		p.Refused = s.CreationFailure
+		p.waitFor(wait)
+		return
+	}
+	ceiling := 2*max(int(s.Set.ReplicasOrDefault()), int(s.Set.Status.Replicas)) + s.Surge + 10
+	room := max(0, ceiling-len(s.Machines)-len(p.Adopt))
+	if missing > room {
+		p.Refused = Reason{v1beta1.ReasonTooManyMachines, fmt.Sprintf(
+			"No more than %d machines may exist, those being deleted included: deletion does not keep up.", ceiling)}
+	}
+	p.Create = min(missing, room)
+}
+
+// remediate plans to delete failed and unhealthy machines within the budget. Where no replacement could be made now, they
+// stay: they may recover, and people can look at them.
+func (p *Plan) remediate(s State, kept []*v1beta1.Machine) {
+	candidates := remediationCandidates(kept)
+	if len(candidates) == 0 {
+		return
+	}
+	if p.Frozen = s.frozen(); p.Frozen.Reason != "" {
+		p.awaitThaw(s)
+		return
+	}
+	// A set that may not create leaves the replacement to its deployment.
+	if !has(s.Set.Annotations, annotationNoCreate) {
+		if p.Refused.Reason != "" || s.refusal().Reason != "" || s.NextCreation.After(s.Now) {
+			return
+		}
+	}
+	free := s.MaxInFlight - s.InFlight
+	if free <= 0 {
+		return
+	}
+	if wait := s.NextRemediation.Sub(s.Now); wait > 0 {
+		p.BackingOff = true
+		p.waitFor(wait)
+		return
+	}
+	p.Remediate = candidates[:min(len(candidates), free)]
+}
+
+// awaitThaw has a set looked at again whose process is stopped; of a label, the watch tells.
+func (p *Plan) awaitThaw(s State) {
+	if s.Stopped.Reason != "" {
+		p.waitFor(frozenPoll)
+	}
+}
+
+// frozen says why the set creates nothing, if that is for safety.
+func (s State) frozen() Reason {
+	if reason, ok := s.Set.Labels[v1beta1.LabelFreeze]; ok {
+		return frozenBy(s.Set, reason)
+	}
+	return s.Stopped
+}
+
+// refusal says why no machine of the template may be made.
+func (s State) refusal() Reason {
+	if templateLabels := s.Set.Spec.Template.ObjectMeta.Labels; !knownTypeVersion(templateLabels) {
+		return Reason{v1beta1.ReasonUnknownTypeVersion, fmt.Sprintf("the template's label %s is %q; this process knows %q",
+			v1beta1.LabelTypeVersion, templateLabels[v1beta1.LabelTypeVersion], v1beta1.TypeVersion)}
+	}
+	var without []*v1beta1.Machine
+	for _, m := range s.Machines {
+		if live(m) && refused(m) != nil && sameRecipe(&m.Spec, &s.Set.Spec.Template.Spec) {
+			without = append(without, m)
+		}
+	}
+	if len(without) < refusalsTolerated {
+		return Reason{}
+	}
+	why := refused(first(without, 1)[0])
+	return Reason{v1beta1.ReasonInvalidConfiguration, fmt.Sprintf("Machines %s cannot be launched, and no more are made of the same configuration: %s: %s",
+		namesOf(without), why.Reason, brief(why.Message))}
+}
+
+// update plans to patch machines that differ from the template in what reaches them in place, and those whose mark by an
+// autoscaler is stale.
+func (p *Plan) update(s State, selector labels.Selector) {
+	t := templateOf(s.Set)
+	mayUnmark := len(p.Delete) == 0 && !has(t.annotations, v1beta1.AnnotationDeleteMachine)
+	leaving := make(map[types.UID]bool)
+	for _, m := range slices.Concat(p.Delete, p.Remediate) {
+		leaving[m.UID] = true
+	}
+	for _, m := range s.Machines {
+		if leaving[m.UID] || !selector.Matches(labels.Set(m.Labels)) || paused(m) || !knownTypeVersion(m.Labels) {
+			continue
+		}
+		to := t.propagate(m)
+		if in, marked := markExpiresIn(m, s.Now); marked && live(m) && mayUnmark {
+			if in > 0 {
+				p.waitFor(min(in, markLifetime))
+			} else {
+				if to == nil {
+					to = m.DeepCopy()
+				}
+				delete(to.Annotations, v1beta1.AnnotationDeleteMachine)
+			}
+		}
+		if to != nil {
+			p.Update = append(p.Update, Update{From: m, To: to})
+		}
+	}
+}
+
+func (p *Plan) waitFor(d time.Duration) {
+	if p.Wait == 0 || d < p.Wait {
+		p.Wait = d
+	}
+}
+
+// maxMessage bounds what of somebody else's message is repeated.
+const maxMessage = 1024
+
+func brief(message string) string {
+	if len(message) > maxMessage {
+		return strings.ToValidUTF8(message[:maxMessage], "") + "…"
+	}
+	return message
+}
+
+// first returns the n machines that come first by name, or all if there are fewer.
+func first(machines []*v1beta1.Machine, n int) []*v1beta1.Machine {
+	sorted := slices.SortedFunc(slices.Values(machines), func(a, b *v1beta1.Machine) int { return cmp.Compare(a.Name, b.Name) })
+	return sorted[:min(n, len(sorted))]
+}
+
+// namesOf names some of the machines.
+func namesOf(machines []*v1beta1.Machine) string {
+	const shown = 3
+	names := make([]string, 0, shown)
+	for _, m := range first(machines, shown) {
+		names = append(names, m.Name)
+	}
+	if more := len(machines) - len(names); more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names, ", "), more)
+	}
+	return strings.Join(names, ", ")
+}

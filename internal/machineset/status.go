@@ -1,0 +1,197 @@
+package machineset
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// maxFailedMachines is how many failed machines the status describes.
+const maxFailedMachines = 10
+
+// Status returns the status of a set that was observed as s says and decided p. failure is why a machine could not be
+// created or deleted just now; its reason is empty if nothing failed.
+func Status(s State, p Plan, failure Reason) v1beta1.MachineSetStatus {
+	status := *s.Set.Status.DeepCopy()
+	status.ObservedGeneration = s.Set.Generation
+	status.Replicas, status.FullyLabeledReplicas, status.ReadyReplicas, status.AvailableReplicas, status.UpToDateReplicas = 0, 0, 0, 0, 0
+	deleting := 0
+	var unready []*v1beta1.Machine
+	for _, m := range s.Machines {
+		if !live(m) {
+			deleting++
+			continue
+		}
+		status.Replicas++
+		if contains(m.Labels, s.Set.Spec.Template.ObjectMeta.Labels) {
+			status.FullyLabeledReplicas++
+		}
+		if ready(m) {
+			status.ReadyReplicas++
+		} else {
+			unready = append(unready, m)
+		}
+		if available(m, s.Set.Spec.MinReadySeconds, s.Now) {
+			status.AvailableReplicas++
+		}
+		if conditionIsTrue(m, v1beta1.ConditionUpToDate) {
+			status.UpToDateReplicas++
+		}
+	}
+	if selector, err := metav1.LabelSelectorAsSelector(&s.Set.Spec.Selector); err == nil {
+		status.Selector = selector.String()
+	}
+	status.FailedMachines = failedMachines(s.Machines)
+
+	c := conditions{status: &status, generation: s.Set.Generation, now: s.Now}
+	missing := int(s.Set.ReplicasOrDefault()) - int(status.Replicas)
+	if !s.Set.DeletionTimestamp.IsZero() {
+		missing = 0 // It makes no more; what it has is the garbage collector's.
+	}
+	c.scaling(missing, deleting, p)
+	c.machinesReady(missing, unready)
+	if failure.Reason == "" {
+		failure = p.Refused
+	}
+	c.problem(v1beta1.ConditionReplicaFailure, failure, v1beta1.ReasonNoFailure)
+	c.problem(v1beta1.ConditionFrozen, p.Frozen, v1beta1.ReasonThawed)
+	c.problem(v1beta1.ConditionAdoptionSkipped, unadopted(p), v1beta1.ReasonNothingToAdopt)
+	return status
+}
+
+// conditions sets the conditions of a status.
+type conditions struct {
+	status     *v1beta1.MachineSetStatus
+	generation int64
+	now        time.Time
+}
+
+func (c conditions) set(condition string, truth bool, reason, message string) {
+	status := metav1.ConditionFalse
+	if truth {
+		status = metav1.ConditionTrue
+	}
+	meta.SetStatusCondition(&c.status.Conditions, metav1.Condition{
+		Type: condition, Status: status, Reason: reason, Message: message,
+		ObservedGeneration: c.generation, LastTransitionTime: metav1.NewTime(c.now),
+	})
+}
+
+// problem sets a condition that says what is wrong. It appears with the first problem.
+func (c conditions) problem(condition string, problem Reason, over string) {
+	switch {
+	case problem.Reason != "":
+		c.set(condition, true, problem.Reason, problem.Message)
+	case meta.FindStatusCondition(c.status.Conditions, condition) != nil:
+		c.set(condition, false, over, "")
+	}
+}
+
+func (c conditions) scaling(missing, deleting int, p Plan) {
+	switch {
+	case missing > 0:
+		c.set(v1beta1.ConditionScalingUp, true, v1beta1.ReasonScalingUp, "")
+	case p.BackingOff:
+		c.set(v1beta1.ConditionScalingUp, false, v1beta1.ReasonBackingOff, "Failed machines are not replaced yet, since their replacements failed too.")
+	default:
+		c.set(v1beta1.ConditionScalingUp, false, v1beta1.ReasonAtDesiredReplicas, "")
+	}
+	if missing < 0 || deleting > 0 {
+		c.set(v1beta1.ConditionScalingDown, true, v1beta1.ReasonScalingDown, "")
+	} else {
+		c.set(v1beta1.ConditionScalingDown, false, v1beta1.ReasonAtDesiredReplicas, "")
+	}
+}
+
+// machinesReady names one machine only: a message that counted would be written with every machine.
+func (c conditions) machinesReady(missing int, unready []*v1beta1.Machine) {
+	switch {
+	case len(unready) > 0:
+		m := first(unready, 1)[0]
+		message := fmt.Sprintf("Machine %s is not Ready.", m.Name)
+		if r := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady); r != nil {
+			message = brief(fmt.Sprintf("Machine %s is not Ready: %s: %s", m.Name, r.Reason, r.Message))
+		}
+		c.set(v1beta1.ConditionMachinesReady, false, v1beta1.ReasonMachinesNotReady, message)
+	case missing > 0:
+		c.set(v1beta1.ConditionMachinesReady, false, v1beta1.ReasonMachinesNotReady, "Machines are missing.")
+	default:
+		c.set(v1beta1.ConditionMachinesReady, true, v1beta1.ReasonAllMachinesReady, "")
+	}
+}
+
+func unadopted(p Plan) Reason {
+	switch p.UnadoptedReason {
+	case "":
+		return Reason{}
+	case v1beta1.ReasonSetDeleting:
+		return Reason{p.UnadoptedReason, "The set is being deleted and does not adopt what matches: " + namesOf(p.Unadopted)}
+	}
+	return Reason{p.UnadoptedReason, "The set has as many machines as it wants and does not adopt what matches: " + namesOf(p.Unadopted)}
+}
+
+// frozenBy says why a set with the freeze label is frozen: by the reason that the label names or, if whoever set it gave
+// one in the condition, by that, or by a person.
+func frozenBy(set *v1beta1.MachineSet, label string) Reason {
+	const message = "The label " + v1beta1.LabelFreeze + " stops the creation of machines."
+	was := meta.FindStatusCondition(set.Status.Conditions, v1beta1.ConditionFrozen)
+	frozen := was != nil && was.Status == metav1.ConditionTrue
+	switch label {
+	case v1beta1.ReasonOvershoot, v1beta1.ReasonControlPlaneUnreachable, v1beta1.ReasonMeltdown:
+		if frozen && was.Reason == label {
+			return Reason{label, was.Message}
+		}
+		return Reason{label, message}
+	}
+	if frozen && was.Reason != v1beta1.ReasonControlPlaneUnreachable {
+		return Reason{was.Reason, was.Message}
+	}
+	return Reason{v1beta1.ReasonFrozenByLabel, message}
+}
+
+// failedMachines sums up those that failed or are refused, the newest failures first, in an order that only they change.
+func failedMachines(machines []*v1beta1.Machine) []v1beta1.FailedMachine {
+	var summaries []v1beta1.FailedMachine
+	for _, m := range machines {
+		launched := refused(m)
+		switch {
+		case !live(m):
+		case failed(m):
+			summaries = append(summaries, v1beta1.FailedMachine{
+				Name: m.Name, Reason: string(m.Status.FailureReason), Message: brief(m.Status.FailureMessage), Time: failedAt(m),
+			})
+		case launched != nil:
+			summaries = append(summaries, v1beta1.FailedMachine{
+				Name: m.Name, Reason: launched.Reason, Message: brief(launched.Message), Time: launched.LastTransitionTime.DeepCopy(),
+			})
+		}
+	}
+	slices.SortFunc(summaries, func(a, b v1beta1.FailedMachine) int {
+		return cmp.Or(timeOf(b).Compare(timeOf(a)), cmp.Compare(a.Name, b.Name))
+	})
+	return summaries[:min(len(summaries), maxFailedMachines)]
+}
+
+// failedAt is when the machine stopped being Ready or, if it never said, when something last happened to it.
+func failedAt(m *v1beta1.Machine) *metav1.Time {
+	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady); c != nil && c.Status != metav1.ConditionTrue {
+		return c.LastTransitionTime.DeepCopy()
+	}
+	if m.Status.LastOperation != nil {
+		return m.Status.LastOperation.LastUpdateTime.DeepCopy()
+	}
+	return nil
+}
+
+func timeOf(f v1beta1.FailedMachine) time.Time {
+	if f.Time == nil {
+		return time.Time{}
+	}
+	return f.Time.Time
+}

@@ -1,0 +1,243 @@
+package machineset
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// template is what a set's template asks of its machines, prepared once for all of them.
+type template struct {
+	spec        *v1beta1.MachineSpec
+	labels      map[string]string
+	annotations map[string]string // with the record
+	record      string
+	owner       metav1.OwnerReference
+	namespace   string
+}
+
+// applied lists the keys that a template put on a machine.
+type applied struct {
+	Labels          []string `json:"labels,omitempty"`
+	Annotations     []string `json:"annotations,omitempty"`
+	NodeLabels      []string `json:"nodeLabels,omitempty"`
+	NodeAnnotations []string `json:"nodeAnnotations,omitempty"`
+	Taints          []string `json:"taints,omitempty"`
+	StartupTaints   []string `json:"startupTaints,omitempty"`
+	PreDrain        []string `json:"preDrain,omitempty"`
+	PreTerminate    []string `json:"preTerminate,omitempty"`
+}
+
+func templateOf(set *v1beta1.MachineSet) template {
+	source := &set.Spec.Template
+	t := template{
+		spec:      &source.Spec,
+		labels:    maps.Clone(source.ObjectMeta.Labels),
+		owner:     *metav1.NewControllerRef(set, v1beta1.GroupVersion.WithKind("MachineSet")),
+		namespace: set.Namespace,
+	}
+	if t.labels == nil {
+		t.labels = map[string]string{}
+	}
+	t.labels[v1beta1.LabelMachineSet] = set.Name
+	if !has(t.labels, v1beta1.LabelTypeVersion) {
+		t.labels[v1beta1.LabelTypeVersion] = v1beta1.TypeVersion
+	}
+	t.record = encode(applied{
+		Labels:          slices.Sorted(maps.Keys(t.labels)),
+		Annotations:     slices.Sorted(maps.Keys(source.ObjectMeta.Annotations)),
+		NodeLabels:      slices.Sorted(maps.Keys(t.spec.Node.Labels)),
+		NodeAnnotations: slices.Sorted(maps.Keys(t.spec.Node.Annotations)),
+		Taints:          keysOf(t.spec.Node.Taints, taintKey),
+		StartupTaints:   keysOf(t.spec.Node.StartupTaints, taintKey),
+		PreDrain:        keysOf(t.spec.LifecycleHooks.PreDrain, hookKey),
+		PreTerminate:    keysOf(t.spec.LifecycleHooks.PreTerminate, hookKey),
+	})
+	t.annotations = maps.Clone(source.ObjectMeta.Annotations)
+	if t.annotations == nil {
+		t.annotations = map[string]string{}
+	}
+	t.annotations[annotationLastApplied] = t.record
+	return t
+}
+
+// machine returns a new Machine, complete but for its name. The provider may be unknown ("").
+func (t template) machine(provider string) *v1beta1.Machine {
+	m := &v1beta1.Machine{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       t.namespace,
+			Labels:          maps.Clone(t.labels),
+			Annotations:     maps.Clone(t.annotations),
+			Finalizers:      []string{v1beta1.MachineFinalizer},
+			OwnerReferences: []metav1.OwnerReference{t.owner},
+		},
+		Spec: *t.spec.DeepCopy(),
+	}
+	m.Spec.ProviderID = ""
+	if provider != "" {
+		m.Labels[v1beta1.LabelProvider] = provider
+	}
+	return m
+}
+
+// propagate returns the machine with what of the template reaches machines in place, which is everything that does not
+// make another instance; nil if there is nothing to change. Keys that others put on the machine stay.
+func (t template) propagate(m *v1beta1.Machine) *v1beta1.Machine {
+	if t.inSync(m) {
+		return nil
+	}
+	var before applied
+	// A record that does not parse counts as none: nothing is removed then.
+	if err := json.Unmarshal([]byte(m.Annotations[annotationLastApplied]), &before); err != nil {
+		before = applied{}
+	}
+	changed := m.DeepCopy()
+	changed.Labels = mergeMap(m.Labels, t.labels, before.Labels)
+	changed.Annotations = mergeMap(m.Annotations, t.annotations, before.Annotations)
+	node, want := &changed.Spec.Node, t.spec.Node
+	node.Labels = mergeMap(node.Labels, want.Labels, before.NodeLabels)
+	node.Annotations = mergeMap(node.Annotations, want.Annotations, before.NodeAnnotations)
+	node.Taints = mergeTaints(node.Taints, want.Taints, before.Taints)
+	node.StartupTaints = mergeTaints(node.StartupTaints, want.StartupTaints, before.StartupTaints)
+	hooks := &changed.Spec.LifecycleHooks
+	hooks.PreDrain = mergeHooks(hooks.PreDrain, t.spec.LifecycleHooks.PreDrain, before.PreDrain, live(m))
+	hooks.PreTerminate = mergeHooks(hooks.PreTerminate, t.spec.LifecycleHooks.PreTerminate, before.PreTerminate, live(m))
+	if !sameTimeouts(m.Spec.Timeouts, t.spec.Timeouts) {
+		changed.Spec.Timeouts = *t.spec.Timeouts.DeepCopy()
+	}
+	return changed
+}
+
+// inSync is asked for every machine in every round, so it allocates nothing.
+func (t template) inSync(m *v1beta1.Machine) bool {
+	return m.Annotations[annotationLastApplied] == t.record &&
+		contains(m.Labels, t.labels) && contains(m.Annotations, t.annotations) &&
+		contains(m.Spec.Node.Labels, t.spec.Node.Labels) && contains(m.Spec.Node.Annotations, t.spec.Node.Annotations) &&
+		containsTaints(m.Spec.Node.Taints, t.spec.Node.Taints) &&
+		containsTaints(m.Spec.Node.StartupTaints, t.spec.Node.StartupTaints) &&
+		sameHooks(m.Spec.LifecycleHooks.PreDrain, t.spec.LifecycleHooks.PreDrain) &&
+		sameHooks(m.Spec.LifecycleHooks.PreTerminate, t.spec.LifecycleHooks.PreTerminate) &&
+		sameTimeouts(m.Spec.Timeouts, t.spec.Timeouts)
+}
+
+// sameLists reports whether a merge patch from one machine to the other leaves lists alone; it would replace them whole.
+func sameLists(a, b *v1beta1.Machine) bool {
+	return equality.Semantic.DeepEqual(a.Spec.Node.Taints, b.Spec.Node.Taints) &&
+		equality.Semantic.DeepEqual(a.Spec.Node.StartupTaints, b.Spec.Node.StartupTaints) &&
+		equality.Semantic.DeepEqual(a.Spec.LifecycleHooks, b.Spec.LifecycleHooks) &&
+		equality.Semantic.DeepEqual(a.OwnerReferences, b.OwnerReferences) &&
+		equality.Semantic.DeepEqual(a.Finalizers, b.Finalizers)
+}
+
+func mergeMap(current, wanted map[string]string, before []string) map[string]string {
+	merged := maps.Clone(current)
+	for _, key := range before {
+		if !has(wanted, key) {
+			delete(merged, key)
+		}
+	}
+	if merged == nil && len(wanted) > 0 {
+		merged = make(map[string]string, len(wanted))
+	}
+	maps.Copy(merged, wanted)
+	return merged
+}
+
+func mergeTaints(current, wanted []corev1.Taint, before []string) []corev1.Taint {
+	var merged []corev1.Taint
+	for _, taint := range current {
+		if !slices.Contains(before, taintKey(taint)) && !slices.ContainsFunc(wanted, sameKey(taint)) {
+			merged = append(merged, taint)
+		}
+	}
+	return append(merged, wanted...)
+}
+
+// mergeHooks adds a hook only when the template gains it: its owner takes it off a machine when it is done there. A
+// machine that is being deleted gets no new ones.
+func mergeHooks(current, wanted []v1beta1.LifecycleHook, before []string, add bool) []v1beta1.LifecycleHook {
+	var merged []v1beta1.LifecycleHook
+	for _, hook := range current {
+		if slices.Contains(before, hookKey(hook)) && !slices.ContainsFunc(wanted, named(hook)) {
+			continue
+		}
+		merged = append(merged, hook)
+	}
+	for _, hook := range wanted {
+		at := slices.IndexFunc(merged, named(hook))
+		switch {
+		case at >= 0:
+			merged[at] = hook
+		case add && !slices.Contains(before, hookKey(hook)):
+			merged = append(merged, hook)
+		}
+	}
+	return merged
+}
+
+func sameTimeouts(a, b v1beta1.MachineTimeouts) bool {
+	return a.CreationOrDefault() == b.CreationOrDefault() && a.UpdateOrDefault() == b.UpdateOrDefault() &&
+		a.DrainOrDefault() == b.DrainOrDefault() && a.VolumeDetachOrDefault() == b.VolumeDetachOrDefault()
+}
+
+func contains(m, subset map[string]string) bool {
+	for key, value := range subset {
+		if got, ok := m[key]; !ok || got != value {
+			return false
+		}
+	}
+	return true
+}
+
+func containsTaints(taints, subset []corev1.Taint) bool {
+	for _, taint := range subset {
+		if !slices.ContainsFunc(taints, func(t corev1.Taint) bool {
+			return t.Key == taint.Key && t.Effect == taint.Effect && t.Value == taint.Value
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+// sameHooks reports whether the hooks that are still on the machine are as the template has them.
+func sameHooks(hooks, wanted []v1beta1.LifecycleHook) bool {
+	for _, hook := range hooks {
+		if at := slices.IndexFunc(wanted, named(hook)); at >= 0 && wanted[at] != hook {
+			return false
+		}
+	}
+	return true
+}
+
+func taintKey(t corev1.Taint) string { return t.Key + ":" + string(t.Effect) }
+
+func hookKey(h v1beta1.LifecycleHook) string { return h.Name }
+
+func sameKey(t corev1.Taint) func(corev1.Taint) bool {
+	return func(other corev1.Taint) bool { return other.Key == t.Key && other.Effect == t.Effect }
+}
+
+func named(h v1beta1.LifecycleHook) func(v1beta1.LifecycleHook) bool {
+	return func(other v1beta1.LifecycleHook) bool { return other.Name == h.Name }
+}
+
+func keysOf[T any](list []T, key func(T) string) []string {
+	keys := make([]string, 0, len(list))
+	for _, item := range list {
+		keys = append(keys, key(item))
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func encode(a applied) string {
+	data, _ := json.Marshal(a) // Lists of strings always marshal.
+	return string(data)
+}

@@ -1,0 +1,157 @@
+package machineset
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/index"
+)
+
+// orphanIndex finds Machines without a controller, which is where a set looks for some to adopt.
+const (
+	orphanIndex = "machine.orphan"
+	orphanValue = "true"
+)
+
+// RegisterIndexes adds the index of this package to a cache, beside those of package index. Register calls it.
+func RegisterIndexes(ctx context.Context, indexer client.FieldIndexer) error {
+	return indexer.IndexField(ctx, &v1beta1.Machine{}, orphanIndex, func(o client.Object) []string {
+		if metav1.GetControllerOf(o) != nil {
+			return nil
+		}
+		return []string{orphanValue}
+	})
+}
+
+// Register adds the controller to a manager whose cache has the indexes of package index.
+func (r *Reconciler) Register(mgr manager.Manager) error {
+	ctx := context.Background()
+	if err := RegisterIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+		return fmt.Errorf("add the index of orphaned machines: %w", err)
+	}
+	if r.MachinesSeen == nil {
+		r.MachinesSeen = seenBy(mgr)
+	}
+	return builder.ControllerManagedBy(mgr).Named("machineset").
+		For(&v1beta1.MachineSet{}, builder.WithPredicates(setChanged())).
+		Watches(&v1beta1.Machine{}, r.machineEvents(), builder.WithPredicates(machineChanged())).
+		Watches(&v1beta1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(r.setsOfDeployment), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: r.Concurrency}).
+		Complete(r)
+}
+
+// seenBy returns a function that tells up to which resource version the manager's cache of Machines is complete.
+func seenBy(mgr manager.Manager) func() string {
+	return func() string {
+		informer, err := mgr.GetCache().GetInformer(context.Background(), &v1beta1.Machine{})
+		if err != nil {
+			return ""
+		}
+		stored, ok := informer.(interface{ GetStore() toolscache.Store })
+		if !ok {
+			return ""
+		}
+		return stored.GetStore().LastStoreSyncResourceVersion()
+	}
+}
+
+// Passes over one set that machines ask for are spaced by perMachine for each of its machines, up to maxSpacing. A pass
+// costs about a microsecond for each machine, and a fleet that comes up, or goes, has several events for each: without the
+// space between them the cost would grow with the square of the fleet.
+const (
+	perMachine = 50 * time.Microsecond
+	maxSpacing = time.Second
+)
+
+// machineEvents brings the events of a machine to the sets that it concerns.
+func (r *Reconciler) machineEvents() handler.EventHandler {
+	enqueue := func(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request], objects ...client.Object) {
+		for _, o := range objects {
+			for _, request := range r.setsOfMachine(ctx, o) {
+				q.AddAfter(request, min(time.Duration(r.shared.sizeOf(request.NamespacedName))*perMachine, maxSpacing))
+			}
+		}
+	}
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	return handler.Funcs{
+		CreateFunc:  func(ctx context.Context, e event.CreateEvent, q queue) { enqueue(ctx, q, e.Object) },
+		UpdateFunc:  func(ctx context.Context, e event.UpdateEvent, q queue) { enqueue(ctx, q, e.ObjectOld, e.ObjectNew) },
+		DeleteFunc:  func(ctx context.Context, e event.DeleteEvent, q queue) { enqueue(ctx, q, e.Object) },
+		GenericFunc: func(ctx context.Context, e event.GenericEvent, q queue) { enqueue(ctx, q, e.Object) },
+	}
+}
+
+// setsOfMachine returns the set that controls the machine or, if nothing does, those that may adopt it.
+func (r *Reconciler) setsOfMachine(ctx context.Context, o client.Object) []reconcile.Request {
+	if owner := metav1.GetControllerOf(o); owner != nil {
+		if owner.Kind != "MachineSet" {
+			return nil
+		}
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name}}}
+	}
+	return r.sets(ctx, o, func(set *v1beta1.MachineSet) bool {
+		selector, err := metav1.LabelSelectorAsSelector(&set.Spec.Selector)
+		return err == nil && !selector.Empty() && selector.Matches(labels.Set(o.GetLabels()))
+	})
+}
+
+// setsOfDeployment returns the sets that a deployment's bounds hold for.
+func (r *Reconciler) setsOfDeployment(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.sets(ctx, o, func(*v1beta1.MachineSet) bool { return true }, client.MatchingFields{index.MachineSetByOwner: string(o.GetUID())})
+}
+
+// sets returns the sets in the object's namespace that are wanted. It runs where events are handed out, so it does not
+// wait for writes under way.
+func (r *Reconciler) sets(ctx context.Context, o client.Object, wanted func(*v1beta1.MachineSet) bool, options ...client.ListOption) []reconcile.Request {
+	list := &v1beta1.MachineSetList{}
+	options = append(options, client.InNamespace(o.GetNamespace()), client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
+	if err := r.Client.List(ctx, list, options...); err != nil {
+		logf.FromContext(ctx).Error(err, "List the sets that an event concerns", "namespace", o.GetNamespace(), "name", o.GetName())
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range list.Items {
+		if set := &list.Items[i]; wanted(set) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(set)})
+		}
+	}
+	return requests
+}
+
+// setChanged drops what a set writes itself: its status.
+func setChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		was, is := e.ObjectOld, e.ObjectNew
+		return was.GetGeneration() != is.GetGeneration() || !was.GetDeletionTimestamp().Equal(is.GetDeletionTimestamp()) ||
+			!maps.Equal(was.GetLabels(), is.GetLabels()) || !maps.Equal(was.GetAnnotations(), is.GetAnnotations()) ||
+			!equality.Semantic.DeepEqual(was.GetOwnerReferences(), is.GetOwnerReferences())
+	}}
+}
+
+// machineChanged drops what changes nothing that a set decides upon or reports.
+func machineChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		was, ok := e.ObjectOld.(*v1beta1.Machine)
+		is, also := e.ObjectNew.(*v1beta1.Machine)
+		return !ok || !also || concerns(was, is)
+	}}
+}

@@ -1,0 +1,69 @@
+package machineset
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// setsOnly is a client that has these sets and nothing else.
+type setsOnly struct {
+	client.Client
+	sets []v1beta1.MachineSet
+}
+
+func (c setsOnly) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	list.(*v1beta1.MachineSetList).Items = c.sets
+	return nil
+}
+
+func TestMachineEventsReachTheSetsTheyConcern(t *testing.T) {
+	mine, other, unusable := aSet(1), aSet(1), aSet(1)
+	other.Name, other.Spec.Selector.MatchLabels = "other", map[string]string{"pool": "others"}
+	unusable.Name, unusable.Spec.Selector = "unusable", metav1.LabelSelector{}
+	r := New(Options{Client: setsOnly{sets: []v1beta1.MachineSet{*mine, *other, *unusable}}})
+
+	owned := newMachine("a")
+	given := owned.DeepCopy()
+	given.OwnerReferences[0].Name = "second"
+	foreign := owned.DeepCopy()
+	foreign.OwnerReferences = []metav1.OwnerReference{{Kind: "Other", Name: "x", Controller: ptr.To(true)}}
+	orphan := newMachine("a", abandoned)
+
+	for _, test := range []struct {
+		name     string
+		was, is  *v1beta1.Machine
+		wantSets []string
+	}{
+		{"its own", owned, owned, []string{"workers"}},
+		{"from one set to another", owned, given, []string{"second", "workers"}},
+		{"from a set to somebody else", owned, foreign, []string{"workers"}},
+		{"from somebody else to nobody", foreign, orphan, []string{"workers"}},
+		{"somebody else's", foreign, foreign, nil},
+		{"an orphan", orphan, orphan, []string{"workers"}},
+		{"an orphan that matches another set now", orphan, newMachine("a", abandoned, foreignLabels), []string{"other", "workers"}},
+	} {
+		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+		r.machineEvents().Update(context.Background(), event.UpdateEvent{ObjectOld: test.was, ObjectNew: test.is}, q)
+		var got []string
+		for q.Len() > 0 {
+			request, _ := q.Get()
+			got = append(got, request.Name)
+		}
+		q.ShutDown()
+		slices.Sort(got)
+		if fmt.Sprint(got) != fmt.Sprint(test.wantSets) {
+			t.Errorf("%s: %v, want %v", test.name, got, test.wantSets)
+		}
+	}
+}

@@ -1,0 +1,24 @@
+package drain
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+)
+
+func TestABellIsHeardByWhoeverComesLater(t *testing.T) {
+	var b bell
+	b.ring(key("m1"))
+	b.ring(key("m2"))
+	b.ring(key("m1"))
+	q := startSource(t, b.source())
+	early := q.take()
+	slices.Sort(early)
+	if got := fmt.Sprint(early); got != "[m1 m2]" {
+		t.Errorf("got %s from before the start, want [m1 m2]", got)
+	}
+	b.ring(key("m3"))
+	if got := fmt.Sprint(q.take()); got != "[m3]" {
+		t.Errorf("got %s, want [m3]", got)
+	}
+}

@@ -1,0 +1,195 @@
+package drain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// bench runs a controller single-threaded on a target cluster in memory, at a time of its own.
+type bench struct {
+	*testing.T
+	*Controller
+	clock       *clocktesting.FakePassiveClock
+	target      client.WithWatch
+	work, wakes *fakeQueue
+
+	// refuse is what the API server answers to the eviction of a pod, by its name; callTime is how long that takes.
+	refuse   map[string]error
+	callTime time.Duration
+	onEvict  func(pod string)
+	// away is what it answers to everything.
+	away error
+
+	evictions []string // pods that were asked for, in order
+	deletions []string
+	reads     int
+}
+
+func newBench(t *testing.T, objects ...client.Object) *bench {
+	b := &bench{T: t, clock: clocktesting.NewFakePassiveClock(noon), refuse: map[string]error{}}
+	b.target = interceptor.NewClient(
+		fake.NewClientBuilder().WithObjects(objects...).
+			WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
+			Build(),
+		interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+				b.reads++
+				if b.away != nil {
+					return b.away
+				}
+				return c.List(ctx, list, opts...)
+			},
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				b.reads++
+				if b.away != nil {
+					return b.away
+				}
+				return c.Get(ctx, key, o, opts...)
+			},
+			Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+				var options client.DeleteOptions
+				options.ApplyOptions(opts)
+				b.deletions = append(b.deletions, fmt.Sprint(o.GetName(), " ", *options.GracePeriodSeconds))
+				return errors.Join(b.away, c.Delete(ctx, o, opts...))
+			},
+		})
+	b.restart(Options{})
+	return b
+}
+
+// restart begins with a new controller, that remembers nothing.
+func (b *bench) restart(o Options) {
+	o.Target, o.Clock, o.Evict = b.target, b.clock, b.evict
+	b.Controller = New(o)
+	b.work, b.wakes = startSource(b.T, b.Work()), startSource(b.T, b.Wakes())
+}
+
+func (b *bench) evict(ctx context.Context, e *policyv1.Eviction) error {
+	b.evictions = append(b.evictions, e.Name)
+	b.pass(b.callTime)
+	if b.onEvict != nil {
+		b.onEvict(e.Name)
+	}
+	if err := errors.Join(b.away, b.refuse[e.Name]); err != nil {
+		return err
+	}
+	var pod corev1.Pod
+	if err := b.target.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: e.Name}, &pod); err != nil {
+		return err
+	}
+	if uid := e.DeleteOptions.Preconditions.UID; *uid != pod.UID {
+		b.Errorf("the eviction of %s is for UID %s, not for %s", e.Name, *uid, pod.UID)
+	}
+	return b.target.SubResource("eviction").Create(ctx, &pod, e.DeepCopy())
+}
+
+// pass lets time go by.
+func (b *bench) pass(d time.Duration) { b.clock.SetTime(b.clock.Now().Add(d)) }
+
+// request asks for the drain of a machine's node of the same name, with two hours from noon on.
+func request(machine string) Request {
+	return Request{
+		Machine: key(machine), UID: types.UID(machine + "-uid"), Node: machine, NodeUID: types.UID(machine + "-node"),
+		Start: noon, Deadline: at(2 * time.Hour), NodeReachable: true,
+	}
+}
+
+func key(machine string) types.NamespacedName {
+	return types.NamespacedName{Namespace: "machines", Name: machine}
+}
+
+// work makes one pass of a worker and returns when it wants to come back.
+func (b *bench) runPass(machine string) time.Duration {
+	b.Helper()
+	result, err := b.Reconcile(context.Background(), reconcile.Request{NamespacedName: key(machine)})
+	if err != nil {
+		b.Fatalf("a pass for %s: %v", machine, err)
+	}
+	return result.RequeueAfter
+}
+
+// report is what the Machine reconciler sees of a drain.
+func (b *bench) drain(machine string) Outcome { return b.Drain(context.Background(), request(machine)) }
+
+func (b *bench) expectEvictions(want ...string) {
+	b.Helper()
+	if !slices.Equal(b.evictions, want) {
+		b.Errorf("%s: evictions of %v, want %v", b.clock.Now().Sub(noon), b.evictions, want)
+	}
+	b.evictions = nil
+}
+
+func (b *bench) expectOutcome(o Outcome, done bool, reason, message string) {
+	b.Helper()
+	if o.Done != done || o.Reason != reason || o.Message != message {
+		b.Errorf("got done %t, %s: %q, want %t, %s: %q", o.Done, o.Reason, o.Message, done, reason, message)
+	}
+}
+
+// fakeQueue notes what is added to it.
+type fakeQueue struct {
+	workqueue.TypedRateLimitingInterface[reconcile.Request]
+	added []string
+}
+
+func (q *fakeQueue) Add(r reconcile.Request) { q.added = append(q.added, r.Name) }
+
+func (q *fakeQueue) take() []string {
+	added := q.added
+	q.added = nil
+	return added
+}
+
+func startSource(t *testing.T, s source.Source) *fakeQueue {
+	q := &fakeQueue{}
+	if err := s.Start(context.Background(), q); err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+func aNode(name string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name + "-node")}}
+}
+
+// on puts a pod onto a node.
+func on(node string, pod corev1.Pod) *corev1.Pod {
+	pod.Spec.NodeName = node
+	return &pod
+}
+
+func anAttachment(name, node, volume string) *storagev1.VolumeAttachment {
+	return &storagev1.VolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       storagev1.VolumeAttachmentSpec{NodeName: node, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume}},
+	}
+}
+
+func fillAttachments(into client.ObjectList, from, to, total int) error {
+	list := into.(*storagev1.VolumeAttachmentList)
+	for i := from; i < to; i++ {
+		name := fmt.Sprint("va-", i)
+		list.Items = append(list.Items, *anAttachment(name, fmt.Sprint("node-", i%100), "pv-"+name))
+	}
+	if to < total {
+		list.Continue = fmt.Sprint(to)
+	}
+	return nil
+}

@@ -1,0 +1,112 @@
+package drain
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+func TestAssess(t *testing.T) {
+	pod := aPod("shop/web", func(p *corev1.Pod) { p.Labels = map[string]string{"app": "web"} })
+	web := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
+	budget := func(name string, selector *metav1.LabelSelector, edit func(*policyv1.PodDisruptionBudget)) policyv1.PodDisruptionBudget {
+		b := policyv1.PodDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Generation: 2},
+			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: selector},
+			Status:     policyv1.PodDisruptionBudgetStatus{ObservedGeneration: 2, ExpectedPods: 3, DesiredHealthy: 2, CurrentHealthy: 2},
+		}
+		if edit != nil {
+			edit(&b)
+		}
+		return b
+	}
+	type edit = func(*policyv1.PodDisruptionBudget)
+	limit := func(desired int32, minAvailable, maxUnavailable string) edit {
+		return func(b *policyv1.PodDisruptionBudget) {
+			b.Status.DesiredHealthy = desired
+			if minAvailable != "" {
+				value := intstr.Parse(minAvailable)
+				b.Spec.MinAvailable = &value
+			}
+			if maxUnavailable != "" {
+				value := intstr.Parse(maxUnavailable)
+				b.Spec.MaxUnavailable = &value
+			}
+		}
+	}
+	tests := []struct {
+		name    string
+		budgets []policyv1.PodDisruptionBudget
+		want    verdict
+	}{
+		{"none", nil, verdict{}},
+		{"one that has none to spare now", []policyv1.PodDisruptionBudget{budget("web", web, nil)}, verdict{budgets: []string{"web"}}},
+		{"of others", []policyv1.PodDisruptionBudget{
+			budget("db", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}, limit(3, "", "0")),
+			budget("elsewhere", web, func(b *policyv1.PodDisruptionBudget) { b.Namespace = "other" }),
+			budget("unset", nil, nil),
+			budget("broken", &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Like"}}}, nil),
+		}, verdict{}},
+		{"an empty selector selects all", []policyv1.PodDisruptionBudget{budget("all", &metav1.LabelSelector{}, nil)}, verdict{budgets: []string{"all"}}},
+		{"maxUnavailable 0", []policyv1.PodDisruptionBudget{budget("web", web, limit(3, "", "0"))},
+			verdict{[]string{"web"}, "maxUnavailable is 0"}},
+		{"maxUnavailable 0%", []policyv1.PodDisruptionBudget{budget("web", web, limit(3, "", "0%"))},
+			verdict{[]string{"web"}, "maxUnavailable is 0%"}},
+		{"minAvailable as many as there are", []policyv1.PodDisruptionBudget{budget("web", web, limit(3, "3", ""))},
+			verdict{[]string{"web"}, "minAvailable is 3, and there are 3 pods"}},
+		{"minAvailable more than there are", []policyv1.PodDisruptionBudget{budget("web", web, limit(5, "5", ""))},
+			verdict{[]string{"web"}, "minAvailable is 5, and there are 3 pods"}},
+		{"minAvailable 100%", []policyv1.PodDisruptionBudget{budget("web", web, limit(3, "100%", ""))},
+			verdict{[]string{"web"}, "minAvailable is 100%, and there are 3 pods"}},
+		{"not yet seen by the disruption controller", []policyv1.PodDisruptionBudget{budget("web", web, func(b *policyv1.PodDisruptionBudget) {
+			limit(3, "", "0")(b)
+			b.Status.ObservedGeneration = 1
+		})}, verdict{budgets: []string{"web"}}},
+		{"two", []policyv1.PodDisruptionBudget{budget("web-2", web, nil), budget("web-1", web, nil)},
+			verdict{[]string{"web-1", "web-2"}, "the API server evicts no pod that is selected by more than one"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, assess(&pod, test.budgets), cmp.AllowUnexported(verdict{})); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestRefusalsFindTheLongestWaiting(t *testing.T) {
+	var r refusals
+	budget := types.NamespacedName{Namespace: "shop", Name: "web"}
+	other := types.NamespacedName{Namespace: "shop", Name: "db"}
+	m1, m2 := types.NamespacedName{Name: "m1"}, types.NamespacedName{Name: "m2"}
+	r.set(m1, map[types.UID]types.NamespacedName{"web-1": budget, "db-1": other}, at(2*time.Second))
+	r.set(m2, map[types.UID]types.NamespacedName{"web-2": budget}, at(time.Second))
+	r.set(m1, map[types.UID]types.NamespacedName{"web-1": budget, "web-0": budget}, at(3*time.Second))
+
+	found := func(b types.NamespacedName, n int) (uids []types.UID) {
+		for _, pod := range r.longest(b, n) {
+			uids = append(uids, pod.pod)
+		}
+		return uids
+	}
+	if diff := cmp.Diff([]types.UID{"web-2", "web-1"}, found(budget, 2)); diff != "" {
+		t.Error(diff)
+	}
+	if got := found(budget, 100); len(got) != 3 {
+		t.Errorf("got %v, want three", got)
+	}
+	if got := found(other, 100); got != nil {
+		t.Errorf("got %v for a budget that refuses nothing any more", got)
+	}
+	r.set(m1, nil, at(4*time.Second))
+	r.set(m2, nil, at(4*time.Second))
+	if len(r.byBudget) != 0 || len(r.byMachine) != 0 {
+		t.Errorf("something is left: %v %v", r.byBudget, r.byMachine)
+	}
+}

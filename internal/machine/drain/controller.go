@@ -1,0 +1,256 @@
+package drain
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+const (
+	// DefaultWorkers is how many drains are looked at at the same time.
+	DefaultWorkers = 32
+
+	// DefaultConcurrentEvictions is how many drains send evictions at the same time.
+	DefaultConcurrentEvictions = 16
+
+	// inlineTimeout bounds the look that the caller of Drain or VolumesDetached waits for.
+	inlineTimeout = 5 * time.Second
+
+	// passTimeout bounds one pass of a worker. It is far more than a pass takes: the sending of evictions ends after
+	// sendTime and one more.
+	passTimeout = 2 * time.Minute
+
+	// firstRetry and maxRetry bound the time between two passes that fail since the API server does not answer.
+	firstRetry = time.Second
+	maxRetry   = 30 * time.Second
+)
+
+// Options of a Controller.
+type Options struct {
+	// Target reads and writes the target cluster, without a cache.
+	Target client.Client
+
+	// Evict sends evictions, see EvictWith. By default they go through Target, whose own waits for the API server then
+	// hold a worker.
+	Evict EvictFunc
+
+	// Budgets, if given, makes a source of the events of PodDisruptionBudgets in the target cluster. One that allows
+	// evictions again is then noticed at once, otherwise within a minute.
+	Budgets func(BudgetHandler) source.Source
+
+	// BudgetReader reads the PodDisruptionBudgets of a namespace, to name those that refuse an eviction, by default
+	// through Target. It may be a cache.
+	BudgetReader client.Reader
+
+	// Clock tells the time, by default the system's.
+	Clock clock.PassiveClock
+
+	// Workers is how many drains are looked at at the same time, by default DefaultWorkers. It should be more than
+	// Evictions has places, so that slow evictions hold up only themselves.
+	Workers int
+
+	// Evictions bounds the evictions in flight, by default to DefaultConcurrentEvictions. It may be shared.
+	Evictions *Limiter
+
+	// Metrics is where the metrics are registered, by default nowhere.
+	Metrics prometheus.Registerer
+}
+
+// BudgetHandler takes the events of PodDisruptionBudgets.
+type BudgetHandler = handler.TypedEventHandler[*policyv1.PodDisruptionBudget, reconcile.Request]
+
+// Controller drains Nodes and waits for their volumes, for the Machine reconciler.
+//
+// Who has asked for a drain says when it is no longer wanted (the machine is paused or gone, or an update in place is over):
+// until Forget, the workers go on. The memory may be lost at any time.
+type Controller struct {
+	options     Options
+	memory      memory
+	refusals    refusals
+	attachments attachments
+	daemonSets  daemonSets
+	metrics     metrics
+	work, wakes bell
+}
+
+// New returns a controller that does nothing until Register and Drain.
+func New(o Options) *Controller {
+	if o.Evict == nil {
+		o.Evict = evictThrough(o.Target)
+	}
+	if o.BudgetReader == nil {
+		o.BudgetReader = o.Target
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.Workers <= 0 {
+		o.Workers = DefaultWorkers
+	}
+	if o.Evictions == nil {
+		o.Evictions = NewLimiter(DefaultConcurrentEvictions)
+	}
+	return &Controller{
+		options:     o,
+		attachments: attachments{target: o.Target, clock: o.Clock},
+		daemonSets:  daemonSets{target: o.Target, clock: o.Clock},
+		metrics:     newMetrics(),
+	}
+}
+
+// Register adds the controller with its own workers to a manager.
+func (c *Controller) Register(mgr manager.Manager) error {
+	if c.options.Metrics != nil {
+		if err := c.metrics.register(c.options.Metrics); err != nil {
+			return err
+		}
+	}
+	workers, err := controller.New("drain", mgr, controller.Options{
+		Reconciler:              c,
+		MaxConcurrentReconciles: c.options.Workers,
+		ReconciliationTimeout:   passTimeout,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, maxRetry),
+	})
+	if err != nil {
+		return fmt.Errorf("make the drain controller: %w", err)
+	}
+	sources := []source.Source{c.Work()}
+	if c.options.Budgets != nil {
+		sources = append(sources, c.options.Budgets(c.onBudgets()))
+	}
+	for _, s := range sources {
+		if err := workers.Watch(s); err != nil {
+			return fmt.Errorf("watch %v for the drain controller: %w", s, err)
+		}
+	}
+	return nil
+}
+
+// Work is the source that feeds the workers with machines. Register watches it; it is for those who bring their own
+// queue.
+func (c *Controller) Work() source.Source { return c.work.source() }
+
+// Wakes is a source for the controller of Machines: a machine whenever there is something new to report of it.
+func (c *Controller) Wakes() source.Source { return c.wakes.source() }
+
+// Drain reports where the drain of a machine's Node stands, and makes sure that it is being worked on. Its first call
+// looks at the Node at once, so that one without pods to evict is done in the same pass; later ones report what the
+// workers have found. Errors of the target cluster are part of the outcome: the workers try again.
+func (c *Controller) Drain(ctx context.Context, request Request) Outcome {
+	r, first, changed := c.memory.admitDrain(request)
+	if why := request.needless(); why != "" {
+		c.finish(r, request, v1beta1.ReasonSkipped, why)
+	} else if first && r.busy.TryLock() {
+		defer r.busy.Unlock()
+		ctx, cancel := context.WithTimeout(ctx, inlineTimeout)
+		defer cancel()
+		c.firstLook(ctx, r, request)
+	}
+	outcome := c.memory.drainOutcomeOf(r)
+	if !outcome.Done && (first || changed) {
+		c.work.ring(request.Machine)
+	}
+	return outcome
+}
+
+// VolumesDetached reports whether the volumes of a drained Node are detached, or need not be waited for any longer, and
+// makes sure that they are being looked at. Like Drain, it looks at once when it is called for the first time.
+func (c *Controller) VolumesDetached(ctx context.Context, request VolumesRequest) Outcome {
+	r, first := c.memory.admitVolumes(request)
+	if why := request.needless(); why != "" {
+		c.memory.setVolumesOutcome(r, Outcome{Done: true, Reason: v1beta1.ReasonSkipped, Message: why})
+	} else if first && r.busy.TryLock() {
+		defer r.busy.Unlock()
+		ctx, cancel := context.WithTimeout(ctx, inlineTimeout)
+		defer cancel()
+		c.firstVolumes(ctx, r, request)
+	}
+	outcome := c.memory.volumesOutcomeOf(r)
+	if first && !outcome.Done {
+		c.work.ring(request.Machine)
+	}
+	return outcome
+}
+
+// Forget ends all work for a machine. What was sent stays sent.
+func (c *Controller) Forget(machine types.NamespacedName) {
+	c.memory.forget(machine)
+	c.refusals.set(machine, nil, c.options.Clock.Now())
+	c.options.Evictions.withdraw(machine)
+}
+
+// Reconcile makes one pass for a machine: of its drain, or of the wait for its volumes.
+func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	r, drain, volumes := c.memory.task(request.NamespacedName)
+	if drain == nil && volumes == nil {
+		// Whoever was forgotten while it asked for a place must not keep others from it.
+		c.options.Evictions.withdraw(request.NamespacedName)
+		return reconcile.Result{}, nil
+	}
+	if !r.busy.TryLock() {
+		// The caller of Drain is looking just now.
+		return reconcile.Result{RequeueAfter: firstLook}, nil
+	}
+	defer r.busy.Unlock()
+	if drain != nil {
+		before := c.memory.drainOutcomeOf(r)
+		next, err := c.passDrain(ctx, r, *drain)
+		c.wakeIfNews(request, before, c.memory.drainOutcomeOf(r))
+		return reconcile.Result{RequeueAfter: next}, err
+	}
+	before := c.memory.volumesOutcomeOf(r)
+	next, err := c.passVolumes(ctx, r, *volumes)
+	c.wakeIfNews(request, before, c.memory.volumesOutcomeOf(r))
+	return reconcile.Result{RequeueAfter: next}, err
+}
+
+// wakeIfNews wakes the machine when there is something to write down that its last pass has not seen.
+func (c *Controller) wakeIfNews(request reconcile.Request, before, after Outcome) {
+	if !before.looksLike(after) {
+		c.wakes.ring(request.NamespacedName)
+	}
+}
+
+// onBudgets wakes the drains that wait for a PodDisruptionBudget that has changed.
+func (c *Controller) onBudgets() BudgetHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	type budget = *policyv1.PodDisruptionBudget
+	return handler.TypedFuncs[budget, reconcile.Request]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[budget], _ queue) { c.budgetChanged(e.Object) },
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[budget], _ queue) { c.budgetChanged(e.ObjectNew) },
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[budget], _ queue) {
+			c.retry(types.NamespacedName{Namespace: e.Object.Namespace, Name: e.Object.Name}, math.MaxInt)
+		},
+	}
+}
+
+// budgetChanged tries as many of the pods that the budget held up as it now allows to be disrupted.
+func (c *Controller) budgetChanged(budget *policyv1.PodDisruptionBudget) {
+	if budget.Status.ObservedGeneration < budget.Generation || budget.Status.DisruptionsAllowed <= 0 {
+		return
+	}
+	c.retry(types.NamespacedName{Namespace: budget.Namespace, Name: budget.Name}, int(budget.Status.DisruptionsAllowed))
+}
+
+func (c *Controller) retry(budget types.NamespacedName, n int) {
+	for _, pod := range c.refusals.longest(budget, n) {
+		c.memory.wake(pod.machine, pod.pod)
+		c.work.ring(pod.machine)
+	}
+}

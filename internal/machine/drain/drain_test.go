@@ -1,0 +1,385 @@
+package drain_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machine/drain"
+)
+
+func minAvailable(n int) func(*policyv1.PodDisruptionBudget) {
+	value := intstr.FromInt(n)
+	return func(b *policyv1.PodDisruptionBudget) { b.Spec.MinAvailable = &value }
+}
+
+func TestABudgetHoldsUntilItIsLifted(t *testing.T) {
+	c := newCluster(t)
+	node := c.node("a")
+	first, second := c.pod(node, "web-1"), c.pod(node, "web-2")
+	budget := c.budget("web", minAvailable(2), false)
+	drains := c.startDrains(drain.Options{})
+	machine := drains.ask(node, time.Hour)
+
+	o := drains.awaitOne(machine, "both pods to be refused", func(o drain.Outcome) bool { return len(o.Blocked) == 2 })
+	if o.Reason != v1beta1.ReasonBlockedByDisruptionBudget {
+		t.Errorf("got reason %s", o.Reason)
+	}
+	for _, pod := range []*corev1.Pod{first, second} {
+		want := fmt.Sprintf("%s/%s (PodDisruptionBudget web can never allow it: minAvailable is 2, and there are 2 pods)", c.namespace, pod.Name)
+		if !strings.Contains(o.Message, want) {
+			t.Errorf("the message %q does not say %q", o.Message, want)
+		}
+		if now := c.podNow(pod); now == nil || !now.DeletionTimestamp.IsZero() {
+			t.Errorf("pod %s is leaving against the will of its budget", pod.Name)
+		}
+	}
+
+	lifted := budget.DeepCopy()
+	minAvailable(0)(lifted)
+	if err := c.Patch(context.Background(), lifted, client.MergeFrom(budget)); err != nil {
+		t.Fatal(err)
+	}
+	if o := drains.awaitOne(machine, "the drain", isDone); o.Reason != v1beta1.ReasonDrained {
+		t.Errorf("got %+v", o)
+	}
+	if c.podNow(first) != nil || c.podNow(second) != nil {
+		t.Error("the drain is done and a pod is left")
+	}
+}
+
+func TestBudgetsThatOverlapAreNamed(t *testing.T) {
+	c := newCluster(t)
+	node := c.node("a")
+	pod := c.pod(node, "web")
+	c.budget("one", minAvailable(0), true)
+	c.budget("two", minAvailable(0), true)
+	for name, edit := range map[string]func(*drain.Options){
+		"with a connection of its own": func(*drain.Options) {},
+		"through the client":           func(o *drain.Options) { o.Evict = nil },
+	} {
+		drains := c.startDrains(drain.Options{}, edit)
+		o := drains.awaitOne(drains.ask(node, time.Hour), "the refusal "+name, func(o drain.Outcome) bool { return len(o.Blocked) == 1 })
+		if b := o.Blocked[0]; !b.Never || !slices.Equal(b.Budgets, []string{"one", "two"}) {
+			t.Errorf("%s: got %+v", name, b)
+		}
+		if now := c.podNow(pod); now == nil || !now.DeletionTimestamp.IsZero() {
+			t.Fatalf("%s: the pod is leaving", name)
+		}
+	}
+}
+
+func TestPodsThatAreBoundToTheirNodeStay(t *testing.T) {
+	c := newCluster(t)
+	agents := &appsv1.DaemonSet{ObjectMeta: c.meta("agents"), Spec: appsv1.DaemonSetSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "agent"}},
+		Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "agent"}},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "none"}}},
+		},
+	}}
+	c.create(agents)
+	of := func(name string, uid types.UID) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(
+				&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: name, UID: uid}}, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))}
+		}
+	}
+	mirror := func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "hash"} }
+
+	node := c.node("a")
+	agent := c.pod(node, "agent", of("agents", agents.UID))
+	static := c.pod(node, "static", mirror)
+	former := c.pod(node, "former", of("former-agents", "gone"))
+	renewed := c.pod(node, "renewed", of("agents", "that-was-another"))
+	web := c.pod(node, "web")
+	drains := c.startDrains(drain.Options{})
+	drains.awaitOne(drains.ask(node, time.Hour), "the drain", isDone)
+	for _, pod := range []*corev1.Pod{agent, static} {
+		if now := c.podNow(pod); now == nil || !now.DeletionTimestamp.IsZero() {
+			t.Errorf("pod %s did not stay", pod.Name)
+		}
+	}
+	for _, pod := range []*corev1.Pod{former, renewed, web} {
+		if c.podNow(pod) != nil {
+			t.Errorf("pod %s stayed", pod.Name)
+		}
+	}
+}
+
+func TestAtTheDeadlinePodsAreDeletedWithGrace(t *testing.T) {
+	c := newCluster(t)
+	node := c.node("a")
+	pod := c.pod(node, "web", held, withGrace(3))
+	c.budget("web", minAvailable(1), false)
+	drains := c.startDrains(drain.Options{})
+	const length = 8 * time.Second
+	begun := time.Now()
+	machine := drains.ask(node, length)
+	var now corev1.Pod
+	await(c, "the deletion of the pod", &corev1.PodList{}, func(l *corev1.PodList) (bool, string) {
+		if len(l.Items) == 1 {
+			now = l.Items[0]
+		}
+		return len(l.Items) == 0 || !now.DeletionTimestamp.IsZero(), "it is not terminating"
+	})
+	if now.DeletionGracePeriodSeconds == nil || *now.DeletionGracePeriodSeconds < 1 || *now.DeletionGracePeriodSeconds > 3 {
+		t.Fatalf("deleted with grace %v, want 1 to 3 s", now.DeletionGracePeriodSeconds)
+	}
+	// The API server writes whole seconds.
+	deleted := now.DeletionTimestamp.Add(-time.Duration(*now.DeletionGracePeriodSeconds-1) * time.Second)
+	if moment := begun.Add(length - 3*time.Second); deleted.Before(moment) {
+		t.Errorf("deleted at %s, before %s", deleted, moment)
+	}
+	c.remove(pod)
+	drains.awaitOne(machine, "the drain", isDone)
+}
+
+// TestALongGraceIsCutNotTaken protects that a second deletion of a terminating pod leaves it time.
+func TestALongGraceIsCutNotTaken(t *testing.T) {
+	c := newCluster(t)
+	node := c.node("a")
+	pod := c.pod(node, "web", held, withGrace(3600))
+	if err := c.Delete(context.Background(), pod); err != nil {
+		t.Fatal(err)
+	}
+	drains := c.startDrains(drain.Options{})
+	drains.ask(node, 0)
+	await(c, "its grace to be cut", &corev1.PodList{}, func(l *corev1.PodList) (bool, string) {
+		if len(l.Items) == 0 {
+			t.Fatal("the pod was removed while its containers run")
+		}
+		grace := *l.Items[0].DeletionGracePeriodSeconds
+		return grace == 1, fmt.Sprint(grace, " s")
+	})
+}
+
+func TestAStuckPodIsLeftBehindAfterTheDeadline(t *testing.T) {
+	c := newCluster(t)
+	node := c.node("a")
+	pod := c.pod(node, "web", held)
+	drains := c.startDrains(drain.Options{})
+	o := drains.awaitOne(drains.ask(node, 0), "the drain", isDone)
+	if want := fmt.Sprintf("Left behind: %s/web (still terminating after the deadline).", c.namespace); o.Message != want {
+		t.Errorf("got %q, want %q", o.Message, want)
+	}
+	if now := c.podNow(pod); now == nil || *now.DeletionGracePeriodSeconds != 1 {
+		t.Error("the pod was not left its second")
+	}
+	c.remove(pod)
+}
+
+func TestForceEndsTheDrainAndTouchesNothing(t *testing.T) {
+	c := newCluster(t)
+	node := c.node("a")
+	c.pod(node, "web-1")
+	c.pod(node, "web-2")
+	c.budget("web", minAvailable(2), false)
+	drains := c.startDrains(drain.Options{})
+	machine := drains.ask(node, time.Hour)
+	drains.awaitOne(machine, "the refusals", func(o drain.Outcome) bool { return len(o.Blocked) == 2 })
+	drains.ask(node, time.Hour, func(r *drain.Request) { r.Force = true })
+	if o := drains.awaitOne(machine, "the end", isDone); o.Reason != v1beta1.ReasonSkipped {
+		t.Errorf("got %+v", o)
+	}
+	var left corev1.PodList
+	if err := c.List(context.Background(), &left, client.InNamespace(c.namespace)); err != nil {
+		t.Fatal(err)
+	}
+	if len(left.Items) != 2 || left.Items[0].DeletionTimestamp != nil || left.Items[1].DeletionTimestamp != nil {
+		t.Errorf("not all pods are untouched: %v", left.Items)
+	}
+}
+
+func TestManyDrainsShareTheEvictions(t *testing.T) {
+	c := newCluster(t)
+	const machines, podsEach, places = 200, 3, 6
+	evict, err := drain.EvictWith(c.config, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var inFlight, most, sent atomic.Int64
+	counted := func(ctx context.Context, e *policyv1.Eviction) error {
+		defer inFlight.Add(-1)
+		for now := inFlight.Add(1); ; {
+			if before := most.Load(); now <= before || most.CompareAndSwap(before, now) {
+				break
+			}
+		}
+		sent.Add(1)
+		return evict(ctx, e)
+	}
+	var nodes []*corev1.Node
+	for i := range machines {
+		node := c.node(fmt.Sprint("n", i))
+		nodes = append(nodes, node)
+		for j := range podsEach {
+			c.pod(node, fmt.Sprintf("web-%d-%d", i, j))
+		}
+	}
+	drains := c.startDrains(drain.Options{Evict: counted, Evictions: drain.NewLimiter(places), Workers: 32})
+	begun := time.Now()
+	for _, node := range nodes {
+		drains.ask(node, time.Hour)
+	}
+	drains.await("all drains", func(all map[types.NamespacedName]drain.Outcome) bool {
+		done := 0
+		for _, o := range all {
+			if o.Done {
+				done++
+			}
+		}
+		return done == machines
+	})
+	if most := most.Load(); most > places || most < 2 {
+		t.Errorf("%d evictions at a time, want 2 to %d", most, places)
+	}
+	if sent := sent.Load(); sent != machines*podsEach {
+		t.Errorf("%d evictions, want %d", sent, machines*podsEach)
+	}
+	t.Logf("%d drains of %d pods took %s, with %d passes of the reconciler and at most %d evictions in flight",
+		machines, podsEach, time.Since(begun).Round(time.Millisecond), drains.passes, most.Load())
+}
+
+func TestOnlyThePodThatWasMeantIsEvicted(t *testing.T) {
+	c := newCluster(t)
+	pod := c.pod(c.node("a"), "web")
+	evict, err := drain.EvictWith(c.config, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = evict(context.Background(), &policyv1.Eviction{
+		ObjectMeta:    metav1.ObjectMeta{Namespace: c.namespace, Name: pod.Name},
+		DeleteOptions: &metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions("another")},
+	})
+	if !apierrors.IsConflict(err) {
+		t.Errorf("got %v, want a conflict", err)
+	}
+	if now := c.podNow(pod); now == nil || !now.DeletionTimestamp.IsZero() {
+		t.Error("the pod was evicted")
+	}
+}
+
+func TestDetachedVolumesWakeTheMachine(t *testing.T) {
+	c := newCluster(t)
+	node := c.node("a")
+	volume := "pv-" + c.namespace
+	attachment := &storagev1.VolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{Name: "csi-" + c.namespace},
+		Spec: storagev1.VolumeAttachmentSpec{
+			Attacher: "disk.example.com", NodeName: node.Name, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume},
+		},
+	}
+	c.create(attachment)
+	inline := attachment.DeepCopy()
+	inline.ObjectMeta = metav1.ObjectMeta{Name: "csi-inline-" + c.namespace}
+	inline.Spec.Source = storagev1.VolumeAttachmentSource{InlineVolumeSpec: &corev1.PersistentVolumeSpec{
+		AccessModes:            []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+		PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "disk.example.com", VolumeHandle: "x"}},
+	}}
+	c.create(inline)
+
+	drains := c.startDrains(drain.Options{})
+	machine := drains.ask(node, time.Hour)
+	drained := drains.awaitOne(machine, "the drain", isDone).LastPodGone
+	request := drain.VolumesRequest{
+		Machine: machine, UID: types.UID(node.Name), Node: node.Name, NodeUID: node.UID, Drained: drained, Timeout: time.Hour,
+	}
+	if o := drains.VolumesDetached(context.Background(), request); o.Done || !strings.Contains(o.Message, volume) {
+		t.Errorf("got %+v, want it to wait for %s", o, volume)
+	}
+	c.remove(attachment)
+	drains.await("the machine to be woken when its volume is detached", func(map[types.NamespacedName]drain.Outcome) bool {
+		return drains.VolumesDetached(context.Background(), request).Done
+	})
+	c.remove(inline)
+}
+
+func TestCordonAndUncordon(t *testing.T) {
+	c := newCluster(t)
+	ctx := context.Background()
+	const label = v1beta1.NodeLabelExcludeFromLoadBalancers
+	state := func(n *corev1.Node) string {
+		value, labelled := n.Labels[label]
+		return fmt.Sprintf("unschedulable %t, labelled %t %q", n.Spec.Unschedulable, labelled, value)
+	}
+	tests := []struct {
+		name             string
+		edit             func(*corev1.Node)
+		cordoned, before string
+	}{
+		{"as it comes", func(*corev1.Node) {}, `unschedulable true, labelled true "machinist"`, `unschedulable false, labelled false ""`},
+		{"a person's cordon stays", func(n *corev1.Node) { n.Spec.Unschedulable = true },
+			`unschedulable true, labelled true "machinist"`, `unschedulable true, labelled false ""`},
+		{"a person's label stays", func(n *corev1.Node) { n.Labels = map[string]string{label: ""} },
+			`unschedulable true, labelled true ""`, `unschedulable false, labelled true ""`},
+		{"a person did both", func(n *corev1.Node) { n.Spec.Unschedulable, n.Labels = true, map[string]string{label: "mine"} },
+			`unschedulable true, labelled true "mine"`, `unschedulable true, labelled true "mine"`},
+	}
+	for i, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(c.namespace, "-", i)}}
+			test.edit(node)
+			c.create(node)
+			given := node.DeepCopy()
+			// A kubelet's heartbeat between our read and our patch is no conflict.
+			beaten := node.DeepCopy()
+			beaten.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+			if err := c.Status().Patch(ctx, beaten, client.MergeFrom(node)); err != nil {
+				t.Fatal(err)
+			}
+			cordoned, err := drain.Cordon(ctx, c, node)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := state(cordoned); got != test.cordoned {
+				t.Errorf("cordoned: got %s, want %s", got, test.cordoned)
+			}
+			if state(node) != state(given) {
+				t.Error("the given Node was changed")
+			}
+			again, err := drain.Cordon(ctx, c, cordoned)
+			if err != nil || again != cordoned {
+				t.Errorf("a second time: it patches again, or fails: %v", err)
+			}
+			uncordoned, err := drain.Uncordon(ctx, c, again)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := state(uncordoned); got != test.before {
+				t.Errorf("uncordoned: got %s, want %s", got, test.before)
+			}
+			if again, err := drain.Uncordon(ctx, c, uncordoned); err != nil || again != uncordoned {
+				t.Errorf("a second time: it patches again, or fails: %v", err)
+			}
+
+			successor := uncordoned.DeepCopy()
+			successor.UID, successor.Labels, successor.Spec.Unschedulable = "another", nil, false
+			if _, err := drain.Cordon(ctx, c, successor); !apierrors.IsConflict(err) {
+				t.Errorf("a Node of another UID: got %v, want a conflict", err)
+			}
+			c.remove(node)
+			if _, err := drain.Cordon(ctx, c, successor); !apierrors.IsNotFound(err) {
+				t.Errorf("a Node that is gone: got %v, want not found", err)
+			}
+		})
+	}
+	if _, err := drain.Cordon(ctx, c, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "x"}}); err == nil {
+		t.Error("a Node without UID is cordoned")
+	}
+}

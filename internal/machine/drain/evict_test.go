@@ -1,0 +1,113 @@
+package drain
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+)
+
+func refusedBy(budget string, retryAfter int) error {
+	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", retryAfter)
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
+		Type: policyv1.DisruptionBudgetCause, Message: "The disruption budget " + budget + " needs 2 healthy pods and has 2 currently",
+	}}
+	return err
+}
+
+func TestJudge(t *testing.T) {
+	podResource := schema.GroupResource{Resource: "pods"}
+	soon := func(d time.Duration, failures int, why string) Try {
+		return Try{Failures: failures, NotBefore: at(d), Why: why}
+	}
+	const refusal = "The disruption budget db needs 2 healthy pods and has 2 currently"
+	refused := func(d time.Duration, failures int) Try {
+		return Try{Failures: failures, NotBefore: at(d), Refused: true, Why: refusal}
+	}
+	tests := []struct {
+		name   string
+		action Action
+		err    error
+		before Try
+		result result
+		try    Try
+	}{
+		{name: "evicted", action: Evict, result: evicted},
+		{name: "deleted", action: Delete, result: deleted},
+		{name: "gone", action: Evict, err: apierrors.NewNotFound(podResource, "web"), result: gone},
+		{name: "another pod of that name", action: Delete, err: apierrors.NewConflict(podResource, "web", errors.New("UID")), result: gone},
+		{name: "refused by a budget", action: Evict, err: refusedBy("db", 0), result: blocked, try: refused(5*time.Second, 1)},
+		{name: "twice", action: Evict, err: refusedBy("db", 0), before: Try{Failures: 1}, result: blocked, try: refused(10*time.Second, 2)},
+		{name: "four times", action: Evict, err: refusedBy("db", 0), before: Try{Failures: 3}, result: blocked, try: refused(40*time.Second, 4)},
+		{name: "five times", action: Evict, err: refusedBy("db", 0), before: Try{Failures: 4}, result: blocked, try: refused(time.Minute, 5)},
+		{name: "for ever", action: Evict, err: refusedBy("db", 0), before: Try{Failures: 1 << 40}, result: blocked, try: refused(time.Minute, 1<<40+1)},
+		{name: "wrapped", action: Evict, err: fmt.Errorf("evict: %w", refusedBy("db", 0)), result: blocked, try: refused(5*time.Second, 1)},
+		{name: "a budget's refusal has its own backoff", action: Evict, err: refusedBy("db", 10), result: blocked, try: refused(5*time.Second, 1)},
+		{name: "throttled", action: Evict, err: apierrors.NewTooManyRequests("slow down", 17), result: throttled,
+			try: soon(17*time.Second, 1, "the API server has too many requests")},
+		{name: "throttled for too long", action: Evict, err: apierrors.NewTooManyRequests("slow down", 9999), result: throttled,
+			try: soon(time.Minute, 1, "the API server has too many requests")},
+		{name: "throttled without a time", action: Evict, err: apierrors.NewGenericServerResponse(http.StatusTooManyRequests, "post", podResource, "web", "", 0, true),
+			result: throttled, try: soon(5*time.Second, 1, "the API server has too many requests")},
+		{name: "denied", action: Evict, err: errors.New(strings.Repeat("é", 300)), result: failed,
+			try: soon(5*time.Second, 1, strings.Repeat("é", 256)+"…")},
+		{name: "a deletion denied, after refused evictions", action: Delete, err: errors.New("denied"), before: Try{Failures: 7}, result: failed,
+			try: Try{Failures: 1, NotBefore: at(time.Second), Deleting: noon, Why: "denied"}},
+		{name: "again", action: Delete, err: errors.New("denied"), before: Try{Failures: 2, Deleting: at(-time.Hour)}, result: failed,
+			try: Try{Failures: 3, NotBefore: at(4 * time.Second), Deleting: at(-time.Hour), Why: "denied"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			result, try := judge(test.action, test.err, test.before, noon)
+			if result != test.result {
+				t.Errorf("got result %s, want %s", result, test.result)
+			}
+			if diff := cmp.Diff(test.try, try); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestEvictionsAreNotRetriedByTheConnection protects the workers from sleeping for the API server.
+func TestEvictionsAreNotRetriedByTheConnection(t *testing.T) {
+	asked := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		if want := "/api/v1/namespaces/a/pods/web/eviction"; r.URL.Path != want || r.Method != http.MethodPost {
+			t.Errorf("got %s %s, want POST %s", r.Method, r.URL.Path, want)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Retry-After", "3600")
+		w.WriteHeader(http.StatusTooManyRequests)
+		status := apierrors.NewTooManyRequests("slow down", 3600).Status()
+		status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+		if err := json.NewEncoder(w).Encode(status); err != nil {
+			t.Error(err)
+		}
+	}))
+	defer server.Close()
+	evict, err := EvictWith(&rest.Config{Host: server.URL}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = evict(context.Background(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "web"}})
+	if result, try := judge(Evict, err, Try{}, noon); result != throttled || !try.NotBefore.Equal(at(time.Minute)) {
+		t.Errorf("got %s and %+v for %v", result, try, err)
+	}
+	if asked != 1 {
+		t.Errorf("asked %d times, want 1", asked)
+	}
+}

@@ -1,0 +1,180 @@
+package drain
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// memory is all that the controller knows and the API does not. Losing it costs nothing but a few refused evictions.
+type memory struct {
+	mu       sync.Mutex
+	machines map[types.NamespacedName]*record
+}
+
+// record is one machine on its way out. Its fields are guarded by memory.mu, except for those in the two passes, which
+// belong to who holds busy.
+type record struct {
+	uid  types.UID
+	busy sync.Mutex
+
+	drain        *Request
+	drainOutcome Outcome
+	drainPass    drainPass
+
+	volumes        *VolumesRequest
+	volumesOutcome Outcome
+	volumesPass    volumesPass
+
+	// woken are pods to try again now, since their PodDisruptionBudget has changed.
+	woken map[types.UID]bool
+}
+
+// drainPass is what one pass over a node leaves for the next one.
+type drainPass struct {
+	look   time.Duration
+	tries  map[types.UID]Try
+	report report
+}
+
+// volumesPass is what one look at a node's volumes leaves for the next one.
+type volumesPass struct {
+	look   time.Duration
+	since  time.Time // what is read must be as new
+	report report
+}
+
+// admitDrain takes a request to its record. first is true when the drain was not known, changed when it is to be looked
+// at again because the request has changed.
+func (m *memory) admitDrain(request Request) (r *record, first, changed bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r = m.machines[request.Machine]
+	if r == nil || r.uid != request.UID || r.supersededBy(request) {
+		r = m.newRecord(request.Machine, request.UID)
+	}
+	if first = r.drain == nil; first {
+		r.drainOutcome = Outcome{Reason: v1beta1.ReasonDraining, Message: drainingMessage(request, Decision{}, nil)}
+	}
+	changed = !first && !r.drain.equal(request)
+	r.drain = &request
+	return r, first, changed
+}
+
+// supersededBy tells whether the request is for another drain than the one recorded: of another node, or one that began
+// after this one was done, as happens when a machine is updated in place twice.
+func (r *record) supersededBy(request Request) bool {
+	return r.drain != nil &&
+		(r.drain.Node != request.Node || r.drain.NodeUID != request.NodeUID ||
+			r.drainOutcome.Done && request.Start.After(r.drainOutcome.LastPodGone))
+}
+
+// admitVolumes is like admitDrain for the wait for volumes.
+func (m *memory) admitVolumes(request VolumesRequest) (r *record, first bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r = m.machines[request.Machine]
+	if r == nil || r.uid != request.UID {
+		r = m.newRecord(request.Machine, request.UID)
+	}
+	if r.volumes != nil && (r.volumes.Node != request.Node || r.volumes.NodeUID != request.NodeUID) {
+		r.volumes, r.volumesOutcome, r.volumesPass = nil, Outcome{}, volumesPass{}
+	}
+	if first = r.volumes == nil; first {
+		r.volumesOutcome = Outcome{Reason: v1beta1.ReasonWaitingForVolumeDetach, Message: volumesMessage(request, nil)}
+	}
+	r.volumes = &request
+	return r, first
+}
+
+func (m *memory) newRecord(machine types.NamespacedName, uid types.UID) *record {
+	if m.machines == nil {
+		m.machines = map[types.NamespacedName]*record{}
+	}
+	r := &record{uid: uid}
+	m.machines[machine] = r
+	return r
+}
+
+// task returns what is to be done for a machine: a drain, or else a wait for volumes, or neither.
+func (m *memory) task(machine types.NamespacedName) (r *record, drain *Request, volumes *VolumesRequest) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r = m.machines[machine]
+	switch {
+	case r == nil:
+	case r.drain != nil && !r.drainOutcome.Done:
+		drain = r.drain
+	case r.volumes != nil && !r.volumesOutcome.Done:
+		volumes = r.volumes
+	}
+	return r, drain, volumes
+}
+
+// wanted tells whether a drain is still to go on: it was neither forgotten nor ended.
+func (m *memory) wanted(machine types.NamespacedName, r *record) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.machines[machine] == r && !r.drainOutcome.Done
+}
+
+func (m *memory) forget(machine types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.machines, machine)
+}
+
+// wake notes that the pods of a machine may be tried again.
+func (m *memory) wake(machine types.NamespacedName, pod types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.machines[machine]; r != nil {
+		if r.woken == nil {
+			r.woken = map[types.UID]bool{}
+		}
+		r.woken[pod] = true
+	}
+}
+
+// takeWoken returns the pods to try again and clears them.
+func (m *memory) takeWoken(r *record) map[types.UID]bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	woken := r.woken
+	r.woken = nil
+	return woken
+}
+
+func (m *memory) drainOutcomeOf(r *record) Outcome {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return r.drainOutcome
+}
+
+func (m *memory) volumesOutcomeOf(r *record) Outcome {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return r.volumesOutcome
+}
+
+// setDrainOutcome records an outcome. What is done stays so: a pass that was under way when the drain was forced has no
+// say any more.
+func (m *memory) setDrainOutcome(r *record, o Outcome) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !r.drainOutcome.Done {
+		r.drainOutcome = o
+	}
+}
+
+// setVolumesOutcome is like setDrainOutcome for the wait for volumes.
+func (m *memory) setVolumesOutcome(r *record, o Outcome) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !r.volumesOutcome.Done {
+		r.volumesOutcome = o
+	}
+}

@@ -1,0 +1,110 @@
+package drain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// maxNamed is how many pods or volumes a message names.
+const maxNamed = 5
+
+// finish records that a drain is done.
+func (c *Controller) finish(r *record, request Request, reason, message string) {
+	now := c.options.Clock.Now()
+	c.memory.setDrainOutcome(r, Outcome{Done: true, Reason: reason, Message: message, LastPodGone: now})
+	c.refusals.set(request.Machine, nil, now)
+	c.options.Evictions.withdraw(request.Machine)
+}
+
+// reportProgress records where a drain stands that is not done. It returns when there will be something new to write
+// down that is held back now, 0 if there is none.
+func (c *Controller) reportProgress(r *record, request Request, decision Decision) (wait time.Duration) {
+	now := c.options.Clock.Now()
+	pass := &r.drainPass
+	all := blockers(decision.Steps, pass.tries)
+	wait = pass.report.offer(drainingReason(decision, all), drainingMessage(request, decision, all), about(all), now)
+	c.memory.setDrainOutcome(r, Outcome{Reason: pass.report.reason, Message: pass.report.message, Blocked: all})
+
+	c.refusals.set(request.Machine, budgetsOf(decision.Steps, pass.tries), now)
+	if !c.memory.wanted(request.Machine, r) {
+		c.refusals.set(request.Machine, nil, now)
+	}
+	return wait
+}
+
+// reportError records that a drain cannot go on at the moment. What was known of blocking pods is kept.
+func (c *Controller) reportError(r *record, err error) {
+	report := &r.drainPass.report
+	report.offer(v1beta1.ReasonDrainError, shorten(err.Error()), "", c.options.Clock.Now())
+	before := c.memory.drainOutcomeOf(r)
+	c.memory.setDrainOutcome(r, Outcome{Reason: report.reason, Message: report.message, Blocked: before.Blocked})
+}
+
+func drainingReason(d Decision, all []Blocker) string {
+	switch {
+	case d.Forced:
+		return v1beta1.ReasonDrainForced
+	case slices.ContainsFunc(all, func(b Blocker) bool { return b.Refused }):
+		return v1beta1.ReasonBlockedByDisruptionBudget
+	}
+	return v1beta1.ReasonDraining
+}
+
+func drainingMessage(request Request, d Decision, all []Blocker) string {
+	message := fmt.Sprintf("Evicting the pods of node %s.", request.Node)
+	if d.Forced {
+		message = fmt.Sprintf("The deadline is near: deleting the pods of node %s.", request.Node)
+	}
+	if len(all) == 0 {
+		return message
+	}
+	return message + " In the way: " + named(all, Blocker.String) + "."
+}
+
+func drainedMessage(d Decision) string {
+	left := slices.DeleteFunc(slices.Clone(d.Steps), func(s Step) bool { return !s.Left })
+	if len(left) == 0 {
+		return "No pod is left to evict."
+	}
+	return "Left behind: " + named(left, func(s Step) string { return fmt.Sprintf("%s (%s)", s.Pod, s.Why) }) + "."
+}
+
+// String names the pod and what holds it up.
+func (b Blocker) String() string {
+	why := b.Why
+	if len(b.Budgets) > 0 {
+		budgets := "PodDisruptionBudget " + strings.Join(b.Budgets, ", ")
+		if b.Never {
+			why = budgets + " can never allow it: " + why
+		} else {
+			why = budgets + ": " + why
+		}
+	}
+	return fmt.Sprintf("%s (%s)", b.Pod, why)
+}
+
+// about identifies a set of blocking pods and budgets, whatever is said about them in detail.
+func about(all []Blocker) string {
+	var b strings.Builder
+	for _, one := range all {
+		fmt.Fprintln(&b, one.Pod, one.Budgets, one.Never)
+	}
+	return b.String()
+}
+
+// named lists the first few of all.
+func named[T any](all []T, name func(T) string) string {
+	var names []string
+	for _, one := range all[:min(len(all), maxNamed)] {
+		names = append(names, name(one))
+	}
+	list := strings.Join(names, "; ")
+	if more := len(all) - maxNamed; more > 0 {
+		list += fmt.Sprintf("; and %d more", more)
+	}
+	return list
+}

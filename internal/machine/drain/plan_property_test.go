@@ -1,0 +1,315 @@
+package drain
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// TestDrainsArePoliteAndEnd carries out the plans for many random nodes in a world of its own, in which budgets refuse,
+// pods take their time, some never leave and others cannot be deleted. It protects I7: nothing is deleted before its
+// moment or without grace, and no pod is passed over; and that a drain comes to its end.
+func TestDrainsArePoliteAndEnd(t *testing.T) {
+	for seed := range uint64(500) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { newWorld(seed).drain(t) })
+	}
+}
+
+// world is one node and its pods, with an API server and a kubelet that do what the real ones do as far as it matters.
+type world struct {
+	now, start, deadline time.Time
+	reachable            bool
+	pods                 []*worldPod
+	tries                map[types.UID]Try
+}
+
+type worldPod struct {
+	corev1.Pod
+	protectedUntil time.Time // by a budget
+	undeletable    bool      // an admission webhook refuses
+	stuck          bool      // a finalizer, or a kubelet that cannot end it
+	tried          bool
+}
+
+func newWorld(seed uint64) *world {
+	r := rand.New(rand.NewPCG(seed, 0))
+	pick := func(seconds ...int64) time.Duration {
+		return time.Duration(seconds[r.IntN(len(seconds))]) * time.Second
+	}
+	w := &world{now: noon, start: noon, deadline: noon.Add(pick(0, 1, 10, 60, 600, 7200)), reachable: r.IntN(4) > 0}
+	for i := range r.IntN(12) {
+		p := &worldPod{
+			Pod:            aPod(fmt.Sprint("ns/pod-", i)),
+			protectedUntil: noon.Add(pick(0, 0, 0, 30, 300, 100_000)),
+			undeletable:    r.IntN(20) == 0,
+			stuck:          r.IntN(10) == 0,
+		}
+		if r.IntN(4) > 0 {
+			withGrace([]int64{-1, 0, 1, 30, 600, 86400, 1 << 62}[r.IntN(7)])(&p.Pod)
+		}
+		switch r.IntN(8) {
+		case 0:
+			ofDaemonSet("agents")(&p.Pod)
+		case 1:
+			mirror(&p.Pod)
+		case 2:
+			inPhase(corev1.PodSucceeded)(&p.Pod)
+		case 3, 4:
+			withPriority(2_000_000_000)(&p.Pod)
+		case 5:
+			terminating(noon.Add(-pick(0, 10, 1000)), 120)(&p.Pod)
+			p.tried = true
+		}
+		w.pods = append(w.pods, p)
+	}
+	return w
+}
+
+func (w *world) drain(t *testing.T) {
+	var look time.Duration
+	for pass := 0; ; pass++ {
+		in := Input{Now: w.now, Start: w.start, Deadline: w.deadline, NodeReachable: w.reachable, Tries: w.tries, Look: look}
+		for _, p := range w.pods {
+			in.Pods = append(in.Pods, p.Pod)
+		}
+		d := Plan(in)
+		w.checkTurns(t, d)
+		if d.Done {
+			break
+		}
+		if d.Next <= 0 {
+			t.Fatalf("%s: not done, and no next look", w.now)
+		}
+		w.apply(t, d)
+		look = d.Look
+		w.pass(d.Next)
+		if pass > 20_000 {
+			t.Fatalf("no end after %d passes, at %s", pass, w.now.Sub(w.start))
+		}
+	}
+	for _, p := range w.pods {
+		if !isMirror(&p.Pod) && daemonSetOf(&p.Pod) == nil && !isFinished(&p.Pod) && !p.tried {
+			t.Errorf("the drain was done at %s without having tried %s", w.now.Sub(w.start), p.Name)
+		}
+	}
+	if end := w.deadline.Add(deletePatience + linger + maxLook); w.now.After(end) {
+		t.Errorf("the drain took until %s, more than %s", w.now.Sub(w.start), end.Sub(w.start))
+	}
+}
+
+// checkTurns protects that critical pods are not evicted while a workload pod is there.
+func (w *world) checkTurns(t *testing.T, d Decision) {
+	var workload, critical bool
+	for _, s := range d.Steps {
+		workload = workload || !s.critical && s.pending()
+		critical = critical || s.critical && s.Action == Evict
+	}
+	if workload && critical {
+		t.Errorf("%s: a critical pod is evicted before its turn: %+v", w.now, d.Steps)
+	}
+}
+
+func (w *world) apply(t *testing.T, d Decision) {
+	for _, s := range d.Steps {
+		var p *worldPod
+		for _, candidate := range w.pods {
+			if candidate.UID == s.UID {
+				p = candidate
+			}
+		}
+		var err error
+		switch s.Action {
+		case Evict:
+			err = w.evict(p, s)
+		case Delete:
+			w.checkPolite(t, p, s)
+			err = w.delete(p, s.Grace)
+		default:
+			continue
+		}
+		p.tried = true
+		_, try := judge(s.Action, err, w.tries[s.UID], w.now)
+		if w.tries == nil {
+			w.tries = map[types.UID]Try{}
+		}
+		if delete(w.tries, s.UID); try.Failures > 0 {
+			w.tries[s.UID] = try
+		}
+	}
+}
+
+// checkPolite is I7 in other words than the planner's.
+func (w *world) checkPolite(t *testing.T, p *worldPod, s Step) {
+	if s.Grace < 1 {
+		t.Errorf("%s is deleted with grace %d", p.Name, s.Grace)
+	}
+	if isTerminating(&p.Pod) {
+		if ends := w.now.Add(time.Duration(s.Grace+1) * time.Second); ends.Before(w.deadline) {
+			t.Errorf("the grace of %s is cut to %d s, %s before the deadline", p.Name, s.Grace, w.deadline.Sub(w.now))
+		}
+		return
+	}
+	asked := 30.0
+	if p.Spec.TerminationGracePeriodSeconds != nil {
+		asked = max(float64(*p.Spec.TerminationGracePeriodSeconds), 1)
+	}
+	early := min(asked, w.deadline.Sub(w.start).Seconds()/2)
+	if left := w.deadline.Sub(w.now).Seconds(); left > early {
+		t.Errorf("%s (grace %v s) is deleted %v s before the deadline, more than %v", p.Name, asked, left, early)
+	}
+}
+
+func (w *world) evict(p *worldPod, s Step) error {
+	if w.now.Before(p.protectedUntil) {
+		err := apierrors.NewTooManyRequests("no", 0)
+		err.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause, Message: "refused"}}
+		return err
+	}
+	grace := s.Grace
+	if grace == 0 {
+		grace = int64(graceOf(p) / time.Second)
+	}
+	return w.delete(p, grace)
+}
+
+func graceOf(p *worldPod) time.Duration { return grace(&p.Pod) }
+
+// delete is what the API server does: the first deletion gives a grace period, later ones can only shorten it.
+func (w *world) delete(p *worldPod, grace int64) error {
+	if p.undeletable {
+		return errors.New("denied")
+	}
+	since := w.now
+	if isTerminating(&p.Pod) {
+		before := *p.DeletionGracePeriodSeconds
+		since = p.DeletionTimestamp.Add(-time.Duration(before) * time.Second)
+		grace = min(grace, before)
+	}
+	terminating(since, grace)(&p.Pod)
+	return nil
+}
+
+// pass lets time go by, in which the kubelet removes what has ended.
+func (w *world) pass(d time.Duration) {
+	w.now = w.now.Add(d)
+	var left []*worldPod
+	for _, p := range w.pods {
+		if ended := isTerminating(&p.Pod) && !p.DeletionTimestamp.After(w.now); !ended || p.stuck || !w.reachable {
+			left = append(left, p)
+		}
+	}
+	w.pods = left
+}
+
+// FuzzPlan makes pods of whatever bytes it gets. No input makes Plan panic, forget a pod, delete one without grace or
+// before its moment, or wait without a time to look again.
+func FuzzPlan(f *testing.F) {
+	f.Add([]byte{}, int64(0), int64(0), int64(0), true)
+	f.Add([]byte("\x00\x01\x02\x03\x04\x05\x06\x07some pods with strange \xff\xff\xff\xff\xff values"), int64(60), int64(3600), int64(7200), true)
+	f.Add([]byte("\xff\xfe\xfd\xfc\xfb\xfa\xf9\xf8\xf7\xf6\xf5\xf4\xf3\xf2\xf1\xf0"), int64(-1), int64(1)<<62, int64(-1)<<62, false)
+	f.Fuzz(func(t *testing.T, data []byte, now, start, end int64, reachable bool) {
+		b := bytesSource(data)
+		in := Input{
+			Now: time.Unix(now%1e10, 0), Start: time.Unix(start%1e10, 0), Deadline: time.Unix(end%1e10, 0),
+			NodeReachable: reachable, Tries: map[types.UID]Try{}, Orphaned: map[types.UID]bool{"daemons": b.bool()},
+			Look: time.Duration(b.int64()),
+		}
+		for len(b) > 0 && len(in.Pods) < 50 {
+			pod := b.pod(in.Now)
+			in.Pods = append(in.Pods, pod)
+			if b.bool() {
+				in.Tries[pod.UID] = Try{
+					Failures: int(b.int64()), NotBefore: in.Now.Add(time.Duration(b.int64())), Why: "because",
+				}
+			}
+		}
+		d := Plan(in)
+		if len(d.Steps) != len(in.Pods) {
+			t.Fatalf("%d steps for %d pods", len(d.Steps), len(in.Pods))
+		}
+		var pending bool
+		for _, s := range d.Steps {
+			pending = pending || s.Action != Skip && s.Action != Ignore
+			if s.Action == Delete && s.Grace < 1 {
+				t.Errorf("%s is deleted with grace %d", s.Pod, s.Grace)
+			}
+			if s.Action == Delete && in.Now.Before(in.Start.Add(in.Deadline.Sub(in.Start)/2)) && in.Now.Before(in.Deadline) {
+				t.Errorf("%s is deleted in the first half of the drain", s.Pod)
+			}
+			if s.Why == "" {
+				t.Errorf("%s: %s without a reason", s.Pod, s.Action)
+			}
+		}
+		if pending == d.Done || d.Done != (d.Next == 0) || d.Next < 0 || d.Next > idleLook {
+			t.Errorf("pods pending %t, done %t, next look after %s", pending, d.Done, d.Next)
+		}
+	})
+}
+
+// bytesSource takes values from fuzzed bytes, zeros when they are used up.
+type bytesSource []byte
+
+func (b *bytesSource) byte() (c byte) {
+	if len(*b) > 0 {
+		c, *b = (*b)[0], (*b)[1:]
+	}
+	return c
+}
+
+func (b *bytesSource) bool() bool { return b.byte()&1 == 1 }
+
+// int64 is extreme as often as not.
+func (b *bytesSource) int64() int64 {
+	c := b.byte()
+	value := int64(int8(b.byte()))
+	return value << (c % 64)
+}
+
+func (b *bytesSource) string() string {
+	n := min(int(b.byte()%8), len(*b))
+	s := string((*b)[:n])
+	*b = (*b)[n:]
+	return s
+}
+
+func (b *bytesSource) pod(now time.Time) corev1.Pod {
+	pod := corev1.Pod{}
+	pod.Namespace, pod.Name, pod.UID = b.string(), b.string(), types.UID(b.string())
+	pod.Status.Phase = corev1.PodPhase([]string{"", "Running", "Pending", "Succeeded", "Failed", "Unknown"}[b.byte()%6])
+	flags := b.byte()
+	if flags&1 > 0 {
+		withGrace(b.int64())(&pod)
+	}
+	if flags&2 > 0 {
+		withPriority(int32(b.int64()))(&pod)
+	}
+	if flags&4 > 0 {
+		withPriorityClass(b.string())(&pod)
+	}
+	if flags&8 > 0 {
+		mirror(&pod)
+	}
+	if flags&16 > 0 {
+		ownedBy(b.string(), "DaemonSet", "daemons")(&pod)
+	}
+	if flags&32 > 0 {
+		ends := metav1.NewTime(now.Add(time.Duration(b.int64())))
+		pod.DeletionTimestamp = &ends
+	}
+	if flags&64 > 0 {
+		grace := b.int64()
+		pod.DeletionGracePeriodSeconds = &grace
+	}
+	if flags&128 > 0 {
+		pod.OwnerReferences = append(pod.OwnerReferences, metav1.OwnerReference{Kind: b.string()})
+	}
+	return pod
+}

@@ -1,0 +1,37 @@
+package drain
+
+import (
+	"testing"
+	"time"
+)
+
+// TestReportIsRewrittenSparingly protects that a drain with changing blockers costs no more than two writes a minute.
+func TestReportIsRewrittenSparingly(t *testing.T) {
+	var r report
+	steps := []struct {
+		name           string
+		at             time.Duration
+		message, about string
+		want           string
+		wait           time.Duration
+	}{
+		{"the first one", 0, "draining", "", "draining", 0},
+		{"what follows comes at once", time.Second, "blocked by a", "a", "blocked by a", 0},
+		{"the same in other words does not", 2 * time.Second, "blocked by a, still", "a", "blocked by a", 0},
+		{"another blocker has to wait", 3 * time.Second, "blocked by b", "b", "blocked by a", 28 * time.Second},
+		{"back again", 4 * time.Second, "blocked by a", "a", "blocked by a", 0},
+		{"just before half a minute", 31*time.Second - 1, "blocked by b", "b", "blocked by a", 1},
+		{"half a minute later", 31 * time.Second, "blocked by b", "b", "blocked by b", 0},
+		{"none left", time.Hour, "draining", "", "draining", 0},
+		{"the clock goes back", 0, "blocked by a", "a", "draining", 30 * time.Second},
+	}
+	for _, step := range steps {
+		wait := r.offer("Reason", step.message, step.about, at(step.at))
+		if r.message != step.want || wait != step.wait {
+			t.Errorf("%s: got %q, wait %s, want %q, wait %s", step.name, r.message, wait, step.want, step.wait)
+		}
+	}
+	if r.offer("Other", "draining", "", at(2*time.Hour)); r.reason != "Other" {
+		t.Errorf("another reason is not reported: %+v", r)
+	}
+}

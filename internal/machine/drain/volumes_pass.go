@@ -1,0 +1,200 @@
+package drain
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// firstVolumes looks at the volumes of a node on behalf of the caller, who waits. Only where there seems to be something
+// to wait for, the workers look more closely.
+func (c *Controller) firstVolumes(ctx context.Context, r *record, request VolumesRequest) {
+	list, wait, err := c.attachments.on(ctx, request.Node, request.Drained)
+	if err != nil {
+		c.reportVolumesError(r, err)
+		return
+	}
+	decision := PlanVolumes(VolumeInput{
+		Attachments: list,
+		Reported:    request.Reported,
+		Now:         c.options.Clock.Now(),
+		Drained:     request.Drained,
+		Timeout:     request.Timeout,
+	})
+	if wait > 0 {
+		decision.Done, decision.TimedOut = false, false
+	}
+	c.reportVolumes(r, request, decision)
+}
+
+// passVolumes looks at the volumes of a node and returns when to come back, 0 when they are no longer waited for.
+func (c *Controller) passVolumes(ctx context.Context, r *record, request VolumesRequest) (time.Duration, error) {
+	since := request.Drained
+	if again := r.volumesPass.since; again.After(since) {
+		since = again
+	}
+	list, wait, err := c.attachments.on(ctx, request.Node, since)
+	if err == nil && wait > 0 {
+		if left := request.left(c.options.Clock.Now()); left > 0 {
+			return min(wait, left), nil
+		}
+		// The timeout does not wait for the list.
+		list = c.attachments.last(request.Node)
+	}
+	var decision VolumeDecision
+	if err == nil {
+		decision, err = c.lookAtVolumes(ctx, r, request, list)
+	}
+	if err != nil && answered(err) && request.left(c.options.Clock.Now()) <= 0 {
+		// What the API server refuses to tell will not be known later either.
+		decision, err = VolumeDecision{Done: true, TimedOut: true, Waiting: []string{shorten(err.Error())}}, nil
+	}
+	if err != nil {
+		c.reportVolumesError(r, err)
+		return 0, err
+	}
+	c.reportVolumes(r, request, decision)
+	return decision.Next, nil
+}
+
+// lookAtVolumes gathers what the decision needs beside the attachments, and decides.
+func (c *Controller) lookAtVolumes(
+	ctx context.Context, r *record, request VolumesRequest, list []Attachment,
+) (VolumeDecision, error) {
+	reported, err := c.reportedBy(ctx, request)
+	if err != nil {
+		return VolumeDecision{}, err
+	}
+	now := c.options.Clock.Now()
+	in := VolumeInput{
+		Attachments: list,
+		Reported:    reported,
+		Now:         now,
+		Drained:     request.Drained,
+		Timeout:     request.Timeout,
+		Look:        r.volumesPass.look,
+	}
+	decision := PlanVolumes(in)
+	if !decision.Done {
+		if in.Kept, in.KeptReported, err = c.keptVolumes(ctx, request.Node); err != nil {
+			return VolumeDecision{}, err
+		}
+		decision = PlanVolumes(in)
+	}
+	r.volumesPass.look, r.volumesPass.since = decision.Look, now
+	return decision, nil
+}
+
+// reportedBy returns what the Node itself says to be attached.
+func (c *Controller) reportedBy(ctx context.Context, request VolumesRequest) ([]corev1.AttachedVolume, error) {
+	var node corev1.Node
+	err := c.options.Target.Get(ctx, types.NamespacedName{Name: request.Node}, &node)
+	if apierrors.IsNotFound(err) || err == nil && request.NodeUID != "" && node.UID != request.NodeUID {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get node %q: %w", request.Node, err)
+	}
+	return node.Status.VolumesAttached, nil
+}
+
+// keptVolumes returns the PersistentVolumes of the pods that a drain leaves on the node, and how the Node reports them.
+func (c *Controller) keptVolumes(
+	ctx context.Context, node string,
+) (kept map[string]bool, reported map[corev1.UniqueVolumeName]bool, err error) {
+	pods, err := c.podsOn(ctx, node)
+	if err != nil {
+		return nil, nil, err
+	}
+	orphaned, err := c.daemonSets.orphaned(ctx, pods)
+	if err != nil {
+		return nil, nil, err
+	}
+	claims := keptClaims(pods, Plan(Input{Pods: pods, Now: c.options.Clock.Now(), Orphaned: orphaned}))
+	kept, reported = map[string]bool{}, map[corev1.UniqueVolumeName]bool{}
+	for _, name := range claims {
+		var claim corev1.PersistentVolumeClaim
+		if err := c.options.Target.Get(ctx, name, &claim); apierrors.IsNotFound(err) {
+			continue
+		} else if err != nil {
+			return nil, nil, fmt.Errorf("get PersistentVolumeClaim %s: %w", name, err)
+		}
+		if claim.Spec.VolumeName == "" {
+			continue
+		}
+		kept[claim.Spec.VolumeName] = true
+		var volume corev1.PersistentVolume
+		if err := c.options.Target.Get(ctx, types.NamespacedName{Name: claim.Spec.VolumeName}, &volume); apierrors.IsNotFound(err) {
+			continue
+		} else if err != nil {
+			return nil, nil, fmt.Errorf("get PersistentVolume %q: %w", claim.Spec.VolumeName, err)
+		}
+		reported[reportedName(volume.Spec.CSI)] = true
+	}
+	return kept, reported, nil
+}
+
+// keptClaims returns the claims of the pods that a plan skips.
+func keptClaims(pods []corev1.Pod, d Decision) []types.NamespacedName {
+	skipped := map[types.UID]bool{}
+	for _, s := range d.Steps {
+		skipped[s.UID] = s.Action == Skip
+	}
+	var claims []types.NamespacedName
+	for i := range pods {
+		pod := &pods[i]
+		if !skipped[pod.UID] {
+			continue
+		}
+		for _, volume := range pod.Spec.Volumes {
+			switch {
+			case volume.PersistentVolumeClaim != nil:
+				claims = append(claims, types.NamespacedName{Namespace: pod.Namespace, Name: volume.PersistentVolumeClaim.ClaimName})
+			case volume.Ephemeral != nil:
+				claims = append(claims, types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name + "-" + volume.Name})
+			}
+		}
+	}
+	return claims
+}
+
+// reportVolumes records where the wait stands.
+func (c *Controller) reportVolumes(r *record, request VolumesRequest, d VolumeDecision) {
+	o := Outcome{Done: d.Done}
+	switch {
+	case d.TimedOut:
+		o.Reason = v1beta1.ReasonVolumeDetachTimeout
+		o.Message = fmt.Sprintf("Still attached after %s: %s.", request.Timeout, namedVolumes(d.Waiting))
+	case d.Done:
+		o.Reason, o.Message = v1beta1.ReasonVolumesDetached, "No volume that matters is attached."
+	default:
+		report := &r.volumesPass.report
+		report.offer(v1beta1.ReasonWaitingForVolumeDetach, volumesMessage(request, d.Waiting), fmt.Sprint(d.Waiting), c.options.Clock.Now())
+		o.Reason, o.Message = report.reason, report.message
+	}
+	c.memory.setVolumesOutcome(r, o)
+}
+
+func volumesMessage(request VolumesRequest, waiting []string) string {
+	if len(waiting) == 0 {
+		return fmt.Sprintf("Finding out what is attached to node %s.", request.Node)
+	}
+	return fmt.Sprintf("Still attached to node %s: %s.", request.Node, namedVolumes(waiting))
+}
+
+func namedVolumes(volumes []string) string {
+	return named(volumes, func(name string) string { return name })
+}
+
+// reportVolumesError records that it cannot be told at the moment what is attached.
+func (c *Controller) reportVolumesError(r *record, err error) {
+	report := &r.volumesPass.report
+	report.offer(v1beta1.ReasonDrainError, shorten(err.Error()), "", c.options.Clock.Now())
+	c.memory.setVolumesOutcome(r, Outcome{Reason: report.reason, Message: report.message})
+}

@@ -5,7 +5,9 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"fmt"
+	"log/slog"
 	"math/big"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -59,12 +61,27 @@ func (a Attempt) tokenID(salt int) string {
 	return text[:6]
 }
 
-// Token is a bootstrap token of the target cluster.
+// Token is a bootstrap token of the target cluster. It prints as its id: half of Value is a secret.
 type Token struct {
 	// Value is "id.secret".
 	Value   string
 	Expires time.Time
 }
+
+// String returns the id of the token.
+func (t Token) String() string {
+	id, _, _ := strings.Cut(t.Value, ".")
+	return "bootstrap token " + id
+}
+
+// Format implements fmt.Formatter for every verb.
+func (t Token) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(t.String())) }
+
+// MarshalText implements encoding.TextMarshaler, which is what logs of JSON use.
+func (t Token) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
+// LogValue implements slog.LogValuer.
+func (t Token) LogValue() slog.Value { return slog.StringValue(t.String()) }
 
 // Tokens makes and deletes bootstrap tokens in the target cluster. Client must not cache: token Secrets are nobody
 // else's business, and a stale one would be a lie about a credential.
@@ -84,7 +101,7 @@ func (t Tokens) Ensure(ctx context.Context, a Attempt, expires time.Time) (Token
 		obj := &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace:   tokenNamespace,
-				Name:        "bootstrap-token-" + id,
+				Name:        secretName(id),
 				Annotations: map[string]string{annotationOwner: a.String(), annotationMachine: a.Machine.String()},
 			},
 			Type: tokenType,
@@ -110,9 +127,15 @@ func (t Tokens) Ensure(ctx context.Context, a Attempt, expires time.Time) (Token
 		if existing.Annotations[annotationOwner] != a.String() {
 			continue
 		}
+		if !existing.DeletionTimestamp.IsZero() {
+			return Token{}, fmt.Errorf("bootstrap token %s of the target cluster is being deleted", id)
+		}
 		expiration, err := time.Parse(time.RFC3339, string(existing.Data[fieldExpiration]))
 		if err != nil {
 			return Token{}, fmt.Errorf("bootstrap token %s of the target cluster has no valid expiration: %w", id, err)
+		}
+		if !tokenSecretForm.Match(existing.Data[fieldSecret]) {
+			return Token{}, fmt.Errorf("bootstrap token %s of the target cluster has no valid %s", id, fieldSecret)
 		}
 		return Token{Value: id + "." + string(existing.Data[fieldSecret]), Expires: expiration}, nil
 	}
@@ -125,7 +148,7 @@ func (t Tokens) Delete(ctx context.Context, a Attempt) error {
 		id := a.tokenID(salt)
 		meta := &metav1.PartialObjectMetadata{}
 		meta.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-		err := t.Client.Get(ctx, client.ObjectKey{Namespace: tokenNamespace, Name: "bootstrap-token-" + id}, meta)
+		err := t.Client.Get(ctx, client.ObjectKey{Namespace: tokenNamespace, Name: secretName(id)}, meta)
 		if apierrors.IsNotFound(err) {
 			// Salts are raised one by one: where one is missing, none after it was used. (If the token of an earlier salt
 			// was deleted meanwhile, the expiry removes ours.)
@@ -145,6 +168,8 @@ func (t Tokens) Delete(ctx context.Context, a Attempt) error {
 	}
 	return nil
 }
+
+var tokenSecretForm = regexp.MustCompile(`^[a-z0-9]{16}$`)
 
 // newSecret returns the private half of a token: [a-z0-9]{16} is the form that the authenticator demands, 82 bits.
 func newSecret() (string, error) {

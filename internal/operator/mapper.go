@@ -1,6 +1,7 @@
 package operator
 
 import (
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,6 +23,8 @@ func scopes() map[schema.GroupVersionKind]meta.RESTScope {
 		core.WithKind("ConfigMap"):          meta.RESTScopeNamespace,
 		core.WithKind("Namespace"):          meta.RESTScopeRoot,
 		core.WithKind("Node"):               meta.RESTScopeRoot,
+
+		certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"): meta.RESTScopeRoot,
 	}
 }
 

@@ -20,6 +20,9 @@ type Options struct {
 	Audit bool
 	// CloudProxy, if set, is told the address of the simulated cloud and returns the one that the provider is given.
 	CloudProxy func(cloud string) string
+	// ClusterApproves lets kube-controller-manager approve kubelets' client certificates, whatever token asks for them, and
+	// not the provider. By default the provider does, for its machines only.
+	ClusterApproves bool
 	// Bare prepares the two processes and starts neither, for running them by hand.
 	Bare bool
 	// ManagerArgs and ProviderArgs are appended to those chosen here.
@@ -33,6 +36,15 @@ type Options struct {
 func (o Options) controlOptions(dir string) controlplane.Options {
 	return controlplane.Options{
 		Dir: dir, Audit: o.Audit, Output: o.Output, ExtraAPIServerArgs: o.ExtraAPIServerArgs,
-		WithControllerManager: true, WithScheduler: true, ApproveNodeClientCSRs: true,
+		WithControllerManager: true, WithScheduler: true, ApproveNodeClientCSRs: o.ClusterApproves,
 	}
+}
+
+// providerArgs are the flags of the provider, less those that every process of ours has.
+func (o Options) providerArgs(cloudURL string) []string {
+	args := []string{"--cloud-endpoint=" + cloudURL}
+	if o.ClusterApproves {
+		args = append(args, "--approve-kubelet-csrs=false")
+	}
+	return append(args, o.ProviderArgs...)
 }

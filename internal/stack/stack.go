@@ -91,7 +91,7 @@ func (s *Stack) start(ctx context.Context) error {
 	if s.options.CloudProxy != nil {
 		cloudURL = s.options.CloudProxy(cloudURL)
 	}
-	if s.Provider, err = s.newProcess(Provider, Provider, append([]string{"--cloud-endpoint=" + cloudURL}, s.options.ProviderArgs...)); err != nil {
+	if s.Provider, err = s.newProcess(Provider, Provider, s.options.providerArgs(cloudURL)); err != nil {
 		return err
 	}
 	if s.options.Bare {

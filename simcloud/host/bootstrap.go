@@ -47,6 +47,8 @@ type bootstrap struct {
 	// statusReport how often its heartbeat is renewed if nothing differs.
 	statusCheck  time.Duration
 	statusReport time.Duration
+	// serverTLS asks the cluster for a serving certificate.
+	serverTLS bool
 }
 
 // parseBootstrap finds out how to join. Notes are for the console: what is
@@ -225,6 +227,7 @@ func (b *bootstrap) readKubeletConfig(data []byte) error {
 		NodeStatusUpdateFrequency string         `json:"nodeStatusUpdateFrequency"`
 		NodeStatusReportFrequency string         `json:"nodeStatusReportFrequency"`
 		NodeLeaseDurationSeconds  int32          `json:"nodeLeaseDurationSeconds"`
+		ServerTLSBootstrap        bool           `json:"serverTLSBootstrap"`
 	}
 	if err := yaml.Unmarshal(data, &config); err != nil {
 		return fmt.Errorf("cannot be read: %w", err)
@@ -232,7 +235,7 @@ func (b *bootstrap) readKubeletConfig(data []byte) error {
 	if config.APIVersion != "kubelet.config.k8s.io/v1beta1" || config.Kind != "KubeletConfiguration" {
 		return fmt.Errorf("is %s %s, not kubelet.config.k8s.io/v1beta1 KubeletConfiguration", config.APIVersion, config.Kind)
 	}
-	b.taints = config.RegisterWithTaints
+	b.taints, b.serverTLS = config.RegisterWithTaints, config.ServerTLSBootstrap
 	if s := config.NodeLeaseDurationSeconds; s < 0 || s > 3600 {
 		return fmt.Errorf("nodeLeaseDurationSeconds: %d is not from 1 to 3600", s)
 	} else if s > 0 {

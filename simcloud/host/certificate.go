@@ -97,6 +97,10 @@ func (m *machine) requestCertificate(ctx context.Context) error {
 	}
 	m.printf("kubelet: waits for approval of CertificateSigningRequest %s", csr.Name)
 	certificate, err := m.await(ctx, conn, csr)
+	if errors.Is(err, errRefused) {
+		// The next try must be another request, which has another key.
+		err = errors.Join(err, m.save(Disk{}))
+	}
 	if err != nil {
 		return fmt.Errorf("wait for node certificate %s: %w", csr.Name, err)
 	}
@@ -166,7 +170,7 @@ func (m *machine) postRequest(ctx context.Context, conn *connection, key *ecdsa.
 func (m *machine) await(ctx context.Context, conn *connection, csr *certificatesv1.CertificateSigningRequest) ([]byte, error) {
 	requests := conn.certificates.CertificateSigningRequests()
 	for {
-		if certificate, err := m.issued(csr); certificate != nil || err != nil {
+		if certificate, err := issued(csr); certificate != nil || err != nil {
 			return certificate, err
 		}
 		watch, err := requests.Watch(ctx, metav1.ListOptions{
@@ -179,7 +183,7 @@ func (m *machine) await(ctx context.Context, conn *connection, csr *certificates
 		}
 		for event := range watch.ResultChan() {
 			if seen, ok := event.Object.(*certificatesv1.CertificateSigningRequest); ok {
-				if certificate, err := m.issued(seen); certificate != nil || err != nil {
+				if certificate, err := issued(seen); certificate != nil || err != nil {
 					watch.Stop()
 					return certificate, err
 				}
@@ -197,12 +201,14 @@ func (m *machine) await(ctx context.Context, conn *connection, csr *certificates
 	}
 }
 
+// errRefused says that a request will never be granted.
+var errRefused = errors.New("refused")
+
 // issued is the certificate of a request, nil if it must still be waited for.
-func (m *machine) issued(csr *certificatesv1.CertificateSigningRequest) ([]byte, error) {
+func issued(csr *certificatesv1.CertificateSigningRequest) ([]byte, error) {
 	for _, c := range csr.Status.Conditions {
 		if (c.Type == certificatesv1.CertificateDenied || c.Type == certificatesv1.CertificateFailed) && c.Status != corev1.ConditionFalse {
-			// The next try must be another request, which has another key.
-			return nil, errors.Join(fmt.Errorf("%s: %s: %s", c.Type, c.Reason, c.Message), m.save(Disk{}))
+			return nil, fmt.Errorf("%w: %s: %s: %s", errRefused, c.Type, c.Reason, c.Message)
 		}
 	}
 	if len(csr.Status.Certificate) == 0 {

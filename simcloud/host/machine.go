@@ -59,6 +59,9 @@ func (m *machine) run(ctx context.Context) {
 	var group sync.WaitGroup
 	group.Go(func() { m.heartbeat(ctx) })
 	group.Go(func() { m.playPods(ctx) })
+	if boot.serverTLS {
+		group.Go(func() { m.keepServingCertificate(ctx) })
+	}
 	group.Wait()
 }
 

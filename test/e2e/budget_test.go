@@ -24,7 +24,7 @@ import (
 func TestWritesPerMachineAreWithinTheBudget(t *testing.T) {
 	const machines = 100
 	const perMachine = 5 + 0.3 // five of its own, and its share of the status of set and deployment
-	m := start(t, stack.Options{Audit: true})
+	m := start(t, stack.Options{Audit: true, ClusterApproves: true})
 	m.quick()
 	log, err := auditlog.Open(m.Control.AuditLog())
 	if err != nil {

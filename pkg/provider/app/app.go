@@ -74,7 +74,7 @@ func run(ctx context.Context, config *operator.Config, settings *settings, p Pro
 	if driver.Name() != p.Name {
 		return fmt.Errorf("the driver calls itself %q, its process %q", driver.Name(), p.Name)
 	}
-	op, err := operator.New(config, operatorOptions(log))
+	op, err := operator.New(config, operatorOptions(log, settings))
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/go-logr/logr"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/bootstrap/approval"
 	"machinist.dev/machinist/internal/cloud"
 	"machinist.dev/machinist/internal/index"
 	"machinist.dev/machinist/internal/machine"
@@ -28,12 +30,16 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-func operatorOptions(log logr.Logger) operator.Options {
+func operatorOptions(log logr.Logger, s *settings) operator.Options {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	utilruntime.Must(v1beta1.AddToScheme(scheme))
 	secret := &metav1.PartialObjectMetadata{}
 	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	target := []operator.Kind{{Object: &corev1.Node{}, Transform: operator.TransformNode}}
+	if s.approveKubeletCSRs {
+		target = append(target, operator.Kind{Object: &certificatesv1.CertificateSigningRequest{}, Transform: approval.Transform})
+	}
 	return operator.Options{
 		Scheme: scheme,
 		ControlKinds: []operator.Kind{
@@ -41,7 +47,7 @@ func operatorOptions(log logr.Logger) operator.Options {
 			{Object: &v1beta1.MachineClass{}},
 			{Object: secret, Transform: operator.TransformMetadata},
 		},
-		TargetKinds: []operator.Kind{{Object: &corev1.Node{}, Transform: operator.TransformNode}},
+		TargetKinds: target,
 		Logger:      log,
 	}
 }
@@ -106,6 +112,11 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 		sources.Nodes = func(h handler.TypedEventHandler[*corev1.Node, reconcile.Request], p ...predicate.TypedPredicate[*corev1.Node]) source.Source {
 			return operator.Events(target, &corev1.Node{}, h, p...)
 		}
+		if s.approveKubeletCSRs {
+			if err := addApproval(ctx, op, guarded, resolver, sources); err != nil {
+				return fmt.Errorf("add the approval of kubelets' certificates: %w", err)
+			}
+		}
 	}
 	if err := machine.New(machines).Register(mgr, sources); err != nil {
 		return fmt.Errorf("add the machine controller: %w", err)
@@ -118,4 +129,31 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 		return fmt.Errorf("add the machine class controller: %w", err)
 	}
 	return nil
+}
+
+// addApproval wires the approval of what the kubelets of this provider's machines ask for.
+func addApproval(ctx context.Context, op *operator.Operator, driver *cloud.Cloud, classes approval.Classes, machines machine.Sources) error {
+	mgr, control, target := op.Manager(), op.Control(), op.Target()
+	if err := approval.RegisterIndexes(ctx, target.Cache); err != nil {
+		return err
+	}
+	approver := approval.New(approval.Options{
+		Provider:  driver.Name(),
+		ClusterID: op.ClusterID(),
+		Machines:  control.Cache,
+		Live:      control.Live,
+		Cache:     target.Cache,
+		Target:    target.Live,
+		Classes:   classes,
+		Cloud:     driver,
+		Recorder:  mgr.GetEventRecorder("machinist-approval"),
+		Clock:     clock.RealClock{},
+	})
+	return approver.Register(mgr, approval.Sources{
+		Requests: func(h handler.TypedEventHandler[*certificatesv1.CertificateSigningRequest, reconcile.Request], p ...predicate.TypedPredicate[*certificatesv1.CertificateSigningRequest]) source.Source {
+			return operator.Events(target, &certificatesv1.CertificateSigningRequest{}, h, p...)
+		},
+		Nodes:  machines.Nodes,
+		Synced: target.Synced,
+	})
 }

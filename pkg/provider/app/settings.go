@@ -21,10 +21,11 @@ type settings struct {
 	cloudBurst          int
 	bootstrapEndpoint   string
 	bootstrapCAFile     string
+	approveKubeletCSRs  bool
 }
 
 func defaultSettings() *settings {
-	return &settings{concurrentMachines: 32, concurrentClasses: 4, concurrentDrains: 16, concurrentEvictions: 20, cloudBurst: 10}
+	return &settings{concurrentMachines: 32, concurrentClasses: 4, concurrentDrains: 16, concurrentEvictions: 20, cloudBurst: 10, approveKubeletCSRs: true}
 }
 
 func (s *settings) addFlags(fs *pflag.FlagSet) {
@@ -36,6 +37,7 @@ func (s *settings) addFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&s.cloudBurst, "cloud-burst", s.cloudBurst, "calls to the cloud that may be made at once, with --cloud-qps")
 	fs.StringVar(&s.bootstrapEndpoint, "bootstrap-endpoint", "", "URL of the target cluster's API server as instances reach it; default: that of the target kubeconfig")
 	fs.StringVar(&s.bootstrapCAFile, "bootstrap-ca-file", "", "PEM file of the authority that verifies --bootstrap-endpoint; default: that of the target kubeconfig")
+	fs.BoolVar(&s.approveKubeletCSRs, "approve-kubelet-csrs", s.approveKubeletCSRs, "approve the certificates that the kubelets of this provider's machines ask for in the target cluster, each only for its own machine; otherwise the target cluster must have another approver")
 }
 
 func (s *settings) validate() error {

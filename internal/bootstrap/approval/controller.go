@@ -1,0 +1,249 @@
+package approval
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/bootstrap"
+	"machinist.dev/machinist/internal/machineclass/resolve"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+const (
+	// tellAfter is how long a request is pending before a person is told: there may be another approver, and nobody
+	// wants to hear of what it has approved a moment later.
+	tellAfter = 10 * time.Second
+	// patience is how long a kubelet waits for a serving certificate before it asks anew.
+	patience = 15 * time.Minute
+)
+
+// Options are what a Reconciler works with.
+type Options struct {
+	// Provider is the name of the provider whose Machines are served.
+	Provider string
+	// ClusterID tags the instances of this installation.
+	ClusterID string
+	// Machines reads Machines from the control cluster's cache, by the index of node names too.
+	Machines client.Reader
+	// Live reads the control cluster itself.
+	Live client.Reader
+	// Cache reads Nodes and CertificateSigningRequests from the target cluster's cache.
+	Cache client.Reader
+	// Target reads and writes the target cluster itself: token Secrets and approvals.
+	Target client.Client
+	// Classes finds the credentials for asking the provider.
+	Classes Classes
+	// Cloud is the driver, already behind the rate limit and the metrics.
+	Cloud Cloud
+	// Recorder records events on Machines.
+	Recorder events.EventRecorder
+	Clock    clock.PassiveClock
+	// Concurrency is the number of requests looked at at once, for each of Signers. Default 8.
+	Concurrency int
+}
+
+// Cloud tells the addresses of instances. It is the part of a provider.Driver that is used.
+type Cloud interface {
+	Get(ctx context.Context, req provider.GetRequest) (*provider.Instance, error)
+}
+
+// Classes finds what a Machine was made from.
+type Classes interface {
+	// ResolveForDeletion returns what is left of it: a missing class is no error.
+	ResolveForDeletion(ctx context.Context, m *v1beta1.Machine) (resolve.Resolved, error)
+}
+
+// Reconciler approves what Decide says.
+type Reconciler struct {
+	Options
+	tokens bootstrap.Tokens
+	memory *memory
+}
+
+// New returns a Reconciler.
+func New(o Options) *Reconciler {
+	if o.Concurrency <= 0 {
+		o.Concurrency = 8
+	}
+	return &Reconciler{Options: o, tokens: bootstrap.Tokens{Client: o.Target}, memory: newMemory()}
+}
+
+// Reconcile looks at one request.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	csr := &certificatesv1.CertificateSigningRequest{}
+	if err := r.Cache.Get(ctx, req.NamespacedName, csr); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if !Pending(csr) || !csr.DeletionTimestamp.IsZero() {
+		return reconcile.Result{}, nil
+	}
+	request := readRequest(csr)
+	if request.kind == other {
+		return reconcile.Result{}, nil
+	}
+	facts, err := r.gather(ctx, request)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	verdict := request.decide(facts)
+	var again time.Duration
+	if verdict.Reason == ReasonAddressesNotKnown {
+		// Without addresses everything else was found to be right.
+		again = r.addAddresses(ctx, &facts)
+		verdict = request.decide(facts)
+	}
+	if verdict.Approve {
+		// A cache may be late by any amount. Nobody gets an identity by a Machine that has meanwhile gone or joined.
+		if verdict, err = r.confirm(ctx, request, facts); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	if verdict.Approve {
+		return r.approve(ctx, csr, verdict)
+	}
+	return r.leave(ctx, csr, request, facts, verdict, again)
+}
+
+// confirm decides once more with the Machine as it is at the API server.
+func (r *Reconciler) confirm(ctx context.Context, request request, facts Facts) (Verdict, error) {
+	live := &v1beta1.Machine{}
+	err := r.Live.Get(ctx, client.ObjectKeyFromObject(facts.Machine), live)
+	switch {
+	case apierrors.IsNotFound(err):
+		live = nil
+	case err != nil:
+		return Verdict{}, fmt.Errorf("read machine %s before approving its certificate: %w", client.ObjectKeyFromObject(facts.Machine), err)
+	}
+	facts.Machine, facts.Now = live, r.Clock.Now()
+	return request.decide(facts), nil
+}
+
+// approve approves the request as it was read: if anything about it changed, the API server refuses.
+func (r *Reconciler) approve(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, v Verdict) (reconcile.Result, error) {
+	log := logf.FromContext(ctx).WithValues("requester", csr.Spec.Username, "signer", csr.Spec.SignerName, "reason", v.Reason)
+	approved := csr.DeepCopy()
+	now := metav1.NewTime(r.Clock.Now())
+	approved.Status.Conditions = append(approved.Status.Conditions, certificatesv1.CertificateSigningRequestCondition{
+		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue,
+		Reason: string(v.Reason), Message: v.Message, LastUpdateTime: now, LastTransitionTime: now,
+	})
+	patch := client.MergeFromWithOptions(csr, client.MergeFromWithOptimisticLock{})
+	switch err := r.Target.SubResource("approval").Patch(ctx, approved, patch); {
+	case apierrors.IsConflict(err):
+		// Somebody decided about it; the event of that is on its way, and this is only the belt to the braces.
+		return reconcile.Result{RequeueAfter: time.Second}, nil
+	case apierrors.IsNotFound(err):
+		return reconcile.Result{}, nil
+	case err != nil:
+		return reconcile.Result{}, fmt.Errorf("approve CertificateSigningRequest %s: %w", csr.Name, err)
+	}
+	log.Info("Approved a kubelet's certificate", "why", v.Message)
+	return reconcile.Result{}, nil
+}
+
+// leave leaves the request pending, and tells those who should know. again is when new addresses may be had.
+func (r *Reconciler) leave(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, request request, facts Facts, v Verdict, again time.Duration) (reconcile.Result, error) {
+	log := logf.FromContext(ctx).WithValues("requester", csr.Spec.Username, "signer", csr.Spec.SignerName, "reason", v.Reason)
+	now := r.Clock.Now()
+	age := now.Sub(csr.CreationTimestamp.Time)
+	result := reconcile.Result{}
+	if again > 0 && age < patience {
+		result.RequeueAfter = again
+	}
+	if !v.Tell {
+		log.V(1).Info("Left a kubelet's certificate pending", "why", v.Message)
+		return result, nil
+	}
+	if wait := tellAfter - age; wait > 0 {
+		result.RequeueAfter = wait
+		return result, nil
+	}
+	machine, err := r.concerned(ctx, request, facts)
+	if machine == nil || err != nil {
+		return result, err
+	}
+	if r.memory.firstTelling(telling{machine.UID, v.Reason}, now) {
+		log.Info("Left a kubelet's certificate pending", "why", v.Message, "machine", client.ObjectKeyFromObject(machine))
+		r.Recorder.Eventf(machine, nil, corev1.EventTypeWarning, EventReason, "Approve",
+			"CertificateSigningRequest %s is left pending (%s): %s.", csr.Name, v.Reason, v.Message)
+	}
+	return result, nil
+}
+
+// concerned returns the Machine of this provider that a request is about, nil if there is none: the one whose instance
+// asks or, where nobody knows who asks, the one that the certificate would be for.
+func (r *Reconciler) concerned(ctx context.Context, request request, facts Facts) (*v1beta1.Machine, error) {
+	m := facts.Machine
+	if m == nil && request.wanted != "" {
+		machines, err := r.machinesOf(ctx, request.wanted)
+		if err != nil {
+			return nil, err
+		}
+		for i := range machines {
+			if machines[i].DeletionTimestamp.IsZero() && serves(r.Provider, &machines[i]) {
+				m = machines[i].DeepCopy()
+				break
+			}
+		}
+	}
+	if m == nil || !serves(r.Provider, m) {
+		return nil, nil
+	}
+	return m, nil
+}
+
+// addAddresses adds what the provider says of the instance's addresses, or said lately. It returns when to ask again if
+// that is not enough for an approval.
+func (r *Reconciler) addAddresses(ctx context.Context, facts *Facts) (again time.Duration) {
+	uid, now := facts.Machine.UID, facts.Now
+	known, ok := r.memory.reading(uid, now)
+	if !ok {
+		addresses, err := r.askAddresses(ctx, facts.Machine)
+		known = reading{addresses: addresses, until: now.Add(addressesFresh)}
+		if err != nil {
+			// Another request is to be the next attempt only when its time has come; who would retry at once is not the
+			// only one who asks this provider.
+			known = reading{until: now.Add(max(askAgain, provider.RetryAfter(err)))}
+			logf.FromContext(ctx).Error(err, "Cannot find out the addresses of a machine", "machine", client.ObjectKeyFromObject(facts.Machine))
+		}
+		r.memory.remember(uid, known, now)
+	}
+	facts.Addresses = known.addresses
+	return known.until.Sub(now)
+}
+
+// askAddresses asks the provider. The answer is never nil without an error.
+func (r *Reconciler) askAddresses(ctx context.Context, m *v1beta1.Machine) ([]corev1.NodeAddress, error) {
+	inputs, err := r.Classes.ResolveForDeletion(ctx, m)
+	if err != nil {
+		return nil, fmt.Errorf("resolve the machine's class: %w", err)
+	}
+	req := provider.GetRequest{
+		Machine: provider.Machine{Namespace: m.Namespace, Name: m.Name, UID: m.UID},
+		Class:   inputs.Class(), ClusterID: r.ClusterID, ProviderID: m.Spec.ProviderID,
+	}
+	if m.Status.Instance != nil {
+		req.Scope = m.Status.Instance.Scope
+	}
+	instance, err := r.Cloud.Get(ctx, req)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("ask the provider for the instance: %w", err)
+	case instance.MachineUID != "" && instance.MachineUID != m.UID:
+		return nil, errors.New("the provider's instance is tagged as another machine's")
+	}
+	return append([]corev1.NodeAddress{}, instance.Addresses...), nil
+}

@@ -1,0 +1,99 @@
+package approval
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/index"
+)
+
+// gather collects what a request is judged by, all but the addresses: those cost a call to the provider.
+func (r *Reconciler) gather(ctx context.Context, request request) (Facts, error) {
+	f := Facts{Now: r.Clock.Now(), Provider: r.Provider}
+	name := request.requester
+	if request.kind == join {
+		name = request.wanted
+		var err error
+		if f.Token, err = r.tokens.Lookup(ctx, request.tokenID); err != nil {
+			return Facts{}, err
+		}
+		if f.Token != nil && f.Token.Owner != "" {
+			m := &v1beta1.Machine{}
+			switch err := r.Machines.Get(ctx, f.Token.Machine, m); {
+			case err == nil:
+				f.Machine = m
+			case !apierrors.IsNotFound(err):
+				return Facts{}, fmt.Errorf("read machine %s: %w", f.Token.Machine, err)
+			}
+		}
+	}
+	if name == "" {
+		return f, nil
+	}
+	machines, err := r.machinesOf(ctx, name)
+	if err != nil {
+		return Facts{}, err
+	}
+	if request.kind == join {
+		f.Rival = rival(machines, f.Machine)
+	} else if m := paired(machines, name); m != nil {
+		f.Machine = m.DeepCopy()
+	}
+	node := &corev1.Node{}
+	switch err := r.Cache.Get(ctx, client.ObjectKey{Name: name}, node); {
+	case err == nil:
+		f.Node = &Node{UID: node.UID, ProviderID: node.Spec.ProviderID}
+	case !apierrors.IsNotFound(err):
+		return Facts{}, fmt.Errorf("read node %s: %w", name, err)
+	}
+	return f, nil
+}
+
+// machinesOf lists the Machines that are the Node of that name, or expect to become it. They must not be changed.
+func (r *Reconciler) machinesOf(ctx context.Context, node string) ([]v1beta1.Machine, error) {
+	list := &v1beta1.MachineList{}
+	if err := r.Machines.List(ctx, list, client.MatchingFields{index.MachineByNodeName: node}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("find the machines of node %s: %w", node, err)
+	}
+	return list.Items, nil
+}
+
+// paired returns the Machine that is the Node of that name or, where there is none yet, one that expects to become it.
+func paired(machines []v1beta1.Machine, node string) *v1beta1.Machine {
+	var expecting *v1beta1.Machine
+	for i := range machines {
+		m := &machines[i]
+		if ref := m.Status.NodeRef; ref != nil && ref.Name == node {
+			return m
+		}
+		expecting = m
+	}
+	return expecting
+}
+
+// rival returns a Machine other than m, of those with the same node name, whose claim to it is better: it is that Node, or
+// it is older. One that is being deleted has none, only its Node while that is there.
+func rival(machines []v1beta1.Machine, m *v1beta1.Machine) *v1beta1.Machine {
+	if m == nil {
+		return nil
+	}
+	for i := range machines {
+		other := &machines[i]
+		if other.UID != m.UID && other.DeletionTimestamp.IsZero() && (other.Status.NodeRef != nil || older(other, m)) {
+			return other.DeepCopy()
+		}
+	}
+	return nil
+}
+
+func older(a, b *v1beta1.Machine) bool {
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.CreationTimestamp.Before(&b.CreationTimestamp)
+	}
+	return a.UID < b.UID
+}

@@ -1,0 +1,89 @@
+package approval
+
+import (
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	// addressesFresh is how long what the provider said of an instance's addresses is good for an approval, and how
+	// often it is asked at most, whatever a node does.
+	addressesFresh = 5 * time.Minute
+	// askAgain is when the provider is asked again after an error.
+	askAgain = 30 * time.Second
+	// toldFor is how long a person is not told the same of the same machine again: Kubernetes removes a request that
+	// stays pending after a day.
+	toldFor = 24 * time.Hour
+)
+
+// memory is all that a Reconciler remembers between requests. Losing it costs a call to the provider and a second event.
+type memory struct {
+	mu       sync.Mutex
+	readings map[types.UID]reading
+	told     map[telling]time.Time
+	swept    time.Time
+}
+
+// reading is what the provider said of an instance's addresses. addresses is nil where it failed to.
+type reading struct {
+	addresses []corev1.NodeAddress
+	until     time.Time
+}
+
+// telling is what a person was told: why a request of a machine is left pending.
+type telling struct {
+	machine types.UID
+	reason  Reason
+}
+
+func newMemory() *memory {
+	return &memory{readings: map[types.UID]reading{}, told: map[telling]time.Time{}}
+}
+
+// reading returns what is remembered of a machine's addresses and still holds.
+func (m *memory) reading(machine types.UID, now time.Time) (reading, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r, ok := m.readings[machine]
+	return r, ok && now.Before(r.until)
+}
+
+func (m *memory) remember(machine types.UID, r reading, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sweep(now)
+	m.readings[machine] = r
+}
+
+// firstTelling reports whether a person has not been told yet, and remembers that now they are.
+func (m *memory) firstTelling(t telling, now time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sweep(now)
+	if until, ok := m.told[t]; ok && now.Before(until) {
+		return false
+	}
+	m.told[t] = now.Add(toldFor)
+	return true
+}
+
+// sweep drops what has ended, now and then.
+func (m *memory) sweep(now time.Time) {
+	if now.Sub(m.swept) < addressesFresh {
+		return
+	}
+	m.swept = now
+	for uid, r := range m.readings {
+		if !now.Before(r.until) {
+			delete(m.readings, uid)
+		}
+	}
+	for t, until := range m.told {
+		if !now.Before(until) {
+			delete(m.told, t)
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package host
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// servingPatience is how long a kubelet waits for its serving certificate
+// before it asks with a new request.
+const servingPatience = 15 * time.Minute
+
+// keepServingCertificate asks for a serving certificate, and for the next one
+// before it ends. There is nothing to serve here; what shows from outside the
+// machine is the request.
+func (m *machine) keepServingCertificate(ctx context.Context) {
+	backoff := newBackoff()
+	for ctx.Err() == nil {
+		ends, err := m.requestServingCertificate(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			delay := backoff.Step()
+			m.printf("kubelet: get serving certificate: %s; next try in %s", explain(err), delay.Round(time.Millisecond))
+			m.pause(ctx, delay)
+			continue
+		}
+		m.printf("kubelet: got its serving certificate")
+		backoff = newBackoff()
+		m.pause(ctx, max(ends.Sub(m.clock.Now())*4/5, time.Minute))
+	}
+}
+
+// requestServingCertificate asks for one certificate with a new key and waits
+// for it. It returns when the certificate ends.
+func (m *machine) requestServingCertificate(ctx context.Context) (ends time.Time, err error) {
+	ctx, cancel := context.WithTimeout(ctx, servingPatience)
+	defer cancel()
+	csr, err := m.postServingRequest(ctx)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("request it: %w", err)
+	}
+	m.printf("kubelet: waits for approval of CertificateSigningRequest %s", csr.Name)
+	encoded, err := m.await(ctx, m.conn, csr)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("wait for %s: %w", csr.Name, err)
+	}
+	block, _ := pem.Decode(encoded)
+	if block == nil {
+		return time.Time{}, errors.New("what was issued is no certificate")
+	}
+	certificate, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read the issued certificate: %w", err)
+	}
+	return certificate.NotAfter, nil
+}
+
+func (m *machine) postServingRequest(ctx context.Context) (*certificatesv1.CertificateSigningRequest, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("make a private key: %w", err)
+	}
+	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
+		Subject:     pkix.Name{CommonName: "system:node:" + m.spec.Hostname, Organization: []string{"system:nodes"}},
+		DNSNames:    []string{m.spec.Hostname},
+		IPAddresses: []net.IP{m.spec.Address.AsSlice()},
+	}, key)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return m.conn.certificates.CertificateSigningRequests().Create(ctx, &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "csr-"},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			Request:    pem.EncodeToMemory(&pem.Block{Type: pemRequest, Bytes: request}),
+			SignerName: certificatesv1.KubeletServingSignerName,
+			Usages:     []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth},
+		},
+	}, metav1.CreateOptions{})
+}

@@ -3,6 +3,7 @@ package operator
 import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -25,6 +26,7 @@ func scopes() map[schema.GroupVersionKind]meta.RESTScope {
 		core.WithKind("Node"):               meta.RESTScopeRoot,
 
 		certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"): meta.RESTScopeRoot,
+		policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"):             meta.RESTScopeNamespace,
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/go-logr/logr"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -36,7 +37,7 @@ func operatorOptions(log logr.Logger, s *settings) operator.Options {
 	utilruntime.Must(v1beta1.AddToScheme(scheme))
 	secret := &metav1.PartialObjectMetadata{}
 	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-	target := []operator.Kind{{Object: &corev1.Node{}, Transform: operator.TransformNode}}
+	target := []operator.Kind{{Object: &corev1.Node{}, Transform: operator.TransformNode}, {Object: &policyv1.PodDisruptionBudget{}}}
 	if s.approveKubeletCSRs {
 		target = append(target, operator.Kind{Object: &certificatesv1.CertificateSigningRequest{}, Transform: approval.Transform})
 	}
@@ -102,6 +103,10 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 			Workers:   s.concurrentDrains,
 			Evictions: drain.NewLimiter(s.concurrentEvictions),
 			Metrics:   metrics.Registry,
+			Budgets: func(h drain.BudgetHandler) source.Source {
+				return operator.Events(target, &policyv1.PodDisruptionBudget{}, h)
+			},
+			BudgetReader: target.Client,
 		})
 		if err := drains.Register(mgr); err != nil {
 			return fmt.Errorf("add the drain controller: %w", err)

@@ -1,0 +1,78 @@
+package machine
+
+import (
+	"hash/fnv"
+	"time"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// consequence is what follows from an error of the driver.
+type consequence struct {
+	// reason is shown in the condition.
+	reason string
+	// first and most bound the exponential backoff; both zero: nothing is tried until the specification, its class or a
+	// Secret changes.
+	first, most time.Duration
+}
+
+func (c consequence) terminal() bool { return c.most == 0 }
+
+// createConsequence is the one table from a code to what happens after a failed Create.
+func createConsequence(code provider.Code) consequence {
+	switch code {
+	case provider.InvalidArgument, provider.FailedPrecondition, provider.Unimplemented:
+		return consequence{reason: v1beta1.ReasonInvalidConfiguration}
+	case provider.ResourceExhausted:
+		return consequence{v1beta1.ReasonInsufficientResources, time.Minute, 10 * time.Minute}
+	case provider.Unauthenticated, provider.PermissionDenied:
+		return consequence{v1beta1.ReasonCredentialsRefused, 30 * time.Second, 10 * time.Minute}
+	case provider.Unavailable, provider.DeadlineExceeded, provider.Throttled:
+		return consequence{v1beta1.ReasonProviderUnavailable, time.Second, 5 * time.Minute}
+	default:
+		return consequence{v1beta1.ReasonCreateFailed, time.Second, 5 * time.Minute}
+	}
+}
+
+// deleteConsequence is the table for Delete: there is no giving up, since the instance costs money.
+func deleteConsequence(code provider.Code) consequence {
+	switch code {
+	case provider.Unauthenticated, provider.PermissionDenied:
+		return consequence{v1beta1.ReasonCredentialsRefused, 30 * time.Second, 10 * time.Minute}
+	case provider.InvalidArgument, provider.FailedPrecondition, provider.Unimplemented:
+		return consequence{v1beta1.ReasonDeleteError, 30 * time.Second, 10 * time.Minute}
+	case provider.Unavailable, provider.DeadlineExceeded, provider.Throttled:
+		return consequence{v1beta1.ReasonProviderUnavailable, time.Second, 5 * time.Minute}
+	default:
+		return consequence{v1beta1.ReasonDeleteError, time.Second, 5 * time.Minute}
+	}
+}
+
+// lookupConsequence is the table for Get, which never gives up either.
+func lookupConsequence(code provider.Code) consequence {
+	c := deleteConsequence(code)
+	if c.reason == v1beta1.ReasonDeleteError {
+		c.reason = v1beta1.ReasonProviderUnavailable
+	}
+	return c
+}
+
+// backoff returns how long to wait after the given number of failures in a row (at least 1): exponential from first to
+// most, up to a quarter longer so that machines that failed together do not come back together, and never shorter than
+// the cloud asked for. The seed makes the jitter of one machine the same at every look.
+func (c consequence) backoff(failures int32, retryAfter time.Duration, seed string) time.Duration {
+	d := c.first
+	for range min(failures, 32) - 1 {
+		if d >= c.most {
+			break
+		}
+		d *= 2
+	}
+	d = min(d, c.most)
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(seed))
+	_, _ = h.Write([]byte{byte(failures), byte(failures >> 8)})
+	d += time.Duration(float64(d) / 4 * float64(h.Sum32()) / float64(1<<32))
+	return max(d, retryAfter)
+}

@@ -1,0 +1,75 @@
+package machine
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+func TestCreateConsequences(t *testing.T) {
+	for _, tc := range []struct {
+		code     provider.Code
+		reason   string
+		terminal bool
+		first    time.Duration
+		most     time.Duration
+	}{
+		{provider.InvalidArgument, v1beta1.ReasonInvalidConfiguration, true, 0, 0},
+		{provider.FailedPrecondition, v1beta1.ReasonInvalidConfiguration, true, 0, 0},
+		{provider.ResourceExhausted, v1beta1.ReasonInsufficientResources, false, time.Minute, 10 * time.Minute},
+		{provider.Unauthenticated, v1beta1.ReasonCredentialsRefused, false, 30 * time.Second, 10 * time.Minute},
+		{provider.Unavailable, v1beta1.ReasonProviderUnavailable, false, time.Second, 5 * time.Minute},
+		{provider.Unknown, v1beta1.ReasonCreateFailed, false, time.Second, 5 * time.Minute},
+		{provider.Aborted, v1beta1.ReasonCreateFailed, false, time.Second, 5 * time.Minute},
+	} {
+		t.Run(string(tc.code), func(t *testing.T) {
+			c := createConsequence(tc.code)
+			if c.reason != tc.reason || c.terminal() != tc.terminal {
+				t.Fatalf("consequence = %+v", c)
+			}
+			if tc.terminal {
+				return
+			}
+			within(t, "the first wait", c.backoff(1, 0, "m"), tc.first, tc.first*5/4)
+			within(t, "the hundredth wait", c.backoff(100, 0, "m"), tc.most, tc.most*5/4)
+		})
+	}
+}
+
+func TestDeletionNeverGivesUp(t *testing.T) {
+	for _, code := range []provider.Code{provider.InvalidArgument, provider.FailedPrecondition, provider.Unimplemented, provider.Unauthenticated, provider.Unknown, provider.NotFound} {
+		if deleteConsequence(code).terminal() {
+			t.Errorf("%s ends the deletion of an instance", code)
+		}
+	}
+}
+
+func TestBackoff(t *testing.T) {
+	c := createConsequence(provider.Unavailable)
+	if got := c.backoff(1, time.Hour, "m"); got != time.Hour {
+		t.Errorf("backoff = %s, but the cloud asked for 1h", got)
+	}
+	if c.backoff(3, 0, "m") != c.backoff(3, 0, "m") {
+		t.Error("the jitter of one machine changes from look to look")
+	}
+	spread := map[time.Duration]bool{}
+	for i := range 100 {
+		spread[c.backoff(5, 0, fmt.Sprint("machine-", i))] = true
+	}
+	if len(spread) < 90 {
+		t.Errorf("100 machines that failed together come back at %d different times", len(spread))
+	}
+	for n := int32(1); n < 12; n++ {
+		within(t, fmt.Sprintf("wait %d", n), c.backoff(n, 0, "m"), min(time.Second<<(n-1), 5*time.Minute), min(time.Second<<(n-1), 5*time.Minute)*5/4)
+	}
+}
+
+func within(t *testing.T, what string, got, low, high time.Duration) {
+	t.Helper()
+	if got < low || got > high {
+		t.Errorf("%s is %s, want %s to %s", what, got, low, high)
+	}
+}

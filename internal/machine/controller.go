@@ -1,0 +1,290 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/bootstrap"
+	"machinist.dev/machinist/internal/machineclass/resolve"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// Options are what a Reconciler works with.
+type Options struct {
+	// Cloud is the driver, already behind the fence, the rate limit and the metrics.
+	Cloud Cloud
+	// ClusterID tags the instances of this installation.
+	ClusterID string
+	// Client reads the control cluster from the cache, including this process's own writes.
+	Client client.Client
+	// Live reads the control cluster itself.
+	Live client.Reader
+	// Target is the cluster that machines join; nil where there is none.
+	Target *Target
+	// Classes resolves what a Machine shall be made from.
+	Classes Classes
+	// Drainer empties nodes. Needed where there is a Target.
+	Drainer Drainer
+	// Recorder records events on Machines.
+	Recorder events.EventRecorder
+	Clock    clock.PassiveClock
+	// Concurrency is the number of machines worked on at once. Default 32.
+	Concurrency int
+}
+
+// Cloud is a driver with its settling time resolved.
+type Cloud interface {
+	provider.Driver
+	provider.Settler
+}
+
+// Classes finds what a Machine is made from, and the credentials to remove it when its class is gone.
+type Classes interface {
+	// Resolve returns everything that a launch needs, or a *resolve.Error that says what is missing.
+	Resolve(ctx context.Context, m *v1beta1.Machine) (resolve.Resolved, error)
+	// ResolveForDeletion returns what is left of it: a missing class or user data is no error.
+	ResolveForDeletion(ctx context.Context, m *v1beta1.Machine) (resolve.Resolved, error)
+	// Provider returns the provider of the Machine's class, or "" when the class does not exist.
+	Provider(ctx context.Context, m *v1beta1.Machine) (string, error)
+}
+
+// Target is the cluster in which machines become Nodes.
+type Target struct {
+	// Nodes reads Nodes from the cache, including this process's own writes, and writes them.
+	Nodes client.Client
+	// Live reads and writes the cluster itself.
+	Live client.Client
+	// APIEndpoint and CABundle are how instances reach and verify its API server.
+	APIEndpoint string
+	CABundle    []byte
+}
+
+// Reconciler brings Machines of one provider to what they shall be.
+type Reconciler struct {
+	Options
+	tokens bootstrap.Tokens
+	memory *memory
+}
+
+// New returns a Reconciler.
+func New(o Options) *Reconciler {
+	if o.Concurrency <= 0 {
+		o.Concurrency = 32
+	}
+	r := &Reconciler{Options: o, memory: newMemory()}
+	if o.Target != nil {
+		r.tokens = bootstrap.Tokens{Client: o.Target.Live}
+	}
+	return r
+}
+
+// Reconcile makes one pass over a Machine.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	now := r.Clock.Now()
+	leading := r.memory.since(now)
+	m := &v1beta1.Machine{}
+	if err := r.Client.Get(ctx, req.NamespacedName, m); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.forget(req.NamespacedName)
+			return reconcile.Result{}, nil
+		}
+		return reconcile.Result{}, fmt.Errorf("read machine: %w", err)
+	}
+	if r.memory.of(m).released {
+		return reconcile.Result{}, nil
+	}
+	name, err := r.providerOf(ctx, m)
+	switch {
+	case err != nil:
+		return reconcile.Result{}, err
+	case name != "" && name != r.Cloud.Name():
+		return reconcile.Result{}, nil
+	}
+	p := &pass{Reconciler: r, provider: name, machine: m.DeepCopy(), before: m, now: now, leading: leading}
+	err = p.run(ctx)
+	// What was learned is written even when a later step failed.
+	if !errors.Is(err, errStale) {
+		if statusErr := p.writeStatus(ctx); statusErr != nil && err == nil {
+			err = statusErr
+		}
+	}
+	if errors.Is(err, errStale) || apierrors.IsConflict(err) {
+		// Somebody wrote in between; their write wakes us as well, this is only the belt to the braces.
+		logf.FromContext(ctx).V(1).Info("Looking again at what has changed meanwhile", "cause", err.Error())
+		return reconcile.Result{RequeueAfter: time.Second}, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: p.wakeAfter}, nil
+}
+
+// errStale is returned by a pass that found out that the Machine is not what the cache says: nothing is written then.
+var errStale = errors.New("the cached machine is out of date")
+
+// providerOf tells whose the Machine is: by its label, else by what made its instance, else by its specification. A
+// Machine that nobody can place because its class does not exist ("") is everybody's, so that it is told so.
+func (r *Reconciler) providerOf(ctx context.Context, m *v1beta1.Machine) (string, error) {
+	name := m.Labels[v1beta1.LabelProvider]
+	if name == "" && m.Status.Instance != nil {
+		name = m.Status.Instance.Provider
+	}
+	if name == "" {
+		name = m.Spec.Provider
+	}
+	if name == "" {
+		var err error
+		if name, err = r.Classes.Provider(ctx, m); err != nil {
+			return "", fmt.Errorf("find the provider of machine %s: %w", client.ObjectKeyFromObject(m), err)
+		}
+	}
+	return name, nil
+}
+
+// forget drops what is remembered of a Machine that is gone, or that nothing is done about any more.
+func (r *Reconciler) forget(machine types.NamespacedName) {
+	r.memory.forget(machine)
+	if r.Drainer != nil {
+		r.Drainer.Forget(machine)
+	}
+}
+
+// pass is one look at one Machine.
+type pass struct {
+	*Reconciler
+	// provider is ours, or empty for a Machine that cannot be placed. Nothing was ever asked of any provider for such a
+	// one: the label is stamped before anything is.
+	provider string
+	// before is the Machine as it is at the API server, as far as we know; machine is what it becomes. Only the status
+	// of machine is changed freely: metadata and spec go through patchMachine.
+	before  *v1beta1.Machine
+	machine *v1beta1.Machine
+	// node is the Node of the Machine once registration has found it.
+	node *corev1.Node
+	now  time.Time
+	// leading is since when this process works on Machines. What another one sent to the provider, it sent before.
+	leading time.Time
+	// wakeAfter is when to look again without an event; zero is never.
+	wakeAfter time.Duration
+	// heldUp is what an update that takes the node out of service waits for.
+	heldUp *metav1.Condition
+	// leftBehind is true when the deletion went on without the target cluster.
+	leftBehind bool
+	// gone is true once the finalizer is removed: there is no status to write any more.
+	gone bool
+}
+
+// progress says whether the next step may follow in the same pass.
+type progress bool
+
+const (
+	next progress = true
+	wait progress = false
+)
+
+func (p *pass) run(ctx context.Context) error {
+	if paused(p.machine) {
+		p.setCondition(v1beta1.ConditionPaused, true, v1beta1.ReasonPausedByAnnotation, "An annotation pauses the machine: nothing is changed at the provider, on its node or of its deletion.")
+	} else {
+		p.endPause()
+	}
+	if !p.machine.DeletionTimestamp.IsZero() {
+		return p.delete(ctx)
+	}
+	defer p.summarize()
+	for _, step := range []func(context.Context) (progress, error){p.claim, p.launch, p.update, p.register, p.observe} {
+		proceed, err := step(ctx)
+		if err != nil {
+			return err
+		}
+		if !bool(proceed) {
+			break
+		}
+	}
+	p.machine.Status.ObservedGeneration = p.machine.Generation
+	return nil
+}
+
+// claim gives a hand-made Machine what a set's machines are born with.
+func (p *pass) claim(ctx context.Context) (progress, error) {
+	if p.provider == "" || hasFinalizer(p.machine) && p.machine.Labels[v1beta1.LabelProvider] != "" {
+		return next, nil
+	}
+	return next, p.patchMachine(ctx, func(m *v1beta1.Machine) {
+		if !hasFinalizer(m) {
+			m.Finalizers = append(m.Finalizers, v1beta1.MachineFinalizer)
+		}
+		set(&m.Labels, v1beta1.LabelProvider, p.provider)
+	})
+}
+
+// wakeIn asks for another pass after d at the latest.
+func (p *pass) wakeIn(d time.Duration) {
+	d = max(d, time.Millisecond)
+	if p.wakeAfter == 0 || d < p.wakeAfter {
+		p.wakeAfter = d
+	}
+}
+
+// patchMachine changes metadata or spec of the Machine, and fails with a conflict if somebody else changed it meanwhile.
+func (p *pass) patchMachine(ctx context.Context, change func(*v1beta1.Machine)) error {
+	changed := p.before.DeepCopy()
+	change(changed)
+	if err := p.Client.Patch(ctx, changed, client.MergeFromWithOptions(p.before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("patch machine: %w", err)
+	}
+	p.before = changed
+	p.machine.TypeMeta, p.machine.ObjectMeta, p.machine.Spec = changed.TypeMeta, *changed.ObjectMeta.DeepCopy(), *changed.Spec.DeepCopy()
+	return nil
+}
+
+// writeStatus writes what the pass changed, if anything.
+func (p *pass) writeStatus(ctx context.Context) error {
+	if p.gone || equality.Semantic.DeepEqual(p.before.Status, p.machine.Status) {
+		return nil
+	}
+	changed := p.machine.DeepCopy()
+	if err := p.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(p.before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("patch machine status: %w", err)
+	}
+	p.before, p.machine = changed, changed.DeepCopy()
+	return nil
+}
+
+func hasFinalizer(m *v1beta1.Machine) bool {
+	for _, f := range m.Finalizers {
+		if f == v1beta1.MachineFinalizer {
+			return true
+		}
+	}
+	return false
+}
+
+// foreign says why the Machine is neither launched nor changed, only observed and deleted: it was written for a schema
+// that this process does not know. Empty if it was not.
+func foreign(m *v1beta1.Machine) string {
+	if v, labelled := m.Labels[v1beta1.LabelTypeVersion]; labelled && v != v1beta1.TypeVersion {
+		return fmt.Sprintf("Label %s is %q; this process knows %q. The machine can be deleted, nothing else.", v1beta1.LabelTypeVersion, v, v1beta1.TypeVersion)
+	}
+	return ""
+}
+
+func paused(m *v1beta1.Machine) bool {
+	_, ours := m.Annotations[v1beta1.AnnotationPaused]
+	_, clusterAPI := m.Annotations[v1beta1.AnnotationClusterAPIPaused]
+	return ours || clusterAPI
+}

@@ -1,0 +1,113 @@
+package machine
+
+import (
+	"testing"
+	"time"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// The same life, cut once at each of its effects in turn, before and after, by a death of the process or by a lost
+// connection: it always comes to the same end.
+func TestCutsAnywhereChangeNothing(t *testing.T) {
+	t.Parallel()
+	lives := []struct {
+		name string
+		kind func(*world)
+		// from is the first effect to cut: those before are like another life's.
+		from int
+		// makes is how many instances such a life makes, one after the other.
+		makes int
+		// live takes the machine "m" through its life and returns what was seen on the way.
+		live func(*world) string
+	}{
+		{"a full life", func(*world) {}, 1, 1, func(w *world) string {
+			w.untilPhase("m", v1beta1.MachineRunning)
+			seen := summaryOf(w.get("m"))
+			w.delete("m")
+			w.untilGone("m")
+			return seen
+		}},
+		{"a full life in a slow cloud", func(w *world) {
+			w.cloud.boot, w.cloud.shutdown, w.cloud.blind = time.Second, time.Second, time.Second
+		}, 1, 1, func(w *world) string {
+			w.untilPhase("m", v1beta1.MachineRunning)
+			seen := summaryOf(w.get("m"))
+			w.delete("m")
+			w.untilGone("m")
+			return seen
+		}},
+		{"deleted as soon as something happened", func(w *world) { w.cloud.blind = 10 * time.Second }, 1, 1, func(w *world) string {
+			_, _ = w.pass("m")
+			w.delete("m")
+			w.untilGone("m")
+			return ""
+		}},
+		{"a second attempt", func(w *world) {
+			w.cloud.will("Create", scripted{err: provider.Errorf(provider.DeadlineExceeded, "no answer"), spent: true})
+		}, 4, 1, func(w *world) string {
+			w.until("m", "the second attempt", func() bool { return w.get("m").LaunchAttempt() == 2 })
+			w.untilPhase("m", v1beta1.MachineRunning)
+			w.effects.next = cut{} // The rest of its life is like that of others.
+			seen := summaryOf(w.get("m"))
+			w.delete("m")
+			w.untilGone("m")
+			return seen
+		}},
+		{"replaced under the same Machine", func(w *world) {
+			w.class("large", joinsWithToken)
+			w.cloud.onUpdate = func(provider.UpdateRequest) (provider.UpdateResult, error) {
+				return provider.UpdateResult{Outcome: provider.UpdateNeedsReplacement, Reason: "of another size"}, nil
+			}
+		}, 1, 2, func(w *world) string {
+			w.untilPhase("m", v1beta1.MachineRunning)
+			w.update("m", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name = "large" })
+			w.until("m", "the new instance", func() bool {
+				m := w.get("m")
+				return m.Status.Phase == v1beta1.MachineRunning && m.Status.Applied != nil && m.Status.Applied.ClassName == "large"
+			})
+			seen := summaryOf(w.get("m"))
+			w.effects.next = cut{} // The rest of its life is like that of others.
+			w.delete("m")
+			w.untilGone("m")
+			return seen
+		}},
+	}
+	// To die before an effect is to die after the one before it.
+	modes := []cut{{after: true, dies: true}, {after: true}, {after: false}}
+	for _, life := range lives {
+		for _, mode := range modes {
+			t.Run(life.name+"/"+mode.String(), func(t *testing.T) {
+				t.Parallel()
+				whole, expected := 0, ""
+				for at := 0; ; at = max(at+1, life.from) {
+					w := newWorld(t, joining, life.kind)
+					w.class("small", joinsWithToken)
+					uid := w.born("m", func(m *v1beta1.Machine) { m.Finalizers, m.Labels = nil, nil }).UID
+					w.effects.next = cut{at: at, after: mode.after, dies: mode.dies}
+					seen := life.live(w)
+					if at == 0 {
+						expected = seen
+						continue
+					}
+					if w.effects.struck == "" {
+						break
+					}
+					if seen != expected {
+						t.Errorf("cut at effect %d (%s) leads to\n%s, not to\n%s", at, w.effects.struck, seen, expected)
+					}
+					if n := w.cloud.made[uid]; n > life.makes {
+						t.Errorf("cut at effect %d (%s): %d instances were made", at, w.effects.struck, n)
+					}
+					w.wantNothingLeft("m")
+					if t.Failed() {
+						t.Fatalf("cut at effect %d: %s; all: %q", at, w.effects.struck, w.effects.of())
+					}
+					whole = at
+				}
+				t.Logf("cut at each of %d effects", whole)
+			})
+		}
+	}
+}

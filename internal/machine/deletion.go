@@ -1,0 +1,305 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/index"
+	"machinist.dev/machinist/internal/machineclass/resolve"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// delete takes the machine down: hooks, drain, hooks, instance, node, token, and only then the finalizer.
+func (p *pass) delete(ctx context.Context) error {
+	if !hasFinalizer(p.machine) {
+		p.gone = true // Held by somebody else's finalizer, or gone with the next event.
+		p.forget(client.ObjectKeyFromObject(p.machine))
+		return nil
+	}
+	if paused(p.machine) {
+		if p.Drainer != nil {
+			p.Drainer.Forget(client.ObjectKeyFromObject(p.machine))
+		}
+		p.deleting(v1beta1.ReasonPausedByAnnotation, "An annotation pauses the deletion.")
+		return nil
+	}
+	for _, step := range []func(context.Context) (progress, error){
+		p.awaitPreDrainHooks, p.findNodeToDelete, p.drain, p.awaitPreTerminateHooks, p.deleteInstance, p.deleteNode, p.release,
+	} {
+		if proceed, err := step(ctx); err != nil || !bool(proceed) {
+			return err
+		}
+	}
+	return nil
+}
+
+// secretBackstop is when a Machine that waits for a Secret is looked at without being woken: its class, which would tell
+// whom the Secret concerns, may be gone.
+const secretBackstop = 5 * time.Minute
+
+// deleting says what the deletion waits for, or the update that drains the node or replaces the instance.
+func (p *pass) deleting(reason, message string) {
+	if p.machine.DeletionTimestamp.IsZero() {
+		p.updateWaits(reason, message)
+		return
+	}
+	p.machine.Status.Phase = v1beta1.MachineDeleting
+	p.machine.Status.FailureReason, p.machine.Status.FailureMessage = "", ""
+	p.setCondition(v1beta1.ConditionDeleting, true, reason, message)
+	p.setCondition(v1beta1.ConditionReady, false, reason, message)
+	p.machine.Status.ObservedGeneration = p.machine.Generation
+}
+
+func (p *pass) awaitPreDrainHooks(context.Context) (progress, error) {
+	if hooks := p.machine.Spec.LifecycleHooks.PreDrain; len(hooks) > 0 {
+		p.deleting(v1beta1.ReasonWaitingForPreDrainHook, "Waiting for "+hookNames(hooks)+".")
+		return wait, nil
+	}
+	return next, nil
+}
+
+func (p *pass) awaitPreTerminateHooks(context.Context) (progress, error) {
+	if hooks := p.machine.Spec.LifecycleHooks.PreTerminate; len(hooks) > 0 {
+		p.deleting(v1beta1.ReasonWaitingForPreTerminateHook, "Waiting for "+hookNames(hooks)+".")
+		return wait, nil
+	}
+	return next, nil
+}
+
+func hookNames(hooks []v1beta1.LifecycleHook) string {
+	names := make([]string, len(hooks))
+	for i, h := range hooks {
+		names[i] = fmt.Sprintf("%s (owned by %s)", h.Name, h.Owner)
+	}
+	return strings.Join(names, ", ")
+}
+
+// findNodeToDelete finds the Node, asking the API server itself before it believes that there is none: a Node that
+// registered a moment ago has pods to drain as well.
+func (p *pass) findNodeToDelete(ctx context.Context) (progress, error) {
+	if p.Target == nil {
+		return next, nil
+	}
+	if p.machine.Spec.ProviderID != "" {
+		node, conflict, err := p.findNode(ctx)
+		switch {
+		case err != nil:
+			return p.targetAway(err)
+		case conflict != "":
+			return next, nil // The Node is another machine's, or nobody knows whose.
+		case node != nil:
+			p.node = node
+			return next, nil
+		}
+	}
+	name := index.NodeName(p.machine)
+	if name == "" {
+		return next, nil
+	}
+	node := &corev1.Node{}
+	switch err := p.Target.Live.Get(ctx, client.ObjectKey{Name: name}, node); {
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return p.targetAway(fmt.Errorf("read node %s: %w", name, err))
+	case p.machine.Status.NodeRef != nil && p.machine.Status.NodeRef.UID == node.UID,
+		node.Spec.ProviderID != "" && node.Spec.ProviderID == p.machine.Spec.ProviderID:
+		p.node = node
+	}
+	return next, nil
+}
+
+// targetPatience is how long the target cluster may fail before a Machine without a Node is deleted without it.
+const targetPatience = 30 * time.Second
+
+// targetAway holds the deletion up: without the target cluster nobody can tell whose pods would be killed. A machine whose
+// user insists is deleted all the same, and so is one that never had a Node, unless it was only one call that failed.
+func (p *pass) targetAway(err error) (progress, error) {
+	var since time.Time
+	p.memory.update(p.machine, func(m *recollection) {
+		if m.targetAwaySince.IsZero() {
+			m.targetAwaySince = p.now
+		}
+		since = m.targetAwaySince
+	})
+	if p.forced() || p.machine.Status.NodeRef == nil && p.now.Sub(since) >= targetPatience {
+		p.leftBehind = true
+		return next, nil
+	}
+	p.deleting(v1beta1.ReasonTargetUnreachable, "The target cluster cannot be reached: "+bounded(err.Error(), 256))
+	return wait, err
+}
+
+func (p *pass) forced() bool {
+	_, force := p.machine.Annotations[v1beta1.AnnotationForceDelete]
+	return force
+}
+
+// deleteInstance asks the provider to remove the instance until it is gone.
+func (p *pass) deleteInstance(ctx context.Context) (progress, error) {
+	inputs, err := p.Classes.ResolveForDeletion(ctx, p.machine)
+	if missing, ok := errors.AsType[*resolve.Error](err); ok {
+		if p.deletingBlocked(missing.Reason, missing.Message) {
+			p.warn(missing.Reason, "Delete", missing.Message)
+		}
+		p.wakeIn(secretBackstop)
+		return wait, nil
+	}
+	if err != nil {
+		return wait, fmt.Errorf("resolve how to delete the instance: %w", err)
+	}
+	if never, err := p.neverLaunched(ctx, inputs); err != nil || never {
+		return progress(never), err
+	}
+	req := provider.DeleteRequest{Machine: identity(p.machine), Class: inputs.Class(), ClusterID: p.ClusterID, ProviderID: p.machine.Spec.ProviderID}
+	if status := p.machine.Status.Instance; status != nil {
+		req.Scope = status.Scope
+	}
+	result, err := p.Cloud.Delete(ctx, req)
+	switch {
+	case err != nil:
+		p.deleteFailed(err)
+		return wait, nil
+	case !result.Gone:
+		p.memory.update(p.machine, func(m *recollection) { m.deleteFailures, m.deletingSince = 0, time.Time{} })
+		p.deleting(v1beta1.ReasonInstanceTerminating, "The provider is removing the instance.")
+		p.operation(v1beta1.OperationDelete, v1beta1.OperationProcessing, "The provider is removing the instance.", "")
+		p.wakeIn(pollInterval(p.now.Sub(p.machine.Status.LastOperation.LastUpdateTime.Time)))
+		return wait, nil
+	case req.ProviderID != "":
+		return next, nil
+	}
+	return p.settle(), nil
+}
+
+// neverLaunched reports whether no instance can ever have been asked for: none is recorded, this process sent no Create
+// whose outcome it does not know, and nothing says which provider to ask. The last means that the class does not exist,
+// and a class that a Machine was launched from is held by its finalizer for as long as that Machine exists. A cache that
+// does not have the class yet would look the same, so the class is looked for at the API server.
+func (p *pass) neverLaunched(ctx context.Context, inputs resolve.Resolved) (bool, error) {
+	m := p.machine
+	if m.Spec.ProviderID != "" || m.Status.Instance != nil || inputs.Provider != "" || !p.memory.of(m).ambiguousAt.IsZero() {
+		return false, nil
+	}
+	if m.Spec.ClassRef == nil {
+		return true, nil
+	}
+	class := &v1beta1.MachineClass{}
+	key := client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClassRef.Name}
+	switch err := p.Live.Get(ctx, key, class); {
+	case apierrors.IsNotFound(err):
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("read MachineClass %s: %w", key, err)
+	case len(resolve.OfClass(class).ProviderSpec) == 0:
+		return true, nil // No instance can be made from it.
+	}
+	return false, errStale
+}
+
+// settle waits, where no instance was ever recorded, until a Create that may be under way at the cloud would have shown:
+// two looks that find nothing, CreateSettle apart. It is the one fixed wait there is.
+func (p *pass) settle() progress {
+	since := p.memory.of(p.machine).deletingSince
+	if since.IsZero() {
+		since = p.now
+		p.memory.update(p.machine, func(m *recollection) { m.deletingSince = since })
+	}
+	left := since.Add(p.Cloud.CreateSettle()).Sub(p.now)
+	if left <= 0 {
+		return next
+	}
+	p.deleting(v1beta1.ReasonCreateSettling, "No instance is known; waiting until one that may have been asked for would have shown.")
+	p.wakeIn(left)
+	return wait
+}
+
+func (p *pass) deletingBlocked(reason, message string) (transition bool) {
+	before := ""
+	if c := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionReady); c != nil {
+		before = c.Reason
+	}
+	p.deleting(reason, message)
+	return before != reason
+}
+
+// deleteFailed records an error of Delete and when the next try is due.
+func (p *pass) deleteFailed(err error) {
+	code := provider.CodeOf(err)
+	c := deleteConsequence(code)
+	message := messageOf(err)
+	var failures int32
+	p.memory.update(p.machine, func(m *recollection) {
+		// A look that failed is no look at all.
+		m.deletingSince = time.Time{}
+		m.deleteFailures++
+		failures = m.deleteFailures
+	})
+	if p.deletingBlocked(c.reason, message) {
+		p.warn(c.reason, "Delete", message)
+	}
+	p.operation(v1beta1.OperationDelete, v1beta1.OperationProcessing, message, code)
+	p.machine.Status.LastOperation.Attempts = failures
+	p.wakeIn(c.backoff(failures, provider.RetryAfter(err), string(p.machine.UID)))
+}
+
+// deleteNode removes the Node of an instance that is gone, and no other of that name.
+func (p *pass) deleteNode(ctx context.Context) (progress, error) {
+	if p.node == nil {
+		return next, nil
+	}
+	uid := p.node.UID
+	err := p.Target.Nodes.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: p.node.Name}}, client.Preconditions{UID: &uid})
+	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return next, nil
+	}
+	return p.targetAway(fmt.Errorf("delete node %s: %w", p.node.Name, err))
+}
+
+// release removes the token and then the finalizer: the last trace.
+func (p *pass) release(ctx context.Context) (progress, error) {
+	if p.Target != nil && !p.isTrue(v1beta1.ConditionNodeHealthy) {
+		// It may never have run; else its token went when it did.
+		if err := p.dropToken(ctx); err != nil {
+			if proceed, err := p.targetAway(err); !bool(proceed) {
+				return wait, err
+			}
+		}
+	}
+	err := p.patchMachine(ctx, func(m *v1beta1.Machine) {
+		kept := m.Finalizers[:0]
+		for _, f := range m.Finalizers {
+			if f != v1beta1.MachineFinalizer {
+				kept = append(kept, f)
+			}
+		}
+		m.Finalizers = kept
+	})
+	if client.IgnoreNotFound(err) != nil {
+		return wait, err
+	}
+	p.gone = true
+	p.forget(client.ObjectKeyFromObject(p.machine))
+	p.memory.update(p.machine, func(m *recollection) { m.released = true })
+	if err != nil {
+		return next, nil // Released before, and said so: the cache was late.
+	}
+	message := "The instance is gone."
+	if id := p.machine.Spec.ProviderID; id != "" {
+		message = fmt.Sprintf("Instance %s is gone.", id)
+	}
+	if p.leftBehind {
+		message += " The target cluster could not be reached: a node and a bootstrap token of the machine may be left in it."
+	}
+	p.note("Deleted", "Delete", message)
+	return next, nil
+}

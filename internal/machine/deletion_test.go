@@ -1,0 +1,397 @@
+package machine
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+func TestHooksHoldTheDeletionInTheirPlace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	w.running("m", func(m *v1beta1.Machine) {
+		m.Spec.LifecycleHooks.PreDrain = []v1beta1.LifecycleHook{{Name: "backup.example.com", Owner: "backup"}}
+		m.Spec.LifecycleHooks.PreTerminate = []v1beta1.LifecycleHook{{Name: "audit.example.com", Owner: "audit"}}
+	})
+	w.delete("m")
+	w.reconcile("m")
+	m := w.get("m")
+	w.wantPhase(m, v1beta1.MachineDeleting)
+	c := w.wantCondition(m, v1beta1.ConditionDeleting, "True", v1beta1.ReasonWaitingForPreDrainHook)
+	if !strings.Contains(c.Message, "backup.example.com (owned by backup)") {
+		t.Errorf("message is %q", c.Message)
+	}
+	w.wantRest("m")
+	w.update("m", func(m *v1beta1.Machine) { m.Spec.LifecycleHooks.PreDrain = nil })
+	w.effects.clear()
+	w.reconcile("m")
+	w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonWaitingForPreTerminateHook)
+	want(t, "what is done", w.effects.of(), "API Node patch", "API Machine patch status")
+	w.wantRest("m")
+	w.update("m", func(m *v1beta1.Machine) { m.Spec.LifecycleHooks.PreTerminate = nil })
+	w.reconcile("m")
+	w.wantNothingLeft("m")
+}
+
+func TestAPausedDeletionStandsStill(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	w.running("m")
+	w.annotate("m", v1beta1.AnnotationClusterAPIPaused)
+	w.delete("m")
+	w.reconcile("m")
+	w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonPausedByAnnotation)
+	w.wantRest("m")
+	w.update("m", func(m *v1beta1.Machine) { delete(m.Annotations, v1beta1.AnnotationClusterAPIPaused) })
+	w.reconcile("m")
+	w.wantNothingLeft("m")
+}
+
+// podOn makes a pod that a drain has to evict.
+func (w *world) podOn(node string) {
+	w.t.Helper()
+	w.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "default"}})
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "work"}}
+	pod.Spec.NodeName = node
+	pod.Spec.Containers = []corev1.Container{{Name: "work", Image: "work"}}
+	w.create(pod)
+}
+
+func TestADrainHoldsTheDeletionUntilItIsForced(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	m := w.running("m")
+	w.podOn(m.Status.NodeRef.Name)
+	w.delete("m")
+	w.effects.clear()
+	result := w.reconcile("m")
+	m = w.get("m")
+	w.wantPhase(m, v1beta1.MachineDeleting)
+	w.wantCondition(m, v1beta1.ConditionDeleting, "True", v1beta1.ReasonDraining)
+	start := w.wantCondition(m, v1beta1.ConditionDrained, "False", v1beta1.ReasonDraining).LastTransitionTime
+	want(t, "what is done", w.effects.of(), "API Node patch", "API Machine patch status")
+	if result.RequeueAfter == 0 {
+		t.Error("nothing looks at the drain again, should its wake-up be lost")
+	}
+	w.wantQuiet("m")
+	// A new process goes on with the same drain.
+	w.step(time.Minute)
+	w.restart()
+	w.wantQuiet("m")
+	if c := w.wantCondition(w.get("m"), v1beta1.ConditionDrained, "False", v1beta1.ReasonDraining); !c.LastTransitionTime.Equal(&start) {
+		t.Error("the drain began anew after a restart")
+	}
+	w.annotate("m", v1beta1.AnnotationForceDelete)
+	w.reconcile("m")
+	w.wantNothingLeft("m")
+}
+
+func TestADrainIsSkippedOnRequest(t *testing.T) {
+	t.Parallel()
+	for _, annotation := range []string{v1beta1.AnnotationSkipDrain, v1beta1.AnnotationForceDelete} {
+		t.Run(annotation, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.class("small", "")
+			m := w.running("m")
+			w.podOn(m.Status.NodeRef.Name)
+			w.annotate("m", annotation)
+			w.delete("m")
+			w.reconcile("m")
+			w.wantNothingLeft("m")
+		})
+	}
+}
+
+// A Node that registered a moment ago, and is not in the status yet, has pods to drain as well.
+func TestANodeThatIsNotRecordedYetIsDrainedAndDeleted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", joinsWithToken)
+	w.born("m")
+	w.reconcile("m")
+	node := w.node("m", false)
+	w.podOn(node.Name)
+	w.delete("m")
+	w.reconcile("m")
+	w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonDraining)
+	w.annotate("m", v1beta1.AnnotationSkipDrain)
+	w.reconcile("m")
+	w.wantNothingLeft("m")
+}
+
+func TestTheNodeOfAnotherInstanceIsNotDeleted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	m := w.running("m")
+	w.dropNode(m)
+	w.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.Status.NodeRef.Name}})
+	w.delete("m")
+	w.reconcile("m")
+	if w.get("m") != nil {
+		t.Errorf("the machine is still there: %s", summaryOf(w.get("m")))
+	}
+	if w.getNode(m.Status.NodeRef.Name) == nil {
+		t.Error("a node was deleted that only has the name of the machine's")
+	}
+}
+
+// Nothing ends the deletion of an instance but its end.
+func TestErrorsOfDelete(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		code   provider.Code
+		reason string
+		low    time.Duration
+	}{
+		{provider.InvalidArgument, v1beta1.ReasonDeleteError, 30 * time.Second},
+		{provider.FailedPrecondition, v1beta1.ReasonDeleteError, 30 * time.Second},
+		{provider.Unauthenticated, v1beta1.ReasonCredentialsRefused, 30 * time.Second},
+		{provider.Unavailable, v1beta1.ReasonProviderUnavailable, time.Second},
+		{provider.Throttled, v1beta1.ReasonProviderUnavailable, time.Minute},
+		{provider.NotFound, v1beta1.ReasonDeleteError, time.Second},
+		{provider.Unknown, v1beta1.ReasonDeleteError, time.Second},
+	} {
+		t.Run(string(tc.code), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.class("small", "")
+			w.running("m")
+			w.events.take()
+			failure := provider.Errorf(tc.code, "no")
+			if tc.code == provider.Throttled {
+				failure.RetryAfter = time.Minute
+			}
+			w.cloud.fail("Delete", failure, failure, failure)
+			w.delete("m")
+			last := time.Duration(0)
+			for n := range 3 {
+				wait := w.reconcile("m").RequeueAfter
+				within(t, "the wait", wait, max(tc.low, last), 10*time.Minute)
+				last = wait
+				m := w.get("m")
+				w.wantCondition(m, v1beta1.ConditionDeleting, "True", tc.reason)
+				w.wantPhase(m, v1beta1.MachineDeleting)
+				if o := m.Status.LastOperation; o.Type != v1beta1.OperationDelete || o.Code != string(tc.code) || o.Attempts != int32(n)+1 {
+					t.Errorf("lastOperation is %+v", o)
+				}
+				w.step(wait)
+			}
+			w.reconcile("m")
+			want(t, "events", reasons(w.events.take()), tc.reason, "Deleted")
+			w.wantNothingLeft("m")
+		})
+	}
+}
+
+// All that the deletion needs is in the status, except for the credentials.
+func TestDeletionWithoutTheClass(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "x")
+	w.running("m")
+	w.events.take()
+	w.drop("small-user-data")
+	w.drop("small-credentials")
+	if err := w.api.Delete(t.Context(), &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "small"}}); err != nil {
+		t.Fatal(err)
+	}
+	w.delete("m")
+	w.effects.clear()
+	w.reconcile("m")
+	w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonCredentialsNotFound)
+	want(t, "events", reasons(w.events.take()), v1beta1.ReasonCredentialsNotFound)
+	if wait := w.wantQuiet("m").RequeueAfter; wait == 0 {
+		t.Error("nobody looks whether the Secret has come")
+	}
+	w.create(w.secret("small-credentials", "token", "again"))
+	w.reconcile("m")
+	want(t, "events", reasons(w.events.take()), "Deleted")
+	w.wantNothingLeft("m")
+}
+
+// A machine whose class never existed was never asked of anybody, and nobody could be asked to delete it.
+func TestAMachineThatWasNeverPlacedGoesAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.born("m", func(m *v1beta1.Machine) { delete(m.Labels, v1beta1.LabelProvider) })
+	w.reconcile("m")
+	w.wantCondition(w.get("m"), v1beta1.ConditionLaunched, "False", v1beta1.ReasonClassNotFound)
+	w.delete("m")
+	w.reconcile("m")
+	want(t, "driver calls", w.effects.calls())
+	w.wantNothingLeft("m")
+}
+
+// Where no instance was recorded, one may still come into being: two looks must find nothing, a settling time apart.
+func TestDeletionBeforeTheInstanceIsKnownWaitsForItToShow(t *testing.T) {
+	t.Parallel()
+	lost := provider.Errorf(provider.DeadlineExceeded, "no answer")
+	for _, tc := range []struct {
+		name   string
+		before func(*world)
+		low    time.Duration
+	}{
+		{"never asked for", func(w *world) {}, time.Minute},
+		{"it never comes", func(w *world) { w.cloud.fail("Create", lost); w.reconcile("m") }, time.Minute},
+		{"it comes late", func(w *world) {
+			w.cloud.will("Create", scripted{err: lost, late: 50 * time.Second})
+			w.reconcile("m")
+		}, time.Minute},
+		{"it shows late", func(w *world) {
+			w.cloud.blind = 50 * time.Second
+			w.cloud.will("Create", scripted{err: lost, late: time.Nanosecond})
+			w.reconcile("m")
+		}, time.Minute},
+		{"it takes its time to go", func(w *world) {
+			w.cloud.shutdown = 5 * time.Minute
+			w.cloud.will("Create", scripted{err: lost, late: time.Nanosecond})
+			w.reconcile("m")
+			w.step(time.Second)
+		}, 6 * time.Minute},
+		{"a look fails", func(w *world) {
+			w.cloud.fail("Delete", nil, provider.Errorf(provider.Unavailable, "no"))
+		}, 2 * time.Minute},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.class("small", joinsWithToken)
+			w.born("m")
+			tc.before(w)
+			w.delete("m")
+			began := w.clock.Now()
+			w.untilGone("m")
+			within(t, "the time until it was gone", w.clock.Since(began), tc.low, tc.low+time.Minute)
+			w.wantNothingLeft("m")
+			w.step(time.Hour)
+			if n := len(w.cloud.live()); n > 0 {
+				t.Errorf("%d instances came after the machine was gone", n)
+			}
+		})
+	}
+}
+
+func TestACloudThatNeedsNoSettlingIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.cloud.settle = 0
+	w.class("small", "")
+	w.born("m")
+	w.delete("m")
+	w.reconcile("m")
+	w.wantNothingLeft("m")
+}
+
+// Without the target cluster nobody can tell whose pods would die.
+func TestDeletionWhileTheTargetClusterIsAway(t *testing.T) {
+	t.Parallel()
+	t.Run("waits", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.class("small", "")
+		w.running("m")
+		w.delete("m")
+		w.targetDown = true
+		if _, err := w.pass("m"); err == nil {
+			t.Error("the pass reports no error to retry on")
+		}
+		w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonTargetUnreachable)
+		if len(w.cloud.live()) != 1 {
+			t.Error("the instance was deleted")
+		}
+		w.targetDown = false
+		w.reconcile("m")
+		w.wantNothingLeft("m")
+	})
+	t.Run("goes on without a node", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.class("small", "")
+		w.born("m")
+		w.reconcile("m")
+		w.delete("m")
+		w.targetDown = true
+		if _, err := w.pass("m"); err == nil {
+			t.Error("one call that failed is taken for an outage")
+		}
+		w.step(30 * time.Second)
+		w.reconcile("m")
+		w.wantNothingLeft("m")
+	})
+	t.Run("goes on when forced and says what is left", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.class("small", "")
+		w.running("m")
+		w.events.take()
+		w.annotate("m", v1beta1.AnnotationForceDelete)
+		w.delete("m")
+		w.targetDown = true
+		w.reconcile("m")
+		if w.get("m") != nil || len(w.cloud.live()) != 0 {
+			t.Error("machine or instance are left")
+		}
+		if events := w.events.take(); len(events) != 1 || !strings.Contains(events[0], "may be left") {
+			t.Errorf("events: %q", events)
+		}
+	})
+}
+
+func TestTokensOfMachinesThatNeverRanGoWithThem(t *testing.T) {
+	t.Parallel()
+	for _, registered := range []bool{false, true} {
+		w := newWorld(t)
+		w.class("small", joinsWithToken)
+		w.born("m")
+		w.reconcile("m")
+		if registered {
+			w.node("m", false)
+			w.step(w.reconcile("m").RequeueAfter)
+			w.reconcile("m")
+			w.wantCondition(w.get("m"), v1beta1.ConditionRegistered, "True", v1beta1.ReasonNodeRegistered)
+		}
+		w.delete("m")
+		w.untilGone("m")
+		w.wantNothingLeft("m")
+	}
+}
+
+// What others hold on to is theirs.
+func TestFinalizersOfOthers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	w.running("held", func(m *v1beta1.Machine) { m.Finalizers = append(m.Finalizers, "example.com/hold") })
+	w.delete("held")
+	w.reconcile("held")
+	if m := w.get("held"); m == nil || hasFinalizer(m) || len(m.Finalizers) != 1 {
+		t.Errorf("the machine is %v", m)
+	}
+	w.wantRest("held")
+}
+
+func TestAMachineThatLostItsFinalizerIsForgotten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	w.cloud.fail("Create", provider.Errorf(provider.Throttled, "slow down"))
+	w.born("m")
+	w.reconcile("m")
+	w.update("m", func(m *v1beta1.Machine) { m.Finalizers = nil })
+	w.delete("m")
+	w.reconcile("m")
+	if len(w.process.memory.machines) > 0 {
+		t.Error("the process remembers a machine that is gone")
+	}
+}

@@ -1,0 +1,96 @@
+package machine
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machine/drain"
+)
+
+// Drainer empties nodes with workers of its own, and wakes a Machine when there is something new to report.
+type Drainer interface {
+	Drain(context.Context, drain.Request) drain.Outcome
+	VolumesDetached(context.Context, drain.VolumesRequest) drain.Outcome
+	Forget(machine types.NamespacedName)
+}
+
+// drainBackstop is when a draining Machine is looked at without being woken.
+const drainBackstop = time.Minute
+
+// drain cordons the Node, empties it and waits for its volumes.
+func (p *pass) drain(ctx context.Context) (progress, error) {
+	if p.node == nil {
+		return next, nil
+	}
+	_, skip := p.machine.Annotations[v1beta1.AnnotationSkipDrain]
+	if !p.forced() {
+		cordoned, err := drain.Cordon(ctx, p.Target.Nodes, p.node)
+		switch {
+		case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
+			p.node = nil // Gone since it was read.
+			return next, nil
+		case err != nil:
+			return p.targetAway(err)
+		}
+		p.node = cordoned
+	}
+	key := client.ObjectKeyFromObject(p.machine)
+	reachable := nodeReachable(p.node)
+	if !p.isTrue(v1beta1.ConditionDrained) {
+		start := p.drainStart()
+		outcome := p.Drainer.Drain(ctx, drain.Request{
+			Machine: key, UID: p.machine.UID, Node: p.node.Name, NodeUID: p.node.UID,
+			Start: start, Deadline: start.Add(p.machine.Spec.Timeouts.DrainOrDefault()),
+			NodeReachable: reachable, Force: p.forced(), Skip: skip,
+		})
+		p.setCondition(v1beta1.ConditionDrained, outcome.Done, outcome.Reason, outcome.Message)
+		if !outcome.Done {
+			p.deleting(v1beta1.ReasonDraining, outcome.Message)
+			p.operation(v1beta1.OperationDrain, v1beta1.OperationProcessing, outcome.Message, "")
+			p.wakeIn(drainBackstop)
+			return wait, nil
+		}
+	}
+	if p.isTrue(v1beta1.ConditionVolumesDetached) {
+		return next, nil
+	}
+	if !reachable {
+		// Nobody detaches the volumes of a silent node while its instance may still run.
+		p.setCondition(v1beta1.ConditionVolumesDetached, false, v1beta1.ReasonSkipped, "The node is unreachable.")
+		return next, nil
+	}
+	drained := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionDrained).LastTransitionTime.Time
+	outcome := p.Drainer.VolumesDetached(ctx, drain.VolumesRequest{
+		Machine: key, UID: p.machine.UID, Node: p.node.Name, NodeUID: p.node.UID, Reported: p.node.Status.VolumesAttached,
+		Drained: drained, Timeout: p.machine.Spec.Timeouts.VolumeDetachOrDefault(), Force: p.forced(),
+	})
+	p.setCondition(v1beta1.ConditionVolumesDetached, outcome.Done, outcome.Reason, outcome.Message)
+	if !outcome.Done {
+		p.deleting(v1beta1.ReasonWaitingForVolumeDetach, outcome.Message)
+		p.wakeIn(drainBackstop)
+		return wait, nil
+	}
+	return next, nil
+}
+
+// drainStart is when the drain began: when Drained became False, which is written down as soon as it has to wait.
+func (p *pass) drainStart() time.Time {
+	if c := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionDrained); c != nil && c.Status == metav1.ConditionFalse {
+		return c.LastTransitionTime.Time
+	}
+	return p.now.Truncate(time.Second) // As it will be read when it was written down: it stays the same drain.
+}
+
+// nodeReachable reports whether the Node's kubelet reports.
+func nodeReachable(node *corev1.Node) bool {
+	c := nodeCondition(node, corev1.NodeReady)
+	return c != nil && c.Status != corev1.ConditionUnknown
+}

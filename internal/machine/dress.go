@@ -1,0 +1,115 @@
+package machine
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// lastApplied is what a Node carried on our account: the third side of the merge. Keys in it that are wanted no longer
+// are removed; everything else that we do not want belongs to others.
+type lastApplied struct {
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+	Taints      []corev1.Taint    `json:"taints,omitempty"`
+}
+
+// dressed returns the Node with all that the Machine wants on it, or nil when it has it already. Startup taints are put
+// on only the first time, before the taint that keeps pods away until then is taken off: whoever removes them later has
+// done his part.
+func dressed(node *corev1.Node, m *v1beta1.Machine) (*corev1.Node, error) {
+	want := lastApplied{Labels: m.Spec.Node.Labels, Annotations: m.Spec.Node.Annotations, Taints: m.Spec.Node.Taints}
+	var last lastApplied
+	recorded, known := node.Annotations[v1beta1.NodeAnnotationLastAppliedNodeTemplate]
+	if known {
+		// What cannot be read cannot be merged against: then nothing is removed, and the record is written anew.
+		if err := json.Unmarshal([]byte(recorded), &last); err != nil {
+			last = lastApplied{}
+		}
+	}
+	out := node.DeepCopy()
+	out.Labels = merged(out.Labels, last.Labels, want.Labels)
+	out.Annotations = merged(out.Annotations, last.Annotations, want.Annotations)
+
+	taints := without(out.Spec.Taints, last.Taints, want.Taints)
+	taints = with(taints, want.Taints)
+	if !known {
+		taints = with(taints, m.Spec.Node.StartupTaints)
+	}
+	taints = without(taints, []corev1.Taint{{Key: v1beta1.NodeTaintUninitialized, Effect: corev1.TaintEffectNoSchedule}}, nil)
+	out.Spec.Taints = taints
+
+	record, err := json.Marshal(want)
+	if err != nil {
+		return nil, fmt.Errorf("encode what was applied to node %s: %w", node.Name, err)
+	}
+	set(&out.Labels, v1beta1.NodeLabelMachine, m.Name)
+	set(&out.Annotations, v1beta1.NodeAnnotationMachine, m.Name)
+	set(&out.Annotations, v1beta1.NodeAnnotationClusterNamespace, m.Namespace)
+	set(&out.Annotations, v1beta1.NodeAnnotationLastAppliedNodeTemplate, string(record))
+
+	if reflect.DeepEqual(out.Labels, node.Labels) && reflect.DeepEqual(out.Annotations, node.Annotations) &&
+		equality.Semantic.DeepEqual(out.Spec.Taints, node.Spec.Taints) {
+		return nil, nil
+	}
+	return out, nil
+}
+
+func set(m *map[string]string, key, value string) {
+	if *m == nil {
+		*m = map[string]string{}
+	}
+	(*m)[key] = value
+}
+
+// merged returns current with want added and with what only last has removed.
+func merged(current, last, want map[string]string) map[string]string {
+	for key := range last {
+		if _, wanted := want[key]; !wanted {
+			delete(current, key)
+		}
+	}
+	for key, value := range want {
+		set(&current, key, value)
+	}
+	return current
+}
+
+func sameTaint(a, b corev1.Taint) bool { return a.Key == b.Key && a.Effect == b.Effect }
+
+func find(taints []corev1.Taint, t corev1.Taint) int {
+	for i := range taints {
+		if sameTaint(taints[i], t) {
+			return i
+		}
+	}
+	return -1
+}
+
+// without returns taints less those of remove that are not in except.
+func without(taints, remove, except []corev1.Taint) []corev1.Taint {
+	var out []corev1.Taint
+	for _, t := range taints {
+		if find(remove, t) < 0 || find(except, t) >= 0 {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// with returns taints plus those of add, whose values win.
+func with(taints, add []corev1.Taint) []corev1.Taint {
+	for _, t := range add {
+		if i := find(taints, t); i < 0 {
+			taints = append(taints, t)
+		} else if taints[i].Value != t.Value {
+			taints[i].Value = t.Value
+		}
+	}
+	return taints
+}

@@ -1,0 +1,92 @@
+package machine
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+func taint(key, value string) corev1.Taint {
+	return corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffectNoSchedule}
+}
+
+// dressAgain applies dressed until it asks for nothing more, which must be after one step.
+func dressOnce(t *testing.T, node *corev1.Node, m *v1beta1.Machine) *corev1.Node {
+	t.Helper()
+	out, err := dressed(node, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out == nil {
+		return node
+	}
+	if again, err := dressed(out, m); err != nil || again != nil {
+		t.Errorf("dressing is not done after one patch: %s (error %v)", cmp.Diff(out, again), err)
+	}
+	return out
+}
+
+func TestDressing(t *testing.T) {
+	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "pool-1", Namespace: "fleet"}}
+	m.Spec.Node = v1beta1.NodeTemplate{
+		Labels:        map[string]string{"ours": "1", "changing": "a"},
+		Annotations:   map[string]string{"note": "x"},
+		Taints:        []corev1.Taint{taint("dedicated", "gpu")},
+		StartupTaints: []corev1.Taint{taint("network", "")},
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"foreign": "f"}}}
+	node.Spec.Taints = []corev1.Taint{taint(v1beta1.NodeTaintUninitialized, ""), taint("others", "o")}
+
+	node = dressOnce(t, node, m)
+	wantLabels := map[string]string{"foreign": "f", "ours": "1", "changing": "a", v1beta1.NodeLabelMachine: "pool-1"}
+	if diff := cmp.Diff(wantLabels, node.Labels); diff != "" {
+		t.Errorf("labels after the first patch: %s", diff)
+	}
+	if diff := cmp.Diff([]corev1.Taint{taint("others", "o"), taint("dedicated", "gpu"), taint("network", "")}, node.Spec.Taints); diff != "" {
+		t.Errorf("taints after the first patch: the uninitialized one goes, startup taints come: %s", diff)
+	}
+	if node.Annotations[v1beta1.NodeAnnotationClusterNamespace] != "fleet" || node.Annotations[v1beta1.NodeAnnotationMachine] != "pool-1" {
+		t.Errorf("the link back to the machine is missing: %v", node.Annotations)
+	}
+
+	t.Run("a startup taint that was removed does not come back", func(t *testing.T) {
+		n := node.DeepCopy()
+		n.Spec.Taints = n.Spec.Taints[:2]
+		if out := dressOnce(t, n, m); find(out.Spec.Taints, taint("network", "")) >= 0 {
+			t.Errorf("taints: %v", out.Spec.Taints)
+		}
+	})
+	t.Run("removed keys go, foreign ones stay, changed ones change", func(t *testing.T) {
+		n, m := node.DeepCopy(), m.DeepCopy()
+		n.Labels["later"] = "by others"
+		m.Spec.Node = v1beta1.NodeTemplate{Labels: map[string]string{"changing": "b"}}
+		out := dressOnce(t, n, m)
+		want := map[string]string{"foreign": "f", "later": "by others", "changing": "b", v1beta1.NodeLabelMachine: "pool-1"}
+		if diff := cmp.Diff(want, out.Labels); diff != "" {
+			t.Errorf("labels: %s", diff)
+		}
+		if _, kept := out.Annotations["note"]; kept {
+			t.Errorf("annotation note is wanted no longer and still there")
+		}
+		if find(out.Spec.Taints, taint("dedicated", "")) >= 0 || find(out.Spec.Taints, taint("others", "")) < 0 {
+			t.Errorf("taints: %v", out.Spec.Taints)
+		}
+	})
+	t.Run("an unreadable record removes nothing", func(t *testing.T) {
+		n, m := node.DeepCopy(), m.DeepCopy()
+		n.Annotations[v1beta1.NodeAnnotationLastAppliedNodeTemplate] = "{"
+		m.Spec.Node.Labels = nil
+		if out := dressOnce(t, n, m); out.Labels["ours"] != "1" {
+			t.Errorf("labels: %v", out.Labels)
+		}
+	})
+	t.Run("a dressed node costs no patch", func(t *testing.T) {
+		if out, err := dressed(node, m); out != nil || err != nil {
+			t.Errorf("dressed = %v, %v; want nothing to do", out, err)
+		}
+	})
+}

@@ -1,0 +1,201 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+var (
+	errDead    = errors.New("the process is dead")
+	errTimeout = errors.New("the connection was lost")
+)
+
+// cut is what befalls one effect of a process.
+type cut struct {
+	// at counts effects from 1; 0 is never.
+	at int
+	// after lets the effect happen, and loses only its answer.
+	after bool
+	// dies ends the process; otherwise it sees an error and goes on.
+	dies bool
+}
+
+func (c cut) String() string {
+	switch {
+	case c.dies:
+		return "death of the process"
+	case c.after:
+		return "loss of the answer"
+	}
+	return "loss of the request"
+}
+
+// effects is all that a process does to the world, API writes and driver calls, in their order, and the place where it
+// can be cut off.
+type effects struct {
+	mu     sync.Mutex
+	done   []string
+	next   cut
+	seen   int
+	dead   bool
+	struck string // the effect that was cut
+}
+
+func (e *effects) do(what string, f func() error) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.dead {
+		return errDead
+	}
+	e.seen++
+	if e.seen != e.next.at {
+		e.done = append(e.done, what)
+		return f()
+	}
+	e.struck, e.dead = what, e.next.dies
+	if e.next.after {
+		e.done = append(e.done, what)
+		_ = f()
+	}
+	if e.dead {
+		return errDead
+	}
+	return errTimeout
+}
+
+func (e *effects) alive() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.dead {
+		return errDead
+	}
+	return nil
+}
+
+// revive is the start of a new process; it reports whether the last one had died.
+func (e *effects) revive() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	was := e.dead
+	e.dead = false
+	return was
+}
+
+// clear forgets what was done, to count what follows.
+func (e *effects) clear() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.done = nil
+}
+
+// of returns what was done since clear whose description begins with one of the prefixes; all without any.
+func (e *effects) of(prefixes ...string) []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(e.done), func(what string) bool {
+		return len(prefixes) > 0 && !slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(what, p) })
+	})
+}
+
+// writes returns the API writes since clear, without those of bootstrap tokens.
+func (e *effects) writes() []string { return e.of("API Machine", "API Node") }
+
+// waking returns the writes that wake their machine: all but those of its status.
+func (e *effects) waking() []string {
+	return slices.DeleteFunc(e.writes(), func(what string) bool { return strings.HasSuffix(what, "status") })
+}
+
+// calls returns the driver calls since clear.
+func (e *effects) calls() []string { return e.of("cloud") }
+
+// extractors are the indexes of the caches, applied here to what the API server lists: reads are then never late, which
+// makes a test deterministic.
+type extractors map[string]client.IndexerFunc
+
+func (x extractors) IndexField(_ context.Context, _ client.Object, field string, f client.IndexerFunc) error {
+	x[field] = f
+	return nil
+}
+
+// client returns a client of the process: it writes through effects and reads with the indexes, of one namespace. refuse
+// may fail a call before anything else; "" stands for a read.
+func (e *effects) client(c client.WithWatch, namespace string, indexes extractors, refuse func(verb string, o runtime.Object) error) client.WithWatch {
+	write := func(verb string, o client.Object, f func() error) error {
+		if err := refuse(verb, o); err != nil {
+			return err
+		}
+		gvk, err := apiutil.GVKForObject(o, c.Scheme())
+		if err != nil {
+			return err
+		}
+		return e.do("API "+gvk.Kind+" "+verb, f)
+	}
+	read := func(o runtime.Object) error {
+		if err := refuse("", o); err != nil {
+			return err
+		}
+		return e.alive()
+	}
+	return interceptor.NewClient(c, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if err := read(o); err != nil {
+				return err
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if err := read(list); err != nil {
+				return err
+			}
+			return listByIndex(ctx, c, namespace, list, indexes, opts)
+		},
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			return write("create", o, func() error { return c.Create(ctx, o, opts...) })
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			return write("patch", o, func() error { return c.Patch(ctx, o, patch, opts...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			return write("delete", o, func() error { return c.Delete(ctx, o, opts...) })
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, name string, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+			return write("patch "+name, o, func() error { return c.SubResource(name).Patch(ctx, o, patch, opts...) })
+		},
+	})
+}
+
+func listByIndex(ctx context.Context, c client.WithWatch, namespace string, list client.ObjectList, indexes extractors, opts []client.ListOption) error {
+	o := client.ListOptions{}
+	o.ApplyOptions(opts)
+	if o.FieldSelector == nil || len(o.FieldSelector.Requirements()) != 1 {
+		return c.List(ctx, list, opts...)
+	}
+	by := o.FieldSelector.Requirements()[0]
+	values, indexed := indexes[by.Field]
+	if !indexed {
+		return c.List(ctx, list, opts...)
+	}
+	if _, clusterWide := list.(*corev1.NodeList); clusterWide {
+		namespace = ""
+	}
+	if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return err
+	}
+	items, err := meta.ExtractList(list)
+	if err != nil {
+		return err
+	}
+	return meta.SetList(list, slices.DeleteFunc(items, func(item runtime.Object) bool {
+		return !slices.Contains(values(item.(client.Object)), by.Value)
+	}))
+}

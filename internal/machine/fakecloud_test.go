@@ -1,0 +1,313 @@
+package machine
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"machinist.dev/machinist/pkg/provider"
+)
+
+const fakeProvider = "fake"
+
+// fakeCloud is a cloud and its driver in one, with a script for what goes wrong. It keeps the rules of the driver
+// contract, and no others: it sees its own instances late, forgets nothing of a token, and makes what it was asked for
+// even if the answer was lost.
+type fakeCloud struct {
+	provider.Driver // what is not needed panics
+	clock           clock.PassiveClock
+	effects         *effects
+
+	mu        sync.Mutex
+	instances map[string]*fakeInstance // by provider ID
+	tokens    map[string]fakeToken
+	pending   []lateEffect
+	made      map[types.UID]int // instances ever made
+	twins     []types.UID       // machines that had two instances at a time
+	script    map[string][]scripted
+	requests  []provider.CreateRequest
+	serial    int
+
+	// onUpdate answers Update.
+	onUpdate func(provider.UpdateRequest) (provider.UpdateResult, error)
+	// settle is CreateSettle.
+	settle time.Duration
+	// boot and shutdown are how long it takes until an instance runs, and until it is gone.
+	boot, shutdown time.Duration
+	// blind is how long an instance is missing in lookups by tag.
+	blind time.Duration
+}
+
+type fakeInstance struct {
+	provider.Instance
+	token    string
+	born     time.Time
+	dyingAt  time.Time // zero: lives
+	userData string
+}
+
+type fakeToken struct{ parameters, providerID string }
+
+type lateEffect struct {
+	at  time.Time
+	req provider.CreateRequest
+}
+
+// scripted is what happens to the next call of an operation.
+type scripted struct {
+	err error
+	// late lets the effect of the call happen after that time all the same.
+	late time.Duration
+	// spent lets the instance of a Create come and go at once.
+	spent bool
+	// answer replaces the result of a Get.
+	answer func(*provider.Instance)
+}
+
+func newFakeCloud(c clock.PassiveClock, e *effects) *fakeCloud {
+	return &fakeCloud{
+		clock: c, effects: e, settle: time.Minute,
+		instances: map[string]*fakeInstance{}, tokens: map[string]fakeToken{}, made: map[types.UID]int{}, script: map[string][]scripted{},
+	}
+}
+
+// fail makes the next calls of an operation fail, one error each.
+func (c *fakeCloud) fail(operation string, errs ...error) {
+	for _, err := range errs {
+		c.will(operation, scripted{err: err})
+	}
+}
+
+func (c *fakeCloud) will(operation string, s scripted) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.script[operation] = append(c.script[operation], s)
+}
+
+// live returns the instances that cost money, oldest first.
+func (c *fakeCloud) live() []fakeInstance {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.tick()
+	var out []fakeInstance
+	for _, id := range slices.Sorted(maps.Keys(c.instances)) {
+		out = append(out, *c.instances[id])
+	}
+	return out
+}
+
+// vanish removes an instance without being asked.
+func (c *fakeCloud) vanish(providerID string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.instances, providerID)
+}
+
+// state sets the state of an instance.
+func (c *fakeCloud) state(providerID string, s provider.InstanceState, why string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.instances[providerID].State, c.instances[providerID].StateMessage = s, why
+}
+
+// created returns the requests that Create was called with.
+func (c *fakeCloud) created() []provider.CreateRequest {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.requests)
+}
+
+func (c *fakeCloud) Name() string                { return fakeProvider }
+func (c *fakeCloud) CreateSettle() time.Duration { return c.settle }
+
+func (c *fakeCloud) Create(_ context.Context, req provider.CreateRequest) (out *provider.Instance, err error) {
+	err = c.effects.do("cloud create", func() error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.tick()
+		c.requests = append(c.requests, req)
+		if s, ok := c.scripted("Create"); ok {
+			if s.spent {
+				c.tokens[req.Token] = fakeToken{}
+			}
+			if s.late > 0 {
+				c.pending = append(c.pending, lateEffect{c.clock.Now().Add(s.late), req})
+			}
+			if s.err != nil {
+				return s.err
+			}
+		}
+		var err error
+		out, err = c.create(req, c.clock.Now())
+		return err
+	})
+	if err != nil {
+		return nil, err // Also when only the answer was lost.
+	}
+	return out, nil
+}
+
+func (c *fakeCloud) create(req provider.CreateRequest, now time.Time) (*provider.Instance, error) {
+	parameters := fmt.Sprintf("%x", sha256.Sum256([]byte(fmt.Sprintf("%s/%s/%s", req.Class.Spec, req.UserData.Reveal(), req.Version))))
+	if used, known := c.tokens[req.Token]; known {
+		in := c.instances[used.providerID]
+		if used.parameters != parameters || in == nil {
+			return nil, provider.Errorf(provider.AlreadyExists, "the token %s was used for something else", req.Token)
+		}
+		return in.describe(), nil
+	}
+	if in := c.byTag(req.Machine.UID); in != nil {
+		return in.describe(), nil // The contract: what carries the tag is not made again.
+	}
+	for _, in := range c.instances {
+		if in.MachineUID == req.Machine.UID {
+			c.twins = append(c.twins, in.MachineUID)
+		}
+	}
+	c.serial++
+	c.made[req.Machine.UID]++
+	in := &fakeInstance{token: req.Token, born: now, userData: string(req.UserData.Reveal()), Instance: provider.Instance{
+		ProviderID: fmt.Sprintf("fake://%s/i-%04d", req.Machine.Namespace, c.serial),
+		State:      provider.StateRunning,
+		NodeName:   nodeNameOf(req.Machine.Namespace, req.Machine.Name),
+		Addresses:  []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("10.0.0.%d", c.serial)}},
+		Type:       "small", Region: "r", Zone: "r-1", LaunchTime: now,
+		ClusterID: req.Tags[provider.TagCluster], MachineUID: types.UID(req.Tags[provider.TagMachineUID]), MachineKey: req.Tags[provider.TagMachine],
+		Scope: "scope-" + req.Machine.Namespace,
+	}}
+	if c.boot > 0 {
+		in.State = provider.StatePending
+	}
+	c.instances[in.ProviderID] = in
+	c.tokens[req.Token] = fakeToken{parameters, in.ProviderID}
+	return in.describe(), nil
+}
+
+func (c *fakeCloud) Get(_ context.Context, req provider.GetRequest) (out *provider.Instance, err error) {
+	err = c.effects.do("cloud get", func() error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.tick()
+		s, _ := c.scripted("Get")
+		if s.err != nil {
+			return s.err
+		}
+		in, err := c.find(req.ProviderID, req.Machine.UID)
+		if err != nil {
+			return err
+		}
+		out = in.describe()
+		if s.answer != nil {
+			s.answer(out)
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (c *fakeCloud) Delete(_ context.Context, req provider.DeleteRequest) (out provider.DeleteResult, err error) {
+	err = c.effects.do("cloud delete", func() error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.tick()
+		if s, ok := c.scripted("Delete"); ok && s.err != nil {
+			return s.err
+		}
+		in, err := c.find(req.ProviderID, req.Machine.UID)
+		switch {
+		case provider.IsNotFound(err):
+			out.Gone = true
+			return nil
+		case err != nil:
+			return err
+		case in.MachineUID != req.Machine.UID || in.ClusterID != req.ClusterID:
+			return provider.Errorf(provider.FailedPrecondition, "instance %s belongs to machine %s", in.ProviderID, in.MachineKey)
+		}
+		if c.shutdown == 0 {
+			delete(c.instances, in.ProviderID)
+			out.Gone = true
+			return nil
+		}
+		if in.dyingAt.IsZero() {
+			in.State, in.dyingAt = provider.StateTerminating, c.clock.Now().Add(c.shutdown)
+		}
+		return nil
+	})
+	if err != nil {
+		return provider.DeleteResult{}, err
+	}
+	return out, nil
+}
+
+func (c *fakeCloud) Update(_ context.Context, req provider.UpdateRequest) (out provider.UpdateResult, err error) {
+	err = c.effects.do("cloud update", func() error {
+		out, err = c.onUpdate(req)
+		return err
+	})
+	return out, err
+}
+
+func (c *fakeCloud) find(providerID string, uid types.UID) (*fakeInstance, error) {
+	if providerID == "" {
+		if in := c.byTag(uid); in != nil {
+			return in, nil
+		}
+		return nil, provider.Errorf(provider.NotFound, "no instance of machine %s", uid)
+	}
+	if in := c.instances[providerID]; in != nil {
+		return in, nil
+	}
+	return nil, provider.Errorf(provider.NotFound, "no instance %s", providerID)
+}
+
+func (c *fakeCloud) byTag(uid types.UID) *fakeInstance {
+	for _, in := range c.instances {
+		if in.MachineUID == uid && c.clock.Since(in.born) >= c.blind {
+			return in
+		}
+	}
+	return nil
+}
+
+// tick lets happen what is due.
+func (c *fakeCloud) tick() {
+	now := c.clock.Now()
+	due := c.pending
+	c.pending = nil
+	for _, e := range due {
+		if e.at.After(now) {
+			c.pending = append(c.pending, e)
+			continue
+		}
+		_, _ = c.create(e.req, e.at)
+	}
+	for id, in := range c.instances {
+		if !in.dyingAt.IsZero() && !now.Before(in.dyingAt) {
+			delete(c.instances, id)
+		} else if in.State == provider.StatePending && now.Sub(in.born) >= c.boot {
+			in.State = provider.StateRunning
+		}
+	}
+}
+
+func (c *fakeCloud) scripted(operation string) (scripted, bool) {
+	queue := c.script[operation]
+	if len(queue) == 0 {
+		return scripted{}, false
+	}
+	c.script[operation] = queue[1:]
+	return queue[0], true
+}
+
+func (in *fakeInstance) describe() *provider.Instance {
+	out := in.Instance
+	return &out
+}

@@ -1,0 +1,131 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// observe tells what the Node says of itself. It reports; whether a Machine is to be replaced for it is judged elsewhere.
+func (p *pass) observe(ctx context.Context) (progress, error) {
+	if p.Target == nil {
+		if p.machine.Status.Instance.State == v1beta1.InstanceRunning {
+			p.arrived()
+		}
+		return next, nil
+	}
+	if taint := p.startupTaint(); taint != "" && !p.hasRun() {
+		p.setCondition(v1beta1.ConditionRegistered, true, v1beta1.ReasonWaitingForStartupTaints, fmt.Sprintf("Taint %s is still on node %s.", taint, p.node.Name))
+		p.failAfterTimeout(nil)
+		return next, nil
+	}
+	ready := nodeCondition(p.node, corev1.NodeReady)
+	wasHealthy := p.isTrue(v1beta1.ConditionNodeHealthy)
+	switch {
+	case ready != nil && ready.Status == corev1.ConditionTrue:
+		p.setCondition(v1beta1.ConditionNodeHealthy, true, v1beta1.ReasonNodeReady, "")
+		if p.machine.Status.Instance.State == v1beta1.InstancePending {
+			p.refreshInstance(ctx)
+		}
+		if !p.hasRun() {
+			if err := p.dropToken(ctx); err != nil {
+				return wait, err
+			}
+		}
+		p.arrived()
+		return next, p.uncordon(ctx)
+	case ready != nil && ready.Status == corev1.ConditionFalse:
+		p.setCondition(v1beta1.ConditionNodeHealthy, false, v1beta1.ReasonNodeNotReady, fmt.Sprintf("Node %s is not Ready: %s", p.node.Name, ready.Reason))
+	default:
+		p.setCondition(v1beta1.ConditionNodeHealthy, false, v1beta1.ReasonNodeUnresponsive, fmt.Sprintf("The kubelet of node %s does not report.", p.node.Name))
+	}
+	p.failAfterTimeout(nil)
+	if wasHealthy {
+		// The quickest explanation of a silent node is that its instance is gone.
+		return next, p.checkInstance(ctx)
+	}
+	return next, nil
+}
+
+// nodeGone deals with a Machine whose Node the cache no longer has.
+func (p *pass) nodeGone(ctx context.Context) (progress, error) {
+	ref := p.machine.Status.NodeRef
+	live := &corev1.Node{}
+	err := p.Target.Live.Get(ctx, client.ObjectKey{Name: ref.Name}, live)
+	if err == nil && live.UID == ref.UID {
+		p.wakeIn(time.Second) // The cache is late.
+		return wait, nil
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return wait, fmt.Errorf("read node %s: %w", ref.Name, err)
+	}
+	message := fmt.Sprintf("Node %s was deleted from the target cluster.", ref.Name)
+	changed := p.setCondition(v1beta1.ConditionRegistered, false, v1beta1.ReasonNodeGone, message)
+	p.setCondition(v1beta1.ConditionNodeHealthy, false, v1beta1.ReasonNodeGone, message)
+	p.failAfterTimeout(nil)
+	if changed {
+		p.warn(v1beta1.ReasonNodeGone, "Register", message)
+		return wait, p.checkInstance(ctx)
+	}
+	return wait, nil
+}
+
+// checkInstance asks the provider whether the instance is still there.
+func (p *pass) checkInstance(ctx context.Context) error {
+	inputs, err := p.Classes.ResolveForDeletion(ctx, p.machine)
+	if err != nil {
+		return fmt.Errorf("resolve the machine's class: %w", err)
+	}
+	switch instance, err := p.lookUp(ctx, inputs); {
+	case provider.IsNotFound(err):
+		p.vanished()
+	case err == nil:
+		p.machine.Status.Instance.State = v1beta1.InstanceState(instance.State)
+	}
+	return nil
+}
+
+// refreshInstance completes what was not known when the instance was asked for. The Machine is usable without it, so it
+// is tried once: that its node is Ready proves that it runs, whatever the provider says or fails to say.
+func (p *pass) refreshInstance(ctx context.Context) {
+	p.machine.Status.Instance.State = v1beta1.InstanceRunning
+	inputs, err := p.Classes.ResolveForDeletion(ctx, p.machine)
+	if err != nil {
+		return
+	}
+	instance, err := p.lookUp(ctx, inputs)
+	if err != nil {
+		return
+	}
+	p.machine.Status.Addresses = instance.Addresses
+	if instance.State != provider.StatePending {
+		p.machine.Status.Instance.State = v1beta1.InstanceState(instance.State)
+	}
+}
+
+// startupTaint returns the first startup taint that is still on the Node.
+func (p *pass) startupTaint() string {
+	for _, t := range p.machine.Spec.Node.StartupTaints {
+		if find(p.node.Spec.Taints, t) >= 0 {
+			return t.Key
+		}
+	}
+	return ""
+}
+
+// dropToken deletes the bootstrap token once the machine has joined, or is gone. It is asked for at the transition only,
+// and before that is written down, lest a crash in between leave the token.
+func (p *pass) dropToken(ctx context.Context) error {
+	err := p.tokens.Delete(ctx, p.attempt())
+	if apierrors.IsForbidden(err) {
+		return nil // Who may not read tokens has made none.
+	}
+	return err
+}

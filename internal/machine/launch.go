@@ -1,0 +1,423 @@
+package machine
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/bootstrap"
+	"machinist.dev/machinist/internal/machineclass/resolve"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// launch makes the instance, or follows the one that is there until it runs.
+func (p *pass) launch(ctx context.Context) (progress, error) {
+	if p.machine.Replacing() {
+		return next, nil // The old instance goes first, and with it the attempt that made it.
+	}
+	if p.machine.Spec.ProviderID != "" {
+		return p.followInstance(ctx)
+	}
+	if paused(p.machine) {
+		return wait, nil
+	}
+	if why := foreign(p.machine); why != "" {
+		p.launchRefused(v1beta1.ReasonUnknownTypeVersion, why)
+		return wait, nil
+	}
+	inputs, err := p.Classes.Resolve(ctx, p.machine)
+	if missing, ok := errors.AsType[*resolve.Error](err); ok {
+		p.launchRefused(missing.Reason, missing.Message)
+		return wait, nil
+	}
+	if err != nil {
+		return wait, fmt.Errorf("resolve what the machine is made from: %w", err)
+	}
+	if p.provider == "" {
+		p.wakeIn(time.Second) // The class came after the Machine was found to have none: it is to be claimed first.
+		return wait, nil
+	}
+	if inputs.Provider != p.Cloud.Name() {
+		p.launchRefused(v1beta1.ReasonInvalidConfiguration, fmt.Sprintf("Label %s is %q, but what the machine is made from is for provider %q.", v1beta1.LabelProvider, p.provider, inputs.Provider))
+		return wait, nil
+	}
+
+	attempt := p.attempt()
+	fingerprint := fingerprintOf(p.machine, inputs, attempt)
+	if m := p.memory.of(p.machine); m.tried == fingerprint {
+		if m.notBefore.IsZero() {
+			return wait, nil // Refused for good, and nothing has changed.
+		}
+		if left := m.notBefore.Sub(p.now); left > 0 {
+			p.failAfterTimeout(nil)
+			p.wakeIn(left)
+			return wait, nil
+		}
+	}
+
+	// A cache may be late by any amount. Nothing is created for a Machine that has meanwhile gone, is going, or has its
+	// instance: a token that the cloud has forgotten would make a second one.
+	live := &v1beta1.Machine{}
+	switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(p.machine), live); {
+	case apierrors.IsNotFound(err):
+		return wait, errStale
+	case err != nil:
+		return wait, fmt.Errorf("read machine before creating its instance: %w", err)
+	case live.UID != p.machine.UID || live.ResourceVersion != p.before.ResourceVersion:
+		return wait, errStale
+	}
+
+	userData, proceed, err := p.renderUserData(ctx, inputs, attempt)
+	if err != nil || !bool(proceed) {
+		return wait, err
+	}
+	unsettled := p.memory.of(p.machine).ambiguousAt
+	p.memory.update(p.machine, func(m *recollection) { m.ambiguousAt = p.now })
+	instance, err := p.Cloud.Create(ctx, provider.CreateRequest{
+		Machine:   identity(p.machine),
+		Class:     inputs.Class(),
+		ClusterID: p.ClusterID,
+		Token:     attempt.String(),
+		Tags: map[string]string{
+			provider.TagCluster:    p.ClusterID,
+			provider.TagMachineUID: string(p.machine.UID),
+			provider.TagMachine:    attempt.Machine.String(),
+		},
+		UserData: userData,
+		Version:  p.machine.Spec.Version,
+	})
+	if err != nil && !provider.CodeOf(err).Ambiguous() {
+		// It took no effect. One that was sent before it still may.
+		p.memory.update(p.machine, func(m *recollection) { m.ambiguousAt = unsettled })
+	}
+	if provider.CodeOf(err) == provider.AlreadyExists {
+		// The token was used with other parameters: user data changed between a Create whose answer was lost and this one.
+		instance, err = p.findLaunched(ctx, inputs, attempt)
+	}
+	if err != nil {
+		p.launchFailed(err, fingerprint)
+		return wait, nil
+	}
+	if instance == nil {
+		return wait, nil
+	}
+	return p.recordInstance(ctx, inputs, instance)
+}
+
+// recordInstance writes down which instance the Machine has: the provider ID at once, for from then on Create is not
+// called again.
+func (p *pass) recordInstance(ctx context.Context, inputs resolve.Resolved, instance *provider.Instance) (progress, error) {
+	if instance.ProviderID == "" {
+		p.launching("The provider accepted the instance and has not named it yet.")
+		p.wakeIn(p.pollInterval())
+		return wait, nil
+	}
+	if err := p.patchMachine(ctx, func(m *v1beta1.Machine) { m.Spec.ProviderID = instance.ProviderID }); err != nil {
+		return wait, err
+	}
+	p.memory.update(p.machine, func(m *recollection) { *m = recollection{} })
+	p.launched(inputs, instance)
+	return next, nil
+}
+
+// followInstance keeps what is known of a recorded instance true until it runs.
+func (p *pass) followInstance(ctx context.Context) (progress, error) {
+	status := p.machine.Status.Instance
+	known := p.isTrue(v1beta1.ConditionLaunched) && status != nil
+	if known && status.State != v1beta1.InstancePending {
+		return next, nil
+	}
+	if known && p.machine.Status.NodeRef != nil {
+		return next, nil // Its Node says more than the provider could.
+	}
+	inputs, err := p.Classes.ResolveForDeletion(ctx, p.machine)
+	if missing, ok := errors.AsType[*resolve.Error](err); ok {
+		p.wakeIn(secretBackstop)
+		if !known {
+			p.launchRefused(missing.Reason, missing.Message)
+		}
+		return progress(known), nil
+	}
+	if err != nil {
+		return wait, fmt.Errorf("resolve the machine's class: %w", err)
+	}
+	instance, err := p.lookUp(ctx, inputs)
+	switch {
+	case provider.IsNotFound(err):
+		p.vanished()
+		return wait, nil
+	case err != nil && p.machine.Status.FailureReason == v1beta1.FailureInstanceVanished:
+		return wait, nil // What the provider said of it before holds.
+	case err != nil:
+		reason := p.lookupFailed(err)
+		if !known {
+			// Only the status was lost, by a crash right after the provider ID was written.
+			p.trying(reason, messageOf(err))
+			p.failAfterTimeout(err)
+		}
+		// Otherwise following is a courtesy: the Node may come all the same.
+		return progress(known), nil
+	}
+	p.memory.update(p.machine, func(m *recollection) { m.lookupFailures = 0 })
+	p.launched(inputs, instance)
+	return next, nil
+}
+
+// lookupFailed asks for another lookup after an error that says nothing of the instance, and returns the reason to show.
+func (p *pass) lookupFailed(err error) (reason string) {
+	var failures int32
+	p.memory.update(p.machine, func(m *recollection) {
+		m.lookupFailures++
+		failures = m.lookupFailures
+	})
+	c := lookupConsequence(provider.CodeOf(err))
+	p.wakeIn(c.backoff(failures, provider.RetryAfter(err), string(p.machine.UID)))
+	return c.reason
+}
+
+// pollInterval is how often a pending instance is looked at.
+func (p *pass) pollInterval() time.Duration { return pollInterval(p.now.Sub(p.began())) }
+
+// pollInterval is how often something under way at the provider is looked at: often while it is young, since most ends
+// quickly.
+func pollInterval(age time.Duration) time.Duration {
+	return min(max(age/4, time.Second), 30*time.Second)
+}
+
+func (p *pass) lookUp(ctx context.Context, inputs resolve.Resolved) (*provider.Instance, error) {
+	req := provider.GetRequest{Machine: identity(p.machine), Class: inputs.Class(), ClusterID: p.ClusterID, ProviderID: p.machine.Spec.ProviderID}
+	if p.machine.Status.Instance != nil {
+		req.Scope = p.machine.Status.Instance.Scope
+	}
+	return p.Cloud.Get(ctx, req)
+}
+
+// findLaunched looks for an instance of this Machine whose answer was lost. Where there is none, the next attempt is
+// opened once a Create still under way at the cloud would have shown.
+func (p *pass) findLaunched(ctx context.Context, inputs resolve.Resolved, attempt bootstrap.Attempt) (*provider.Instance, error) {
+	instance, err := p.lookUp(ctx, inputs)
+	if err == nil || !provider.IsNotFound(err) {
+		return instance, err
+	}
+	if left := p.createUnsettled(); left > 0 {
+		p.launching("Waiting until an instance that may have been asked for would have shown.")
+		p.wakeIn(left)
+		return nil, nil
+	}
+	return nil, p.openAttempt(ctx, attempt)
+}
+
+// createUnsettled returns how long a Create, of this process or of one before it, may still take effect unseen.
+func (p *pass) createUnsettled() time.Duration {
+	since := p.memory.of(p.machine).ambiguousAt
+	if since.Before(p.leading) {
+		since = p.leading
+	}
+	return since.Add(p.Cloud.CreateSettle()).Sub(p.now)
+}
+
+// openAttempt records that the next Create is a new one. It is durable before it is used.
+func (p *pass) openAttempt(ctx context.Context, last bootstrap.Attempt) error {
+	if p.Target != nil {
+		// Nobody can join with it any more.
+		if err := p.tokens.Delete(ctx, last); err != nil {
+			return err
+		}
+	}
+	p.machine.Status.Launch = &v1beta1.LaunchStatus{Attempt: last.Number + 1}
+	p.launching(fmt.Sprintf("Attempt %d to create the instance begins.", last.Number+1))
+	p.memory.update(p.machine, func(m *recollection) { *m = recollection{} })
+	p.wakeIn(time.Millisecond)
+	return nil
+}
+
+// renderUserData renders the template, with a bootstrap token if it asks for one. It waits (false) where a new attempt
+// has to be opened first.
+func (p *pass) renderUserData(ctx context.Context, inputs resolve.Resolved, attempt bootstrap.Attempt) (provider.Secret, progress, error) {
+	if len(inputs.UserData) == 0 {
+		return provider.Secret{}, next, nil
+	}
+	values := bootstrap.Values{
+		MachineName:      p.machine.Name,
+		MachineNamespace: p.machine.Namespace,
+		KubeletVersion:   p.machine.Spec.Version,
+	}
+	if p.Target != nil {
+		values.APIEndpoint, values.CABundle = p.Target.APIEndpoint, p.Target.CABundle
+	}
+	if bootstrap.NeedsToken(inputs.UserData) && p.Target != nil {
+		life := p.machine.Spec.Timeouts.CreationOrDefault()
+		token, err := p.tokens.Ensure(ctx, attempt, p.now.Add(life))
+		if err != nil {
+			p.launching("The bootstrap token cannot be made: " + err.Error())
+			return provider.Secret{}, wait, err
+		}
+		if token.Expires.Sub(p.now) < life/2 {
+			instance, err := p.findLaunched(ctx, inputs, attempt)
+			if err != nil {
+				p.launchFailed(err, fingerprintOf(p.machine, inputs, attempt))
+				return provider.Secret{}, wait, nil
+			}
+			if instance != nil {
+				_, err = p.recordInstance(ctx, inputs, instance)
+			}
+			return provider.Secret{}, wait, err
+		}
+		values.BootstrapToken = token.Value
+	}
+	out, err := bootstrap.Render(inputs.UserData, values)
+	if err != nil {
+		p.launchRefused(v1beta1.ReasonInvalidConfiguration, err.Error())
+		return provider.Secret{}, wait, nil
+	}
+	return provider.NewSecret(out), next, nil
+}
+
+// launched records a success.
+func (p *pass) launched(inputs resolve.Resolved, instance *provider.Instance) {
+	m := p.machine
+	m.Status.Instance = &v1beta1.InstanceStatus{
+		State:          v1beta1.InstanceState(instance.State),
+		Type:           instance.Type,
+		Region:         instance.Region,
+		Zone:           instance.Zone,
+		NodeName:       instance.NodeName,
+		Provider:       p.Cloud.Name(),
+		CredentialsRef: inputs.CredentialsRef,
+		Scope:          instance.Scope,
+	}
+	if !instance.LaunchTime.IsZero() {
+		// As it is stored, or it would look changed at every look.
+		m.Status.Instance.LaunchTime = &metav1.Time{Time: instance.LaunchTime.Truncate(time.Second)}
+	}
+	m.Status.Addresses = instance.Addresses
+	if m.Status.NodeRef == nil && m.Status.Phase == v1beta1.MachineUpdating {
+		m.Status.Phase = v1beta1.MachineProvisioned // A new instance has yet to become a Node.
+	}
+	if m.Status.Applied == nil {
+		m.Status.Applied = &v1beta1.AppliedStatus{ClassName: inputs.ClassName, ProviderSpecHash: inputs.SpecHash(), Version: m.Spec.Version}
+	}
+	if p.setCondition(v1beta1.ConditionLaunched, true, v1beta1.ReasonInstanceLaunched, "") {
+		p.operation(v1beta1.OperationCreate, v1beta1.OperationProcessing, "The instance exists; waiting for its node.", "")
+	}
+	switch instance.State {
+	case provider.StatePending:
+		p.wakeIn(p.pollInterval())
+	case provider.StateFailed:
+		p.fail(v1beta1.FailureCreateError, "The provider gave up on the instance: "+instance.StateMessage)
+	}
+}
+
+// launching says that an instance was asked for and is not there yet.
+func (p *pass) launching(message string) {
+	p.trying(v1beta1.ReasonProvisioning, message)
+	p.failAfterTimeout(nil)
+}
+
+// trying says why there is no instance yet although one is wanted. Where the launch was refused before, its time begins
+// only now.
+func (p *pass) trying(reason, message string) (transition bool) {
+	launched := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionLaunched)
+	if launched != nil && launched.Status != metav1.ConditionTrue && !isTrying(launched.Reason) && isTrying(reason) {
+		meta.RemoveStatusCondition(&p.machine.Status.Conditions, v1beta1.ConditionLaunched)
+	}
+	return p.setCondition(v1beta1.ConditionLaunched, false, reason, message)
+}
+
+// isTrying reports whether the reason of Launched is one of a launch under way, not of one that was refused.
+func isTrying(reason string) bool {
+	switch reason {
+	case v1beta1.ReasonProvisioning, v1beta1.ReasonInsufficientResources, v1beta1.ReasonProviderUnavailable,
+		v1beta1.ReasonCreateFailed, v1beta1.ReasonCredentialsRefused:
+		return true
+	}
+	return false
+}
+
+// began is when the time in which the Machine must become a Node began: with the Machine, or with the last transition of
+// Launched. One that waited for its class, or was paused, has all of its time when that is over.
+func (p *pass) began() time.Time {
+	began := p.machine.CreationTimestamp.Time
+	launched := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionLaunched)
+	if launched != nil && launched.LastTransitionTime.After(began) {
+		began = launched.LastTransitionTime.Time
+	}
+	return began
+}
+
+// launchRefused says that nothing is tried until something changes. It is not a failure of the machine: replacing it
+// would only make another one that is refused.
+func (p *pass) launchRefused(reason, message string) {
+	if p.setCondition(v1beta1.ConditionLaunched, false, reason, message) {
+		p.warn(reason, "Launch", message)
+	}
+	p.operation(v1beta1.OperationCreate, v1beta1.OperationFailed, message, "")
+}
+
+// launchFailed records an error of Create and when the next try is due.
+func (p *pass) launchFailed(err error, fingerprint string) {
+	code := provider.CodeOf(err)
+	c := createConsequence(code)
+	failures := p.failuresOf(v1beta1.OperationCreate) + 1
+	message := messageOf(err)
+	retry := time.Time{}
+	state := v1beta1.OperationFailed
+	if !c.terminal() {
+		state = v1beta1.OperationProcessing
+		d := c.backoff(failures, provider.RetryAfter(err), string(p.machine.UID))
+		retry = p.now.Add(d)
+		p.wakeIn(d)
+	}
+	p.memory.update(p.machine, func(m *recollection) { m.tried, m.notBefore = fingerprint, retry })
+	if p.trying(c.reason, message) {
+		p.warn(c.reason, "Launch", message)
+	}
+	p.operation(v1beta1.OperationCreate, state, message, code)
+	p.machine.Status.LastOperation.Attempts = failures
+	if !c.terminal() {
+		p.failAfterTimeout(err)
+	}
+}
+
+// attempt names the current attempt.
+func (p *pass) attempt() bootstrap.Attempt {
+	return bootstrap.Attempt{Machine: client.ObjectKeyFromObject(p.machine), UID: p.machine.UID, Number: p.machine.LaunchAttempt()}
+}
+
+func identity(m *v1beta1.Machine) provider.Machine {
+	return provider.Machine{Namespace: m.Namespace, Name: m.Name, UID: m.UID}
+}
+
+// fingerprintOf changes whenever trying Create again could have another outcome for a reason of ours. It is kept in
+// memory only and compared for equality; the hash keeps secrets out of it.
+func fingerprintOf(m *v1beta1.Machine, inputs resolve.Resolved, attempt bootstrap.Attempt) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%s\x00%s\x00%s\x00", attempt, m.Spec.Version, inputs.ClassName)
+	for _, part := range [][]byte{inputs.ProviderSpec, inputs.UserData} {
+		fmt.Fprintf(h, "%d\x00", len(part))
+		h.Write(part)
+	}
+	for _, key := range inputs.Credentials.Keys() {
+		value, _ := inputs.Credentials.Get(key)
+		fmt.Fprintf(h, "%s\x00%d\x00", key, len(value.Reveal()))
+		h.Write(value.Reveal())
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// messageOf returns what a user shall read of a driver's error.
+func messageOf(err error) string {
+	if e, ok := errors.AsType[*provider.Error](err); ok {
+		return bounded(e.Error(), 1024)
+	}
+	return bounded(err.Error(), 1024)
+}

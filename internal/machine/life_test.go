@@ -1,0 +1,194 @@
+package machine
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// The straight path costs four writes beside the one that makes the Machine, and its end three beside the one that
+// deletes it. Nothing of it waits: the clock stands still.
+func TestAnInstantCloudCostsFewWritesAndNoTime(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	w.born("m")
+	w.reconcile("m")
+	w.node("m", true)
+	w.reconcile("m")
+	m := w.get("m")
+	w.wantPhase(m, v1beta1.MachineRunning)
+	want(t, "writes until Running", w.effects.writes(), "API Machine patch", "API Machine patch status", "API Node patch", "API Machine patch status")
+	want(t, "driver calls until Running", w.effects.calls(), "cloud create")
+	want(t, "events until Running", reasons(w.events.take()), "Running")
+	if m.Status.ObservedGeneration != m.Generation {
+		t.Errorf("observedGeneration is %d of %d", m.Status.ObservedGeneration, m.Generation)
+	}
+	w.wantRest("m")
+	w.restart()
+	w.wantRest("m")
+
+	w.delete("m")
+	w.effects.clear()
+	w.reconcile("m")
+	if m := w.get("m"); m != nil {
+		t.Fatalf("the machine is still there: %s", summaryOf(m))
+	}
+	want(t, "writes until gone", w.effects.writes(), "API Node patch", "API Node delete", "API Machine patch")
+	want(t, "driver calls until gone", w.effects.calls(), "cloud delete")
+	want(t, "events until gone", reasons(w.events.take()), "Deleted")
+	w.wantNothingLeft("m")
+}
+
+// A Node that is quicker than the status makes Running the first thing that is written of the machine.
+func TestANodeThatIsThereAtOnceSavesAWrite(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	m := w.born("m")
+	w.node("m", true, func(n *corev1.Node) { n.Spec.ProviderID = "fake://" + m.Namespace + "/i-0001" })
+	w.reconcile("m")
+	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
+	want(t, "writes until Running", w.effects.writes(), "API Machine patch", "API Node patch", "API Machine patch status")
+	w.wantRest("m")
+}
+
+func TestWithoutATargetClusterTheMachineIsAvailable(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, noTarget)
+	w.class("small", "")
+	w.born("m")
+	w.reconcile("m")
+	m := w.get("m")
+	w.wantPhase(m, v1beta1.MachineAvailable)
+	w.wantCondition(m, v1beta1.ConditionReady, "True", v1beta1.ReasonMachineReady)
+	want(t, "writes", w.effects.writes(), "API Machine patch", "API Machine patch status")
+	w.wantRest("m")
+	w.delete("m")
+	w.effects.clear()
+	w.reconcile("m")
+	want(t, "writes until gone", w.effects.writes(), "API Machine patch")
+	w.wantNothingLeft("m")
+}
+
+// A cloud that takes its time adds no more than what it has to say.
+func TestASlowCloudIsFollowedWithoutWritingTheSameAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.cloud.boot, w.cloud.shutdown = 20e9, 20e9
+	w.class("small", "")
+	w.born("m")
+	result := w.reconcile("m")
+	w.wantPhase(w.get("m"), v1beta1.MachineProvisioned)
+	for range 2 {
+		w.step(result.RequeueAfter)
+		result = w.wantQuiet("m")
+		want(t, "driver calls of a pass over a booting machine", w.effects.calls(), "cloud get")
+	}
+	w.step(20e9)
+	w.reconcile("m")
+	if m := w.get("m"); m.Status.Instance.State != v1beta1.InstanceRunning {
+		t.Errorf("instance is %s after it booted", m.Status.Instance.State)
+	}
+	w.node("m", true)
+	w.reconcile("m")
+	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
+	w.wantRest("m")
+
+	w.delete("m")
+	w.effects.clear()
+	result = w.reconcile("m")
+	m := w.get("m")
+	w.wantPhase(m, v1beta1.MachineDeleting)
+	w.wantCondition(m, v1beta1.ConditionDeleting, "True", v1beta1.ReasonInstanceTerminating)
+	w.wantCondition(m, v1beta1.ConditionDrained, "True", v1beta1.ReasonDrained)
+	first := w.effects.writes()
+	w.step(result.RequeueAfter)
+	w.wantQuiet("m")
+	want(t, "driver calls of a pass over a terminating machine", w.effects.calls(), "cloud delete")
+	w.effects.clear()
+	w.step(20e9)
+	w.reconcile("m")
+	all := append(first, w.effects.writes()...)
+	want(t, "writes until gone", all, "API Node patch", "API Machine patch status", "API Node delete", "API Machine patch")
+	w.wantNothingLeft("m")
+}
+
+// A driver that never says that the instance runs is not asked for ever: its Node knows better.
+func TestADriverThatLagsBehindTheNodeIsNotAskedAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.cloud.boot = 24 * 3600e9
+	w.class("small", "")
+	w.running("m")
+	w.wantRest("m")
+}
+
+func TestAMachineMadeByHandIsClaimed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	w.born("m", func(m *v1beta1.Machine) { m.Finalizers, m.Labels = nil, nil })
+	w.reconcile("m")
+	m := w.get("m")
+	if !hasFinalizer(m) || m.Labels[v1beta1.LabelProvider] != fakeProvider {
+		t.Errorf("finalizers %v, labels %v", m.Finalizers, m.Labels)
+	}
+	w.wantPhase(m, v1beta1.MachineProvisioned)
+}
+
+func TestMachinesOfOthersAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	w.born("m", func(m *v1beta1.Machine) { m.Labels[v1beta1.LabelProvider] = "other" })
+	w.wantRest("m")
+	w.delete("m")
+	w.wantRest("m")
+	if w.get("m") == nil {
+		t.Error("a machine of another provider was released")
+	}
+}
+
+func TestAMachineOfAnotherSchemaIsNotLaunchedAndCanBeDeleted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	other := func(m *v1beta1.Machine) { m.Labels[v1beta1.LabelTypeVersion] = "v9" }
+	w.born("new", other)
+	w.reconcile("new")
+	w.wantCondition(w.get("new"), v1beta1.ConditionLaunched, "False", v1beta1.ReasonUnknownTypeVersion)
+	w.wantPhase(w.get("new"), v1beta1.MachinePending)
+	w.wantRest("new")
+
+	w.running("old")
+	w.update("old", other)
+	w.reconcile("old")
+	m := w.get("old")
+	w.wantPhase(m, v1beta1.MachineRunning)
+	w.wantCondition(m, v1beta1.ConditionUpToDate, "False", v1beta1.ReasonUnknownTypeVersion)
+	w.wantRest("old")
+	w.delete("old")
+	w.untilGone("old")
+}
+
+func want(t *testing.T, what string, got []string, want ...string) {
+	t.Helper()
+	if strings.Join(got, ", ") != strings.Join(want, ", ") {
+		t.Errorf("%s: %q, want %q", what, got, want)
+	}
+}
+
+// reasons returns the reasons of events.
+func reasons(events []string) []string {
+	var out []string
+	for _, e := range events {
+		_, rest, _ := strings.Cut(e, " ")
+		reason, _, _ := strings.Cut(rest, ":")
+		out = append(out, reason)
+	}
+	return out
+}

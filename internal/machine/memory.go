@@ -1,0 +1,85 @@
+package machine
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// memory is all that a Reconciler remembers between passes. Losing it at a restart costs calls and settling time, never
+// correctness.
+type memory struct {
+	mu       sync.Mutex
+	machines map[types.NamespacedName]recollection
+	began    time.Time
+}
+
+// recollection is what is remembered of one Machine.
+type recollection struct {
+	uid types.UID
+	// tried is the fingerprint of what the last failed Create was made from, and notBefore when that may be tried again
+	// (zero: not until something changed).
+	tried     string
+	notBefore time.Time
+	// ambiguousAt is when this process last sent a Create whose outcome it does not know.
+	ambiguousAt time.Time
+	// lookupFailures counts the driver's errors in a row while following an instance.
+	lookupFailures int32
+	// released is true once our finalizer is off: the cache shows the Machine for a moment longer, and its own writes do
+	// not tell it that the object went with the last of them.
+	released bool
+	// deletingSince is when this process first saw the Machine being deleted without a recorded instance.
+	deletingSince time.Time
+	// targetAwaySince is when the target cluster first failed this process while deleting.
+	targetAwaySince time.Time
+	// deleteFailures counts the driver's errors in a row while deleting.
+	deleteFailures int32
+}
+
+func newMemory() *memory { return &memory{machines: map[types.NamespacedName]recollection{}} }
+
+// since returns when this process made its first pass, which is this one the first time. That is when it began to lead,
+// not when it was started: a process may wait for its election for days while another one works.
+func (m *memory) since(now time.Time) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.began.IsZero() {
+		m.began = now
+	}
+	return m.began
+}
+
+func (m *memory) of(machine *v1beta1.Machine) recollection {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.machines[client.ObjectKeyFromObject(machine)]; r.uid == machine.UID {
+		return r
+	}
+	return recollection{}
+}
+
+func (m *memory) update(machine *v1beta1.Machine, change func(*recollection)) {
+	key, uid := client.ObjectKeyFromObject(machine), machine.UID
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.machines[key]
+	if r.uid != uid {
+		r = recollection{}
+	}
+	change(&r)
+	if r.uid = uid; r == (recollection{uid: uid}) {
+		delete(m.machines, key)
+		return
+	}
+	m.machines[key] = r
+}
+
+func (m *memory) forget(machine types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.machines, machine)
+}

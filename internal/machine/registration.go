@@ -1,0 +1,172 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/index"
+)
+
+// registrationGrace is how long a Node may be unready after it appeared before the status says that it registered. Most
+// become Ready within it, and then registration and readiness are one write instead of two.
+const registrationGrace = 30 * time.Second
+
+// register pairs the Machine with its Node and dresses the Node.
+func (p *pass) register(ctx context.Context) (progress, error) {
+	if p.Target == nil {
+		return p.withoutTarget()
+	}
+	node, conflict, err := p.findNode(ctx)
+	switch {
+	case err != nil:
+		return wait, err
+	case conflict != "":
+		if p.setCondition(v1beta1.ConditionRegistered, false, v1beta1.ReasonNodeConflict, conflict) {
+			p.warn(v1beta1.ReasonNodeConflict, "Register", conflict)
+		}
+		p.failAfterTimeout(nil)
+		return wait, nil
+	case node == nil && p.machine.Status.NodeRef != nil:
+		return p.nodeGone(ctx)
+	case node == nil:
+		p.setCondition(v1beta1.ConditionRegistered, false, v1beta1.ReasonWaitingForNode, fmt.Sprintf("No node with the provider ID %s has registered.", p.machine.Spec.ProviderID))
+		p.failAfterTimeout(nil)
+		return wait, nil
+	}
+	refused, err := p.dress(ctx, node)
+	if err != nil {
+		return wait, err
+	}
+	if refused != "" && p.machine.Status.NodeRef == nil {
+		// Without its labels and taints it would take pods that are not meant for it.
+		if p.setCondition(v1beta1.ConditionRegistered, false, v1beta1.ReasonInvalidConfiguration, refused) {
+			p.warn(v1beta1.ReasonInvalidConfiguration, "Register", refused)
+		}
+		p.failAfterTimeout(nil)
+		return wait, nil
+	}
+	p.node = node
+	if !p.isTrue(v1beta1.ConditionRegistered) && !nodeReady(node) {
+		if left := node.CreationTimestamp.Add(registrationGrace).Sub(p.now); left > 0 {
+			p.wakeIn(left)
+			p.failAfterTimeout(nil)
+			return wait, nil
+		}
+	}
+	p.machine.Status.NodeRef = &v1beta1.NodeRef{Name: node.Name, UID: node.UID}
+	p.machine.Status.Version = bounded(node.Status.NodeInfo.KubeletVersion, 128)
+	if refused == "" {
+		p.setCondition(v1beta1.ConditionRegistered, true, v1beta1.ReasonNodeRegistered, "")
+	} else if p.setCondition(v1beta1.ConditionRegistered, true, v1beta1.ReasonInvalidConfiguration, refused) {
+		// A node that runs does not suffer from a change that cannot be made.
+		p.warn(v1beta1.ReasonInvalidConfiguration, "Register", refused)
+	}
+	return next, nil
+}
+
+// withoutTarget ends the life of a Machine that is no Node at "Available".
+func (p *pass) withoutTarget() (progress, error) {
+	p.setCondition(v1beta1.ConditionRegistered, false, v1beta1.ReasonNoTargetCluster, "There is no target cluster to register in.")
+	if p.machine.Status.Instance.State != v1beta1.InstanceRunning {
+		p.failAfterTimeout(nil)
+	}
+	return next, nil
+}
+
+// findNode returns the Machine's Node: the one it is paired with while that exists, else the one with its provider ID.
+// A conflict says why a Node with the provider ID is not accepted.
+func (p *pass) findNode(ctx context.Context) (node *corev1.Node, conflict string, err error) {
+	if ref := p.machine.Status.NodeRef; ref != nil {
+		paired := &corev1.Node{}
+		err := p.Target.Nodes.Get(ctx, client.ObjectKey{Name: ref.Name}, paired)
+		if err == nil && paired.UID == ref.UID {
+			return paired.DeepCopy(), "", nil
+		}
+		if err != nil && !apierrors.IsNotFound(err) {
+			return nil, "", fmt.Errorf("read node %s: %w", ref.Name, err)
+		}
+	}
+	nodes := &corev1.NodeList{}
+	if err := p.Target.Nodes.List(ctx, nodes, client.MatchingFields{index.NodeByProviderID: p.machine.Spec.ProviderID}); err != nil {
+		return nil, "", fmt.Errorf("find the node with the provider ID %s: %w", p.machine.Spec.ProviderID, err)
+	}
+	switch len(nodes.Items) {
+	case 0:
+		return nil, "", nil
+	case 1:
+	default:
+		return nil, fmt.Sprintf("Nodes %s and %s both have the provider ID %s.", nodes.Items[0].Name, nodes.Items[1].Name, p.machine.Spec.ProviderID), nil
+	}
+	machines := &v1beta1.MachineList{}
+	if err := p.Client.List(ctx, machines, client.MatchingFields{index.MachineByProviderID: p.machine.Spec.ProviderID}); err != nil {
+		return nil, "", fmt.Errorf("find the machines with the provider ID %s: %w", p.machine.Spec.ProviderID, err)
+	}
+	for i := range machines.Items {
+		other := &machines.Items[i]
+		if other.UID != p.machine.UID && older(other, p.machine) {
+			return nil, fmt.Sprintf("Node %s belongs to machine %s, which has the same provider ID and is older.", nodes.Items[0].Name, client.ObjectKeyFromObject(other)), nil
+		}
+	}
+	return nodes.Items[0].DeepCopy(), "", nil
+}
+
+func older(a, b *v1beta1.Machine) bool {
+	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.CreationTimestamp.Before(&b.CreationTimestamp)
+	}
+	return a.UID < b.UID
+}
+
+// dress brings the Node to what it shall carry, in one patch, if it does not. It returns why the API server refuses that,
+// as it does with labels that are none.
+func (p *pass) dress(ctx context.Context, node *corev1.Node) (refused string, err error) {
+	if paused(p.machine) || foreign(p.machine) != "" {
+		return "", nil
+	}
+	for attempt := 0; ; attempt++ {
+		dressed, err := dressed(node, p.machine)
+		if err != nil || dressed == nil {
+			return "", err
+		}
+		err = p.Target.Nodes.Patch(ctx, dressed, client.MergeFromWithOptions(node.DeepCopy(), client.MergeFromWithOptimisticLock{}))
+		switch {
+		case err == nil:
+			*node = *dressed
+			return "", nil
+		case apierrors.IsInvalid(err):
+			return fmt.Sprintf("Node %s cannot carry what spec.node asks for: %s", node.Name, err), nil
+		case !apierrors.IsConflict(err) || attempt > 0:
+			return "", fmt.Errorf("patch node %s: %w", node.Name, err)
+		}
+		// A kubelet that has just registered writes its status, and a patch that replaces the list of taints must not be
+		// blind. Once more from what is there now, instead of waiting for the cache.
+		fresh := &corev1.Node{}
+		if err := p.Target.Live.Get(ctx, client.ObjectKeyFromObject(node), fresh); err != nil {
+			return "", fmt.Errorf("read node %s: %w", node.Name, err)
+		}
+		if fresh.UID != node.UID {
+			return "", fmt.Errorf("patch node %s: %w", node.Name, err)
+		}
+		*node = *fresh
+	}
+}
+
+func nodeReady(node *corev1.Node) bool {
+	c := nodeCondition(node, corev1.NodeReady)
+	return c != nil && c.Status == corev1.ConditionTrue
+}
+
+func nodeCondition(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
+	for i := range node.Status.Conditions {
+		if node.Status.Conditions[i].Type == kind {
+			return &node.Status.Conditions[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,350 @@
+package machine
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+func TestAMachineWithoutANodeFailsAtItsTimeoutAndRecovers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	w.born("m")
+	result := w.reconcile("m")
+	m := w.get("m")
+	w.wantCondition(m, v1beta1.ConditionRegistered, "False", v1beta1.ReasonWaitingForNode)
+	within(t, "the wait for the node", result.RequeueAfter, 19*time.Minute, 20*time.Minute)
+	w.step(result.RequeueAfter)
+	w.reconcile("m")
+	m = w.get("m")
+	w.wantPhase(m, v1beta1.MachineFailed)
+	if m.Status.FailureReason != v1beta1.FailureJoinClusterTimeout {
+		t.Errorf("failureReason is %s", m.Status.FailureReason)
+	}
+	w.wantRest("m")
+	w.node("m", true)
+	w.reconcile("m")
+	m = w.get("m")
+	w.wantPhase(m, v1beta1.MachineRunning)
+	w.wantCondition(m, v1beta1.ConditionReady, "True", v1beta1.ReasonMachineReady)
+	want(t, "events", reasons(w.events.take()), "JoinClusterTimeout", "Running")
+	w.wantRest("m")
+}
+
+// Most nodes become Ready right after they appear: that is one write, not two.
+func TestANodeThatIsNotReadyYetIsNotNewsAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	w.born("m")
+	w.reconcile("m")
+	w.node("m", false)
+	w.effects.clear()
+	result := w.reconcile("m")
+	want(t, "writes when the node appeared", w.effects.writes(), "API Node patch")
+	within(t, "the grace", result.RequeueAfter, 20*time.Second, 31*time.Second)
+	w.step(result.RequeueAfter)
+	w.reconcile("m")
+	m := w.get("m")
+	w.wantPhase(m, v1beta1.MachineProvisioned)
+	w.wantCondition(m, v1beta1.ConditionRegistered, "True", v1beta1.ReasonNodeRegistered)
+	w.wantCondition(m, v1beta1.ConditionNodeHealthy, "False", v1beta1.ReasonNodeNotReady)
+	w.nodeIs(nodeNameOf(w.namespace, "m"), corev1.ConditionTrue)
+	w.reconcile("m")
+	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
+}
+
+func TestStartupTaintsHoldTheMachineOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	w.born("m", func(m *v1beta1.Machine) { m.Spec.Node.StartupTaints = []corev1.Taint{taint("network", "")} })
+	w.reconcile("m")
+	node := w.node("m", true)
+	w.reconcile("m")
+	m := w.get("m")
+	w.wantPhase(m, v1beta1.MachineProvisioned)
+	w.wantCondition(m, v1beta1.ConditionReady, "False", v1beta1.ReasonWaitingForStartupTaints)
+	w.wantQuiet("m")
+	taints := func(keep bool) {
+		t.Helper()
+		n := w.getNode(node.Name)
+		n.Spec.Taints = without(n.Spec.Taints, []corev1.Taint{taint("network", "")}, nil)
+		if keep {
+			n.Spec.Taints = append(n.Spec.Taints, taint("network", ""))
+		}
+		if err := w.api.Update(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	taints(false)
+	w.reconcile("m")
+	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
+
+	// A network plugin that restarts puts its taint back for a while. The machine is not new for that.
+	taints(true)
+	w.step(24 * time.Hour)
+	w.wantRest("m")
+	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
+}
+
+func TestANodeThatTwoClaimIsNobodys(t *testing.T) {
+	t.Parallel()
+	t.Run("two nodes with one provider ID", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.class("small", "")
+		w.born("m")
+		w.reconcile("m")
+		w.node("m", true)
+		w.node("m", true, func(n *corev1.Node) { n.Name += "-twin" })
+		w.reconcile("m")
+		m := w.get("m")
+		w.wantPhase(m, v1beta1.MachineProvisioned)
+		w.wantCondition(m, v1beta1.ConditionRegistered, "False", v1beta1.ReasonNodeConflict)
+		w.wantQuiet("m")
+		if err := w.api.Delete(t.Context(), w.getNode(nodeNameOf(w.namespace, "m-twin"))); err != nil {
+			t.Fatal(err)
+		}
+		w.reconcile("m")
+		w.wantPhase(w.get("m"), v1beta1.MachineRunning)
+	})
+	t.Run("two machines with one provider ID", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.class("small", "")
+		older := w.running("older")
+		w.born("younger", func(m *v1beta1.Machine) { m.Spec.ProviderID = older.Spec.ProviderID })
+		w.reconcile("younger")
+		m := w.get("younger")
+		if older.CreationTimestamp.Equal(&m.CreationTimestamp) && older.UID > m.UID {
+			return // Born in one second, they are told apart by UID: the paired one keeps its Node, the other may look for one.
+		}
+		w.wantCondition(m, v1beta1.ConditionRegistered, "False", v1beta1.ReasonNodeConflict)
+		// Its deletion takes nothing from the other one.
+		w.delete("younger")
+		w.reconcile("younger")
+		if node := w.getNode(older.Status.NodeRef.Name); node == nil || node.Spec.Unschedulable {
+			t.Error("the node of another machine was touched")
+		}
+		if len(w.cloud.live()) != 1 {
+			t.Error("the instance of another machine was deleted")
+		}
+		w.wantCondition(w.get("younger"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonDeleteError)
+	})
+}
+
+func TestANodeThatAPersonDeleted(t *testing.T) {
+	t.Parallel()
+	t.Run("comes back", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.class("small", "")
+		m := w.running("m")
+		w.events.take()
+		w.dropNode(m)
+		w.effects.clear()
+		w.reconcile("m")
+		m = w.get("m")
+		w.wantPhase(m, v1beta1.MachineUnhealthy)
+		w.wantCondition(m, v1beta1.ConditionRegistered, "False", v1beta1.ReasonNodeGone)
+		w.wantCondition(m, v1beta1.ConditionReady, "False", v1beta1.ReasonNodeGone)
+		want(t, "driver calls", w.effects.calls(), "cloud get")
+		want(t, "events", reasons(w.events.take()), v1beta1.ReasonNodeGone)
+		w.step(time.Hour)
+		w.wantRest("m")
+		old := m.Status.NodeRef.UID
+		w.node("m", true)
+		w.reconcile("m")
+		m = w.get("m")
+		w.wantPhase(m, v1beta1.MachineRunning)
+		if m.Status.NodeRef.UID == old {
+			t.Error("nodeRef is still that of the node that is gone")
+		}
+		w.wantRest("m")
+	})
+	t.Run("with its instance", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.class("small", "")
+		m := w.running("m")
+		w.cloud.vanish(m.Spec.ProviderID)
+		w.dropNode(m)
+		w.reconcile("m")
+		m = w.get("m")
+		w.wantPhase(m, v1beta1.MachineFailed)
+		if m.Status.FailureReason != v1beta1.FailureInstanceVanished {
+			t.Errorf("failureReason is %s", m.Status.FailureReason)
+		}
+		w.wantQuiet("m")
+		w.delete("m")
+		w.untilGone("m")
+		w.wantNothingLeft("m")
+	})
+	t.Run("before it was Ready", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.class("small", "")
+		w.born("m")
+		w.reconcile("m")
+		w.node("m", false)
+		w.step(w.reconcile("m").RequeueAfter)
+		w.reconcile("m")
+		w.dropNode(w.get("m"))
+		w.untilPhase("m", v1beta1.MachineFailed)
+	})
+}
+
+func (w *world) dropNode(m *v1beta1.Machine) {
+	w.t.Helper()
+	if err := w.api.Delete(w.t.Context(), w.getNode(m.Status.NodeRef.Name)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// It is reported once, the driver is asked once, and nothing is replaced for it here.
+func TestANodeInTrouble(t *testing.T) {
+	t.Parallel()
+	for status, reason := range map[corev1.ConditionStatus]string{
+		corev1.ConditionFalse: v1beta1.ReasonNodeNotReady, corev1.ConditionUnknown: v1beta1.ReasonNodeUnresponsive,
+	} {
+		t.Run(string(status), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.class("small", "")
+			m := w.running("m")
+			w.events.take()
+			w.nodeIs(m.Status.NodeRef.Name, status)
+			w.effects.clear()
+			w.reconcile("m")
+			m = w.get("m")
+			w.wantPhase(m, v1beta1.MachineUnhealthy)
+			w.wantCondition(m, v1beta1.ConditionNodeHealthy, "False", reason)
+			want(t, "what is done", w.effects.of(), "cloud get", "API Machine patch status")
+			w.step(24 * time.Hour)
+			w.wantRest("m")
+			w.nodeIs(m.Status.NodeRef.Name, corev1.ConditionTrue)
+			w.reconcile("m")
+			w.wantPhase(w.get("m"), v1beta1.MachineRunning)
+			w.wantRest("m")
+			want(t, "events", w.events.take())
+		})
+	}
+	t.Run("since its instance vanished", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.class("small", "")
+		m := w.running("m")
+		w.cloud.vanish(m.Spec.ProviderID)
+		w.nodeIs(m.Status.NodeRef.Name, corev1.ConditionUnknown)
+		w.reconcile("m")
+		w.wantPhase(w.get("m"), v1beta1.MachineFailed)
+	})
+	t.Run("while the provider is away", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.class("small", "")
+		m := w.running("m")
+		w.cloud.fail("Get", provider.Errorf(provider.Unavailable, "no"))
+		w.nodeIs(m.Status.NodeRef.Name, corev1.ConditionUnknown)
+		w.reconcile("m")
+		w.wantPhase(w.get("m"), v1beta1.MachineUnhealthy)
+	})
+}
+
+// What is propagated to a Node in place may be nonsense. A machine that runs goes on running, and says so.
+func TestANodeTemplateThatIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	// The schema refuses most of it, but not all API servers know the same rules.
+	w.refuse = func(verb string, o runtime.Object) error {
+		if node, ok := o.(*corev1.Node); ok && verb == "patch" && node.Labels["reserved"] != "" {
+			return apierrors.NewInvalid(schema.GroupKind{Kind: "Node"}, node.Name, field.ErrorList{field.Invalid(field.NewPath("metadata", "labels"), "reserved", "no")})
+		}
+		return nil
+	}
+	nonsense := func(m *v1beta1.Machine) { m.Spec.Node.Labels = map[string]string{"reserved": "x"} }
+	w.born("new", nonsense)
+	w.reconcile("new")
+	w.node("new", true)
+	w.reconcile("new")
+	w.wantPhase(w.get("new"), v1beta1.MachineProvisioned)
+	w.wantCondition(w.get("new"), v1beta1.ConditionRegistered, "False", v1beta1.ReasonInvalidConfiguration)
+
+	w.running("old")
+	w.events.take()
+	w.update("old", nonsense)
+	w.reconcile("old")
+	m := w.get("old")
+	w.wantPhase(m, v1beta1.MachineRunning)
+	c := w.wantCondition(m, v1beta1.ConditionRegistered, "True", v1beta1.ReasonInvalidConfiguration)
+	if !strings.Contains(c.Message, `metadata.labels: Invalid value: "reserved"`) {
+		t.Errorf("the message does not name the key: %s", c.Message)
+	}
+	want(t, "events", reasons(w.events.take()), v1beta1.ReasonInvalidConfiguration)
+	if result := w.reconcile("old"); result.RequeueAfter != 0 {
+		t.Errorf("it is tried again after %s", result.RequeueAfter)
+	}
+	w.update("old", func(m *v1beta1.Machine) { m.Spec.Node.Labels = map[string]string{"pool": "x"} })
+	w.reconcile("old")
+	w.wantCondition(w.get("old"), v1beta1.ConditionRegistered, "True", v1beta1.ReasonNodeRegistered)
+	if got := w.getNode(m.Status.NodeRef.Name).Labels["pool"]; got != "x" {
+		t.Errorf("label pool of the node is %q", got)
+	}
+	w.wantRest("old")
+}
+
+func TestAPausedMachineIsObservedAndNotTouched(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	m := w.running("m")
+	w.annotate("m", v1beta1.AnnotationPaused)
+	w.update("m", func(m *v1beta1.Machine) { m.Spec.Node.Labels = map[string]string{"pool": "x"} })
+	w.nodeIs(m.Status.NodeRef.Name, corev1.ConditionFalse)
+	w.effects.clear()
+	w.reconcile("m")
+	w.wantPhase(w.get("m"), v1beta1.MachineUnhealthy)
+	want(t, "writes", w.effects.writes(), "API Machine patch status")
+	w.update("m", func(m *v1beta1.Machine) { delete(m.Annotations, v1beta1.AnnotationPaused) })
+	w.reconcile("m")
+	if w.getNode(m.Status.NodeRef.Name).Labels["pool"] != "x" {
+		t.Error("the node is not dressed after the pause")
+	}
+}
+
+// The token goes before Running is written, so that a crash leaves none behind.
+func TestTheTokenGoesWhenTheMachineHasJoined(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", joinsWithToken)
+	w.born("m")
+	w.reconcile("m")
+	tokens := w.tokens()
+	if len(tokens) != 1 {
+		t.Fatalf("there are %d bootstrap tokens", len(tokens))
+	}
+	secret := tokens[0].Data
+	if data := w.cloud.live()[0].userData; !strings.Contains(data, string(secret["token-id"])+"."+string(secret["token-secret"])) ||
+		!strings.Contains(data, "https://api.example:6443 as m") {
+		t.Errorf("user data is %q", data)
+	}
+	w.node("m", true)
+	w.effects.clear()
+	w.reconcile("m")
+	want(t, "what is done", w.effects.of(), "API Node patch", "API Secret delete", "API Machine patch status")
+	if len(w.tokens()) > 0 {
+		t.Error("the token is left")
+	}
+}

@@ -1,0 +1,243 @@
+package machine
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// setCondition sets a condition of the Machine and reports whether its status or reason changed, which is what an event
+// is worth. A message that alone changed is written, but is no transition.
+func (p *pass) setCondition(kind string, status bool, reason, message string) (transition bool) {
+	message = bounded(message, maxMessage)
+	value := metav1.ConditionFalse
+	if status {
+		value = metav1.ConditionTrue
+	}
+	old := meta.FindStatusCondition(p.machine.Status.Conditions, kind)
+	transition = old == nil || old.Status != value || old.Reason != reason
+	meta.SetStatusCondition(&p.machine.Status.Conditions, metav1.Condition{
+		Type: kind, Status: value, Reason: reason, Message: message,
+		ObservedGeneration: p.machine.Generation, LastTransitionTime: metav1.NewTime(p.now),
+	})
+	return transition
+}
+
+func (p *pass) isTrue(kind string) bool {
+	return meta.IsStatusConditionTrue(p.machine.Status.Conditions, kind)
+}
+
+func (p *pass) known(kind string) bool {
+	return meta.FindStatusCondition(p.machine.Status.Conditions, kind) != nil
+}
+
+func (p *pass) endPause() {
+	if p.isTrue(v1beta1.ConditionPaused) {
+		p.setCondition(v1beta1.ConditionPaused, false, v1beta1.ReasonNotPaused, "")
+	}
+}
+
+// operation records what was last done. The same again is no news.
+func (p *pass) operation(kind v1beta1.OperationType, state v1beta1.OperationState, description string, code provider.Code) {
+	if code == provider.OK {
+		code = ""
+	}
+	description = bounded(description, maxMessage)
+	last := p.machine.Status.LastOperation
+	if last != nil && last.Type == kind && last.State == state && last.Description == description && last.Code == string(code) {
+		return
+	}
+	now := metav1.NewTime(p.now)
+	p.machine.Status.LastOperation = &v1beta1.LastOperation{Type: kind, State: state, Description: description, Code: string(code), LastUpdateTime: &now}
+}
+
+// failuresOf returns how many calls of the operation failed in a row until now.
+func (p *pass) failuresOf(kind v1beta1.OperationType) int32 {
+	if last := p.machine.Status.LastOperation; last != nil && last.Type == kind {
+		return last.Attempts
+	}
+	return 0
+}
+
+// arrived makes the Machine Running, or Available where there is no target cluster.
+func (p *pass) arrived() {
+	phase, note := v1beta1.MachineRunning, "The machine is a Ready node."
+	if p.Target == nil {
+		phase, note = v1beta1.MachineAvailable, "The instance runs."
+	}
+	m := p.machine
+	m.Status.FailureReason, m.Status.FailureMessage = "", ""
+	if m.Status.Phase == phase {
+		return
+	}
+	if !p.hasRun() {
+		p.operation(v1beta1.OperationCreate, v1beta1.OperationSucceeded, note, "")
+		p.note(string(phase), "Launch", note)
+	}
+	m.Status.Phase = phase
+}
+
+// fail makes the Machine Failed.
+func (p *pass) fail(reason v1beta1.MachineFailureReason, message string) {
+	m := p.machine
+	message = bounded(message, maxMessage)
+	if m.Status.FailureReason != reason {
+		p.warn(string(reason), "Launch", message)
+	}
+	m.Status.Phase, m.Status.FailureReason, m.Status.FailureMessage = v1beta1.MachineFailed, reason, message
+	// What the provider said last stays, and so does the backoff that is counted from it.
+	attempts, code := p.failuresOf(v1beta1.OperationCreate), provider.OK
+	if attempts > 0 {
+		code = provider.Code(m.Status.LastOperation.Code)
+	}
+	p.operation(v1beta1.OperationCreate, v1beta1.OperationFailed, message, code)
+	m.Status.LastOperation.Attempts = attempts
+}
+
+// hasRun reports whether the Machine was a usable Node before, and has not Failed since. Then the time for becoming one
+// does not matter any more.
+func (p *pass) hasRun() bool {
+	switch p.machine.Status.Phase {
+	case v1beta1.MachineRunning, v1beta1.MachineAvailable, v1beta1.MachineUnhealthy:
+		return true
+	case v1beta1.MachineUpdating:
+		return p.before.Status.NodeRef != nil // In place; a replaced instance has yet to become a Node.
+	}
+	return false
+}
+
+// failAfterTimeout makes a Machine that has not been Running within its creation timeout Failed, and until then asks to be
+// woken when that time comes. cause is the error of the launch, if that is what holds it up.
+func (p *pass) failAfterTimeout(cause error) {
+	m := p.machine
+	if p.hasRun() || m.Status.Phase == v1beta1.MachineFailed {
+		return // What was said of a failure the first time stays.
+	}
+	timeout := m.Spec.Timeouts.CreationOrDefault()
+	if left := p.began().Add(timeout).Sub(p.now); left > 0 {
+		p.wakeIn(left)
+		return
+	}
+	code := provider.CodeOf(cause)
+	if last := m.Status.LastOperation; cause == nil && last != nil {
+		code = provider.Code(last.Code)
+	}
+	switch {
+	case p.Target == nil && m.Spec.ProviderID != "":
+		p.fail(v1beta1.FailureJoinClusterTimeout, fmt.Sprintf("The instance does not run after %s.", timeout))
+	case m.Spec.ProviderID != "":
+		p.fail(v1beta1.FailureJoinClusterTimeout, fmt.Sprintf("The instance did not become a Ready node within %s.", timeout))
+	case code == provider.ResourceExhausted:
+		p.fail(v1beta1.FailureInsufficientResources, fmt.Sprintf("The provider had no capacity within %s.", timeout))
+	default:
+		p.fail(v1beta1.FailureCreateError, fmt.Sprintf("There is no instance after %s.", timeout))
+	}
+}
+
+// vanished records that the provider no longer has the instance.
+func (p *pass) vanished() {
+	const message = "The provider reports that the instance is gone."
+	p.setCondition(v1beta1.ConditionLaunched, false, v1beta1.ReasonInstanceVanished, message)
+	p.fail(v1beta1.FailureInstanceVanished, message)
+}
+
+// summarize derives the phase and the Ready condition from what the steps found.
+func (p *pass) summarize() {
+	m := p.machine
+	m.Status.Phase = phaseOf(m, p.Target != nil)
+	blocker := p.blocker()
+	if blocker == nil {
+		p.setCondition(v1beta1.ConditionReady, true, v1beta1.ReasonMachineReady, "")
+		return
+	}
+	p.setCondition(v1beta1.ConditionReady, false, blocker.Reason, blocker.Message)
+}
+
+// blocker returns the condition that keeps the Machine from being Ready, nil when none does.
+func (p *pass) blocker() *metav1.Condition {
+	m := p.machine
+	if !m.DeletionTimestamp.IsZero() {
+		return &metav1.Condition{Reason: v1beta1.ReasonDeletionStarted, Message: "The machine is being deleted."}
+	}
+	if p.heldUp != nil {
+		return p.heldUp
+	}
+	if m.Replacing() || meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionDrained) != nil {
+		return meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate)
+	}
+	order := []string{v1beta1.ConditionLaunched, v1beta1.ConditionRegistered, v1beta1.ConditionNodeHealthy}
+	if p.Target == nil {
+		order = order[:1]
+	}
+	for _, kind := range order {
+		c := meta.FindStatusCondition(m.Status.Conditions, kind)
+		if c == nil {
+			return &metav1.Condition{Reason: v1beta1.ReasonPending, Message: "Nothing is known of " + kind + " yet."}
+		}
+		if c.Status != metav1.ConditionTrue || c.Reason == v1beta1.ReasonWaitingForStartupTaints {
+			return c
+		}
+	}
+	if p.Target == nil && m.Status.Phase != v1beta1.MachineAvailable {
+		return &metav1.Condition{Reason: v1beta1.ReasonPending, Message: "The instance does not run yet."}
+	}
+	return nil
+}
+
+// phaseOf derives the phase of a Machine that is not being deleted.
+func phaseOf(m *v1beta1.Machine, hasTarget bool) v1beta1.MachinePhase {
+	is := func(kind string) bool { return meta.IsStatusConditionTrue(m.Status.Conditions, kind) }
+	launched := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched)
+	if m.Status.FailureReason != "" {
+		return v1beta1.MachineFailed
+	}
+	if isUpdating(m) {
+		return v1beta1.MachineUpdating
+	}
+	switch old := m.Status.Phase; {
+	case launched == nil:
+		return v1beta1.MachinePending
+	case launched.Status != metav1.ConditionTrue:
+		if isTrying(launched.Reason) {
+			return v1beta1.MachineProvisioning
+		}
+		return v1beta1.MachinePending
+	case !hasTarget:
+		if old == v1beta1.MachineAvailable {
+			return old
+		}
+		return v1beta1.MachineProvisioned
+	case old == v1beta1.MachineRunning || old == v1beta1.MachineUnhealthy || old == v1beta1.MachineUpdating && m.Status.NodeRef != nil:
+		if is(v1beta1.ConditionRegistered) && is(v1beta1.ConditionNodeHealthy) {
+			return v1beta1.MachineRunning
+		}
+		return v1beta1.MachineUnhealthy
+	default:
+		return v1beta1.MachineProvisioned
+	}
+}
+
+func (p *pass) note(reason, action, message string) {
+	p.Recorder.Eventf(p.machine, nil, corev1.EventTypeNormal, reason, action, "%s", bounded(message, 512))
+}
+
+func (p *pass) warn(reason, action, message string) {
+	p.Recorder.Eventf(p.machine, nil, corev1.EventTypeWarning, reason, action, "%s", bounded(message, 512))
+}
+
+// maxMessage bounds what is written into the status: one message that is too long would make all of it refused.
+const maxMessage = 4096
+
+// bounded cuts a message, which may come from anywhere, to about n bytes of valid text.
+func bounded(s string, n int) string {
+	if len(s) > n {
+		return strings.ToValidUTF8(s[:n], "") + "…"
+	}
+	return strings.ToValidUTF8(s, "�")
+}

@@ -1,0 +1,280 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machine/drain"
+	"machinist.dev/machinist/internal/machineclass/resolve"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// update brings the instance to what the specification asks for: in place where the provider can, else by replacing it
+// under the same Machine. Who changed the specification need not know which.
+func (p *pass) update(ctx context.Context) (progress, error) {
+	m := p.machine
+	if m.Replacing() {
+		if paused(m) {
+			return wait, nil
+		}
+		return p.replace(ctx)
+	}
+	if m.Status.Applied == nil {
+		return next, nil // Nothing to compare with: it was launched before this was recorded.
+	}
+	if why := foreign(m); why != "" {
+		p.setCondition(v1beta1.ConditionUpToDate, false, v1beta1.ReasonUnknownTypeVersion, why)
+		return next, nil
+	}
+	if p.unchanged() {
+		p.setCondition(v1beta1.ConditionUpToDate, true, v1beta1.ReasonUpToDate, "")
+		return next, nil
+	}
+	if paused(m) {
+		p.setCondition(v1beta1.ConditionUpToDate, false, v1beta1.ReasonUpdatePending, "The specification has changed; nothing is done about it now.")
+		return next, nil
+	}
+	inputs, err := p.Classes.Resolve(ctx, m)
+	if missing, ok := errors.AsType[*resolve.Error](err); ok {
+		p.notUpdated(v1beta1.ReasonUpdateError, missing.Message)
+		return next, nil
+	}
+	if err != nil {
+		return wait, fmt.Errorf("resolve what the machine shall be updated to: %w", err)
+	}
+	wanted := appliedOf(m, inputs)
+	if *m.Status.Applied == *wanted {
+		// Another name for the same.
+		m.Status.Applied = wanted
+		p.setCondition(v1beta1.ConditionUpToDate, true, v1beta1.ReasonUpToDate, "")
+		return next, nil
+	}
+	if inputs.Provider != p.Cloud.Name() {
+		p.notUpdated(v1beta1.ReasonUnsupportedChange, fmt.Sprintf("The instance is of provider %q and cannot become one of %q.", p.Cloud.Name(), inputs.Provider))
+		return next, nil
+	}
+	fingerprint := "update " + fingerprintOf(m, inputs, p.attempt())
+	if r := p.memory.of(m); r.tried == fingerprint {
+		if r.notBefore.IsZero() {
+			return next, nil // Refused for good, and nothing has changed.
+		}
+		if left := r.notBefore.Sub(p.now); left > 0 {
+			p.wakeIn(left)
+			return next, nil
+		}
+	}
+	return p.updateInstance(ctx, inputs, wanted, fingerprint, false)
+}
+
+// unchanged compares what can be compared without reading the class, which never changes.
+func (p *pass) unchanged() bool {
+	applied, spec := p.machine.Status.Applied, p.machine.Spec
+	if applied.Version != spec.Version {
+		return false
+	}
+	if spec.ClassRef != nil {
+		return applied.ClassName == spec.ClassRef.Name
+	}
+	return applied.ClassName == "" && spec.ProviderSpec != nil && applied.ProviderSpecHash == resolve.Resolved{ProviderSpec: spec.ProviderSpec.Raw}.SpecHash()
+}
+
+// appliedOf is what an instance made from the inputs was made from.
+func appliedOf(m *v1beta1.Machine, inputs resolve.Resolved) *v1beta1.AppliedStatus {
+	return &v1beta1.AppliedStatus{ClassName: inputs.ClassName, ProviderSpecHash: inputs.SpecHash(), Version: m.Spec.Version}
+}
+
+// updateInstance asks the driver for the change, after draining the node if it needs that.
+func (p *pass) updateInstance(ctx context.Context, inputs resolve.Resolved, wanted *v1beta1.AppliedStatus, fingerprint string, drained bool) (progress, error) {
+	m := p.machine
+	req := provider.UpdateRequest{
+		Machine: identity(m), Class: inputs.Class(), ClusterID: p.ClusterID, ProviderID: m.Spec.ProviderID, Version: m.Spec.Version,
+		Drained: drained || p.drainedForUpdate(),
+	}
+	if m.Status.Instance != nil {
+		req.Scope = m.Status.Instance.Scope
+	}
+	result, err := p.Cloud.Update(ctx, req)
+	if err != nil {
+		p.updateFailed(err, fingerprint)
+		return next, nil
+	}
+	switch result.Outcome {
+	case provider.UpdateDone:
+		p.memory.update(m, func(r *recollection) { r.tried = "" })
+		m.Status.Applied = wanted
+		if result.Instance != nil && m.Status.Instance != nil {
+			m.Status.Instance.Type, m.Status.Instance.State = result.Instance.Type, v1beta1.InstanceState(result.Instance.State)
+		}
+		p.setCondition(v1beta1.ConditionUpToDate, true, v1beta1.ReasonUpToDate, "")
+		p.operation(v1beta1.OperationUpdate, v1beta1.OperationSucceeded, "The instance was updated in place.", "")
+		p.endDrain()
+		p.note("Updated", "Update", "The instance was updated in place.")
+		return next, nil
+	case provider.UpdateInProgress:
+		p.updating("The provider is updating the instance.")
+		return next, nil
+	case provider.UpdateNeedsDrain:
+		if drained {
+			p.updateFailed(provider.Errorf(provider.Internal, "the driver asks for a drain again after it"), fingerprint)
+			return next, nil
+		}
+		for _, step := range []func(context.Context) (progress, error){p.findNodeToDelete, p.drain} {
+			proceed, err := step(ctx)
+			if err != nil {
+				return wait, err
+			}
+			if !bool(proceed) {
+				return next, nil // Draining takes its time; the node is observed meanwhile.
+			}
+		}
+		return p.updateInstance(ctx, inputs, wanted, fingerprint, true)
+	case provider.UpdateNeedsReplacement:
+		p.memory.update(m, func(r *recollection) { r.tried = "" })
+		m.Status.Phase = v1beta1.MachineUpdating
+		m.Status.Launch = &v1beta1.LaunchStatus{Attempt: m.LaunchAttempt(), Step: v1beta1.LaunchStepReplacing, OldProviderID: m.Spec.ProviderID}
+		p.updateWaits(v1beta1.ReasonReplacing, "The instance is replaced: "+result.Reason)
+		p.note("Replacing", "Update", "The instance is replaced: "+result.Reason)
+		// The step is durable before anything is taken down.
+		if err := p.writeStatus(ctx); err != nil {
+			return wait, err
+		}
+		return p.replace(ctx)
+	case provider.UpdateRefused:
+		p.memory.update(m, func(r *recollection) { *r = recollection{tried: fingerprint} })
+		p.notUpdated(v1beta1.ReasonUnsupportedChange, result.Reason)
+		p.operation(v1beta1.OperationUpdate, v1beta1.OperationFailed, result.Reason, "")
+		return next, nil
+	}
+	p.updateFailed(provider.Errorf(provider.Internal, "the driver answered %q", result.Outcome), fingerprint)
+	return next, nil
+}
+
+// updating says that a change in place is under way, and that it takes too long when it does.
+func (p *pass) updating(message string) {
+	p.operation(v1beta1.OperationUpdate, v1beta1.OperationProcessing, message, "")
+	started := p.machine.Status.LastOperation.LastUpdateTime.Time
+	reason := v1beta1.ReasonUpdating
+	if timeout := p.machine.Spec.Timeouts.UpdateOrDefault(); p.now.Sub(started) >= timeout {
+		reason = v1beta1.ReasonUpdateTimeout
+		message = fmt.Sprintf("The update takes longer than %s.", timeout)
+	} else {
+		p.wakeIn(started.Add(timeout).Sub(p.now))
+	}
+	p.notUpdated(reason, message)
+	p.wakeIn(pollInterval(p.now.Sub(started)))
+}
+
+// notUpdated says why the instance is not what the specification asks for. The old one keeps running.
+func (p *pass) notUpdated(reason, message string) {
+	if p.setCondition(v1beta1.ConditionUpToDate, false, reason, message) && reason != v1beta1.ReasonUpdating {
+		p.warn(reason, "Update", message)
+	}
+}
+
+// updateFailed records an error of Update and when the next try is due.
+func (p *pass) updateFailed(err error, fingerprint string) {
+	code := provider.CodeOf(err)
+	c := createConsequence(code)
+	failures := p.failuresOf(v1beta1.OperationUpdate) + 1
+	message := messageOf(err)
+	retry, state := time.Time{}, v1beta1.OperationFailed
+	if !c.terminal() {
+		d := c.backoff(failures, provider.RetryAfter(err), string(p.machine.UID))
+		retry, state = p.now.Add(d), v1beta1.OperationProcessing
+		p.wakeIn(d)
+	}
+	p.memory.update(p.machine, func(r *recollection) { r.tried, r.notBefore = fingerprint, retry })
+	p.notUpdated(v1beta1.ReasonUpdateError, message)
+	p.operation(v1beta1.OperationUpdate, state, message, code)
+	p.machine.Status.LastOperation.Attempts = failures
+}
+
+// drainedForUpdate reports whether the node was drained for a change that is not done yet.
+func (p *pass) drainedForUpdate() bool {
+	return p.isTrue(v1beta1.ConditionDrained)
+}
+
+// endDrain takes back what was done to the node for an update. The node is uncordoned when it is Ready again.
+func (p *pass) endDrain() {
+	meta.RemoveStatusCondition(&p.machine.Status.Conditions, v1beta1.ConditionDrained)
+	meta.RemoveStatusCondition(&p.machine.Status.Conditions, v1beta1.ConditionVolumesDetached)
+	if p.Drainer != nil {
+		p.Drainer.Forget(client.ObjectKeyFromObject(p.machine))
+	}
+}
+
+// uncordon ends the disruption of an update once the node is Ready again.
+func (p *pass) uncordon(ctx context.Context) error {
+	if paused(p.machine) || !p.isTrue(v1beta1.ConditionUpToDate) {
+		return nil
+	}
+	node, err := drain.Uncordon(ctx, p.Target.Nodes, p.node)
+	if err != nil {
+		return err
+	}
+	p.node = node
+	return nil
+}
+
+// updateWaits says what an update waits for that drains the node or replaces the instance.
+func (p *pass) updateWaits(reason, message string) {
+	kind := v1beta1.ReasonUpdating
+	if p.machine.Replacing() {
+		kind = v1beta1.ReasonReplacing
+	}
+	p.setCondition(v1beta1.ConditionUpToDate, false, kind, message)
+	p.heldUp = &metav1.Condition{Reason: reason, Message: message}
+}
+
+// isUpdating reports whether the instance is being changed in place or replaced.
+func isUpdating(m *v1beta1.Machine) bool {
+	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate)
+	if c == nil || c.Status == metav1.ConditionTrue {
+		return false
+	}
+	switch c.Reason {
+	case v1beta1.ReasonUpdating, v1beta1.ReasonReplacing, v1beta1.ReasonUpdateTimeout, v1beta1.ReasonWaitingForAgent:
+		return true
+	}
+	return false
+}
+
+// replace takes the old instance down and opens the next attempt. Each step can be repeated: what is done is seen.
+func (p *pass) replace(ctx context.Context) (progress, error) {
+	m := p.machine
+	if m.Spec.ProviderID != "" {
+		for _, step := range []func(context.Context) (progress, error){p.findNodeToDelete, p.drain, p.deleteInstance, p.deleteNode} {
+			if proceed, err := step(ctx); err != nil || !bool(proceed) {
+				return wait, err
+			}
+		}
+		if err := p.patchMachine(ctx, func(m *v1beta1.Machine) { m.Spec.ProviderID = "" }); err != nil {
+			return wait, err
+		}
+	}
+	p.node = nil
+	p.endDrain()
+	p.memory.forget(client.ObjectKeyFromObject(m))
+	meta.RemoveStatusCondition(&m.Status.Conditions, v1beta1.ConditionNodeHealthy)
+	for _, kind := range []string{v1beta1.ConditionLaunched, v1beta1.ConditionRegistered} {
+		p.setCondition(kind, false, v1beta1.ReasonReplacing, "The old instance is gone; a new one follows.")
+	}
+	m.Status.Launch = &v1beta1.LaunchStatus{Attempt: m.LaunchAttempt() + 1}
+	m.Status.Phase, m.Status.FailureReason, m.Status.FailureMessage = v1beta1.MachineUpdating, "", ""
+	m.Status.NodeRef, m.Status.Applied, m.Status.Instance, m.Status.Addresses, m.Status.Version = nil, nil, nil, nil, ""
+	p.operation(v1beta1.OperationCreate, v1beta1.OperationProcessing, "The old instance is gone; a new one follows.", "")
+	if err := p.writeStatus(ctx); err != nil {
+		return wait, err
+	}
+	if proceed, err := p.launch(ctx); err != nil || !bool(proceed) {
+		return wait, err
+	}
+	return p.update(ctx)
+}

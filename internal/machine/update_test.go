@@ -1,0 +1,207 @@
+package machine
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// answers is a driver's Update that gives one answer after the other, the last one again and again, and remembers what it
+// was asked.
+type answers struct {
+	given []provider.UpdateResult
+	errs  []error
+	asked []provider.UpdateRequest
+}
+
+func (a *answers) update(req provider.UpdateRequest) (provider.UpdateResult, error) {
+	a.asked = append(a.asked, req)
+	if len(a.errs) > 0 {
+		err := a.errs[0]
+		a.errs = a.errs[1:]
+		return provider.UpdateResult{}, err
+	}
+	answer := a.given[0]
+	if len(a.given) > 1 {
+		a.given = a.given[1:]
+	}
+	return answer, nil
+}
+
+// changed is a running Machine of class "small" that shall become one of class "large".
+func changed(t *testing.T, a *answers) (*world, *v1beta1.Machine) {
+	t.Helper()
+	w := newWorld(t)
+	w.cloud.onUpdate = a.update
+	w.class("small", "")
+	w.class("large", "")
+	m := w.running("m")
+	w.update("m", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name, m.Spec.Version = "large", "v1.36.4" })
+	return w, m
+}
+
+// M-42: a change in place leaves everything else as it is, and is asked for once.
+func TestAChangeInPlace(t *testing.T) {
+	t.Parallel()
+	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateDone}}}
+	w, before := changed(t, a)
+	w.reconcile("m")
+	m := w.get("m")
+	w.wantPhase(m, v1beta1.MachineRunning)
+	w.wantCondition(m, v1beta1.ConditionUpToDate, metav1.ConditionTrue, v1beta1.ReasonUpToDate)
+	w.wantCondition(m, v1beta1.ConditionReady, metav1.ConditionTrue, v1beta1.ReasonMachineReady)
+	if m.Spec.ProviderID != before.Spec.ProviderID || m.LaunchAttempt() != 1 {
+		t.Errorf("the instance is %s of attempt %d, it was %s", m.Spec.ProviderID, m.LaunchAttempt(), before.Spec.ProviderID)
+	}
+	if m.Status.Applied.ClassName != "large" || m.Status.Applied.Version != "v1.36.4" {
+		t.Errorf("applied is %+v", m.Status.Applied)
+	}
+	if len(a.asked) != 1 || a.asked[0].Version != "v1.36.4" || a.asked[0].ProviderID != before.Spec.ProviderID || a.asked[0].Drained {
+		t.Errorf("the driver was asked %+v", a.asked)
+	}
+	w.wantRest("m")
+}
+
+// M-43: a change that disturbs the node is made on a drained node, which is uncordoned when it is Ready again.
+func TestAChangeInPlaceThatNeedsADrain(t *testing.T) {
+	t.Parallel()
+	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateNeedsDrain}, {Outcome: provider.UpdateInProgress}, {Outcome: provider.UpdateInProgress}, {Outcome: provider.UpdateDone}}}
+	w, before := changed(t, a)
+
+	w.reconcile("m")
+	m := w.get("m")
+	w.wantPhase(m, v1beta1.MachineUpdating)
+	w.wantCondition(m, v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonUpdating)
+	if c := w.wantCondition(m, v1beta1.ConditionReady, metav1.ConditionFalse, v1beta1.ReasonUpdating); c.Message == "" {
+		t.Error("Ready does not say why it is False")
+	}
+	if node := w.getNode(nodeNameOf(w.namespace, "m")); !node.Spec.Unschedulable {
+		t.Error("the node is not cordoned for the update")
+	}
+	// It restarts: the node is not Ready for a while, which is no trouble of its own.
+	w.nodeIs(nodeNameOf(w.namespace, "m"), corev1.ConditionFalse)
+	w.step(10 * time.Second)
+	w.reconcile("m")
+	w.wantPhase(w.get("m"), v1beta1.MachineUpdating)
+	w.nodeIs(nodeNameOf(w.namespace, "m"), corev1.ConditionTrue)
+	w.step(10 * time.Second)
+	w.reconcile("m")
+
+	m = w.get("m")
+	w.wantPhase(m, v1beta1.MachineRunning)
+	w.wantCondition(m, v1beta1.ConditionUpToDate, metav1.ConditionTrue, v1beta1.ReasonUpToDate)
+	if node := w.getNode(nodeNameOf(w.namespace, "m")); node.Spec.Unschedulable {
+		t.Error("the node is still cordoned after the update")
+	}
+	if m.Spec.ProviderID != before.Spec.ProviderID {
+		t.Errorf("the instance is %s, it was %s", m.Spec.ProviderID, before.Spec.ProviderID)
+	}
+	if n := len(a.asked); n != 4 || a.asked[0].Drained || !a.asked[1].Drained || !a.asked[n-1].Drained {
+		t.Errorf("the driver was asked %+v", a.asked)
+	}
+	w.wantRest("m")
+}
+
+// M-44: what cannot be changed in place is replaced under the same Machine, the old instance first.
+func TestAChangeByReplacement(t *testing.T) {
+	t.Parallel()
+	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateNeedsReplacement, Reason: "of another size"}}}
+	w, before := changed(t, a)
+	w.reconcile("m")
+	if live := w.cloud.live(); len(live) != 1 || live[0].ProviderID == before.Spec.ProviderID {
+		t.Errorf("instances after the replacement: %+v", live)
+	}
+	w.node("m", true)
+	w.reconcile("m")
+	m := w.get("m")
+	w.wantPhase(m, v1beta1.MachineRunning)
+	w.wantCondition(m, v1beta1.ConditionUpToDate, metav1.ConditionTrue, v1beta1.ReasonUpToDate)
+	if m.UID != before.UID || m.LaunchAttempt() != 2 || m.Status.Launch.Step != v1beta1.LaunchStepNone || m.Status.Applied.ClassName != "large" {
+		t.Errorf("after the replacement: %s, launch %+v, applied %+v", summaryOf(m), m.Status.Launch, m.Status.Applied)
+	}
+	if m.Status.NodeRef.UID == before.Status.NodeRef.UID {
+		t.Error("the machine still refers to the old node")
+	}
+	w.wantRest("m")
+}
+
+// M-45: a refused change leaves the machine as it was, is said, and is not asked for again until something changes.
+func TestARefusedChange(t *testing.T) {
+	t.Parallel()
+	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateRefused, Reason: "not of this family"}}}
+	w, before := changed(t, a)
+	w.reconcile("m")
+	m := w.get("m")
+	w.wantPhase(m, v1beta1.MachineRunning)
+	w.wantCondition(m, v1beta1.ConditionReady, metav1.ConditionTrue, v1beta1.ReasonMachineReady)
+	if c := w.wantCondition(m, v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonUnsupportedChange); c.Message != "not of this family" {
+		t.Errorf("the message is %q", c.Message)
+	}
+	w.wantRest("m")
+	if len(a.asked) != 1 {
+		t.Errorf("the driver was asked %d times", len(a.asked))
+	}
+	// Taken back, all is well again without asking anybody.
+	w.update("m", func(m *v1beta1.Machine) { m.Spec = before.Spec })
+	w.reconcile("m")
+	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionTrue, v1beta1.ReasonUpToDate)
+	if len(a.asked) != 1 {
+		t.Errorf("the driver was asked %d times", len(a.asked))
+	}
+}
+
+// M-46: an update that fails is tried again with growing waits, and the machine goes on.
+func TestAnUpdateThatFails(t *testing.T) {
+	t.Parallel()
+	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateDone}}, errs: []error{provider.Errorf(provider.Unavailable, "away"), provider.Errorf(provider.Unavailable, "away")}}
+	w, _ := changed(t, a)
+	first := w.reconcile("m")
+	m := w.get("m")
+	w.wantPhase(m, v1beta1.MachineRunning)
+	w.wantCondition(m, v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonUpdateError)
+	w.reconcile("m") // Before its time: nothing is asked.
+	if len(a.asked) != 1 {
+		t.Errorf("the driver was asked %d times before the wait was over", len(a.asked))
+	}
+	w.step(first.RequeueAfter)
+	second := w.reconcile("m")
+	if second.RequeueAfter <= first.RequeueAfter {
+		t.Errorf("the second wait, %s, is not longer than the first, %s", second.RequeueAfter, first.RequeueAfter)
+	}
+	w.step(second.RequeueAfter)
+	w.reconcile("m")
+	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionTrue, v1beta1.ReasonUpToDate)
+	w.wantRest("m")
+}
+
+// M-46: a change that takes longer than timeouts.update is said to, and is still waited for.
+func TestAnUpdateThatTakesTooLong(t *testing.T) {
+	t.Parallel()
+	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateInProgress}}}
+	w, _ := changed(t, a)
+	w.reconcile("m")
+	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonUpdating)
+	w.step(v1beta1.DefaultUpdateTimeout + time.Second)
+	if result := w.reconcile("m"); result.RequeueAfter == 0 {
+		t.Error("it is not looked at again")
+	}
+	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonUpdateTimeout)
+}
+
+// M-4: nothing is changed on a paused machine.
+func TestAPausedMachineIsNotUpdated(t *testing.T) {
+	t.Parallel()
+	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateDone}}}
+	w, _ := changed(t, a)
+	w.annotate("m", v1beta1.AnnotationPaused)
+	w.reconcile("m")
+	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonUpdatePending)
+	if len(a.asked) != 0 {
+		t.Errorf("the driver was asked %d times", len(a.asked))
+	}
+}

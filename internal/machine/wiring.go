@@ -1,0 +1,114 @@
+package machine
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/index"
+	"machinist.dev/machinist/internal/machineclass/resolve"
+)
+
+// Sources are the events from outside the manager's own cache that wake Machines.
+type Sources struct {
+	// Nodes returns a source of the target cluster's Nodes; nil where there is none.
+	Nodes func(handler.TypedEventHandler[*corev1.Node, reconcile.Request], ...predicate.TypedPredicate[*corev1.Node]) source.Source
+	// Drains wakes a Machine whose drain has come to another point; nil where there is no target.
+	Drains source.Source
+}
+
+// Register adds the controller to the manager. This is the one table of what wakes a Machine.
+func (r *Reconciler) Register(mgr manager.Manager, s Sources) error {
+	// Whom an event concerns is read from the bare cache: waiting for our own writes there would hold up all events.
+	cache := mgr.GetCache()
+	b := builder.ControllerManagedBy(mgr).Named("machine").
+		WithOptions(controller.Options{MaxConcurrentReconciles: r.Concurrency}).
+		For(&v1beta1.Machine{}, builder.WithPredicates(machineChanged())).
+		Watches(&v1beta1.MachineClass{}, handler.EnqueueRequestsFromMapFunc(resolve.MachinesOfClass(cache)), builder.WithPredicates(classChanged())).
+		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(resolve.MachinesOfSecret(cache)), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{}))
+	if s.Nodes != nil {
+		b = b.WatchesRawSource(s.Nodes(handler.TypedEnqueueRequestsFromMapFunc(machinesOfNode(cache)), nodeChanged()))
+	}
+	if s.Drains != nil {
+		b = b.WatchesRawSource(s.Drains)
+	}
+	return b.Complete(r)
+}
+
+// machineChanged lets through what people and owners change; what this controller writes into the status is no news to it.
+func machineChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		o, n := e.ObjectOld, e.ObjectNew
+		return o.GetGeneration() != n.GetGeneration() ||
+			o.GetUID() != n.GetUID() ||
+			(o.GetDeletionTimestamp() == nil) != (n.GetDeletionTimestamp() == nil) ||
+			!maps.Equal(o.GetAnnotations(), n.GetAnnotations()) ||
+			!maps.Equal(o.GetLabels(), n.GetLabels()) ||
+			!slices.Equal(o.GetFinalizers(), n.GetFinalizers())
+	}}
+}
+
+// classChanged lets through a class that came, changed or went. Its status is for others.
+func classChanged() predicate.Predicate {
+	return predicate.GenerationChangedPredicate{}
+}
+
+// nodeChanged lets through what a Machine takes from its Node. Heartbeats are not among it.
+func nodeChanged() predicate.TypedPredicate[*corev1.Node] {
+	return predicate.TypedFuncs[*corev1.Node]{UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Node]) bool {
+		o, n := e.ObjectOld, e.ObjectNew
+		return o.UID != n.UID ||
+			(o.DeletionTimestamp == nil) != (n.DeletionTimestamp == nil) ||
+			o.Spec.ProviderID != n.Spec.ProviderID ||
+			o.Status.NodeInfo.KubeletVersion != n.Status.NodeInfo.KubeletVersion ||
+			readiness(o) != readiness(n) ||
+			!maps.Equal(o.Labels, n.Labels) ||
+			!maps.Equal(o.Annotations, n.Annotations) ||
+			!equality.Semantic.DeepEqual(o.Spec.Taints, n.Spec.Taints)
+	}}
+}
+
+func readiness(node *corev1.Node) corev1.ConditionStatus {
+	if c := nodeCondition(node, corev1.NodeReady); c != nil {
+		return c.Status
+	}
+	return ""
+}
+
+// machinesOfNode finds whose Node it is: by the machine paired with or expecting the name, and by the provider ID.
+func machinesOfNode(cache client.Reader) handler.TypedMapFunc[*corev1.Node, reconcile.Request] {
+	return func(ctx context.Context, node *corev1.Node) []reconcile.Request {
+		found := machinesIn(ctx, cache, client.MatchingFields{index.MachineByNodeName: node.Name})
+		if node.Spec.ProviderID != "" {
+			found = append(found, machinesIn(ctx, cache, client.MatchingFields{index.MachineByProviderID: node.Spec.ProviderID})...)
+		}
+		var out []reconcile.Request
+		for i := range found {
+			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&found[i])})
+		}
+		return out
+	}
+}
+
+// machinesIn lists from a cache without copying: it only finds out whom to wake.
+func machinesIn(ctx context.Context, cache client.Reader, options ...client.ListOption) []v1beta1.Machine {
+	list := &v1beta1.MachineList{}
+	if err := cache.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
+		logf.FromContext(ctx).Error(err, "Cannot find the machines that an event concerns")
+	}
+	return list.Items
+}

@@ -1,0 +1,283 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/index"
+	"machinist.dev/machinist/internal/machine/drain"
+	"machinist.dev/machinist/internal/machineclass/resolve"
+	"machinist.dev/machinist/test/env"
+)
+
+// managed is a world whose process runs by itself, in a real manager and under the real clock.
+func managed(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t)
+	w.cloud = newFakeCloud(clock.RealClock{}, w.effects)
+	env.Manager(t, func(ctx context.Context, mgr manager.Manager) error {
+		for _, register := range []func(context.Context, client.FieldIndexer) error{index.RegisterMachines, index.RegisterTarget, resolve.RegisterIndexes} {
+			if err := register(ctx, mgr.GetFieldIndexer()); err != nil {
+				return err
+			}
+		}
+		drains := drain.New(drain.Options{Target: w.api})
+		if err := drains.Register(mgr); err != nil {
+			return err
+		}
+		o := w.options
+		o.Cloud, o.Clock, o.Drainer = w.cloud, clock.RealClock{}, drains
+		counted := counting{mgr.GetClient(), w.effects}
+		o.Client, o.Live = counted, mgr.GetAPIReader()
+		o.Classes = &resolve.Resolver{Classes: mgr.GetClient(), Secrets: mgr.GetAPIReader()}
+		o.Target = &Target{Nodes: counted, Live: w.api}
+		return New(o).Register(mgr, Sources{
+			Drains: drains.Wakes(),
+			Nodes: func(h handler.TypedEventHandler[*corev1.Node, reconcile.Request], p ...predicate.TypedPredicate[*corev1.Node]) source.Source {
+				return source.Kind(mgr.GetCache(), &corev1.Node{}, h, p...)
+			},
+		})
+	})
+	return w
+}
+
+// counting notes the writes that the API server accepted.
+type counting struct {
+	client.Client
+	effects *effects
+}
+
+func (c counting) note(what string, o client.Object, err error) error {
+	if err == nil {
+		_ = c.effects.do(fmt.Sprintf("API %s %s", strings.TrimPrefix(fmt.Sprintf("%T", o), "*v1beta1."), what), func() error { return nil })
+	}
+	return err
+}
+
+func (c counting) Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+	return c.note("patch", o, c.Client.Patch(ctx, o, patch, opts...))
+}
+
+func (c counting) Delete(ctx context.Context, o client.Object, opts ...client.DeleteOption) error {
+	return c.note("delete", o, c.Client.Delete(ctx, o, opts...))
+}
+
+func (c counting) Status() client.SubResourceWriter { return countingStatus{c.Client.Status(), c} }
+
+type countingStatus struct {
+	client.SubResourceWriter
+	counting counting
+}
+
+func (c countingStatus) Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+	return c.counting.note("patch status", o, c.SubResourceWriter.Patch(ctx, o, patch, opts...))
+}
+
+// await waits until every Machine of the world satisfies done.
+func (w *world) await(what string, n int, done func(*v1beta1.Machine) bool) []v1beta1.Machine {
+	w.t.Helper()
+	return env.Await(w.t, w.api, &v1beta1.MachineList{}, what, func(l *v1beta1.MachineList) (bool, string) {
+		state := ""
+		for i := range l.Items {
+			if !done(&l.Items[i]) {
+				state += fmt.Sprintf("%s: %s\n", l.Items[i].Name, summaryOf(&l.Items[i]))
+			}
+		}
+		return state == "" && len(l.Items) == n, fmt.Sprintf("%d machines\n%s", len(l.Items), state)
+	}, client.InNamespace(w.namespace)).Items
+}
+
+func inPhase(phase v1beta1.MachinePhase) func(*v1beta1.Machine) bool {
+	return func(m *v1beta1.Machine) bool { return m.Status.Phase == phase }
+}
+
+// Every wait of a machine ends with an event: none of what follows would come to be within the patience of a test if it
+// were left to the time that a pass asks for.
+func TestWhatWakesAMachine(t *testing.T) {
+	w := managed(t)
+	const machines = 5
+	waitsFor := func(reason string) func(*v1beta1.Machine) bool {
+		return func(m *v1beta1.Machine) bool {
+			for _, c := range m.Status.Conditions {
+				if c.Type == v1beta1.ConditionLaunched && c.Reason == reason {
+					return true
+				}
+			}
+			return false
+		}
+	}
+	var names []string
+	for i := range machines {
+		names = append(names, fmt.Sprintf("m-%d", i))
+		w.born(names[i], func(m *v1beta1.Machine) { m.Finalizers, m.Labels = nil, nil })
+	}
+	w.await("machines that wait for their class", machines, waitsFor(v1beta1.ReasonClassNotFound))
+	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "small"}}
+	class.Spec.Provider, class.Spec.ProviderSpec = fakeProvider, &runtime.RawExtension{Raw: []byte(`{}`)}
+	class.Spec.CredentialsRef = &v1beta1.LocalRef{Name: "credentials"}
+	w.create(class)
+	w.await("machines that wait for their credentials", machines, waitsFor(v1beta1.ReasonCredentialsNotFound))
+	w.create(w.secret("credentials", "token", "hunter2"))
+	w.await("machines with an instance", machines, inPhase(v1beta1.MachineProvisioned))
+
+	for _, name := range names {
+		w.node(name, true)
+	}
+	w.await("machines that run", machines, inPhase(v1beta1.MachineRunning))
+	if n := len(w.cloud.live()); n != machines {
+		t.Errorf("there are %d instances of %d machines", n, machines)
+	}
+	for _, name := range names {
+		w.nodeIs(nodeNameOf(w.namespace, name), corev1.ConditionFalse)
+	}
+	w.await("machines in trouble", machines, inPhase(v1beta1.MachineUnhealthy))
+	for _, name := range names {
+		w.nodeIs(nodeNameOf(w.namespace, name), corev1.ConditionTrue)
+	}
+	w.await("machines that run again", machines, inPhase(v1beta1.MachineRunning))
+
+	// A pod that is evicted by the drain's workers.
+	w.podOn(nodeNameOf(w.namespace, names[0]))
+	for _, name := range names {
+		w.update(name, func(m *v1beta1.Machine) {
+			m.Spec.LifecycleHooks.PreTerminate = []v1beta1.LifecycleHook{{Name: "audit.example.com", Owner: "audit"}}
+		})
+		w.delete(name)
+	}
+	env.Await(t, w.api, &corev1.PodList{}, "the eviction", func(l *corev1.PodList) (bool, string) {
+		return len(l.Items) == 1 && l.Items[0].DeletionTimestamp != nil, fmt.Sprintf("%d pods", len(l.Items))
+	}, client.InNamespace(w.namespace))
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "work"}}
+	if err := w.api.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil { // As its kubelet would.
+		t.Fatal(err)
+	}
+	w.await("machines that wait for a hook", machines, func(m *v1beta1.Machine) bool {
+		for _, c := range m.Status.Conditions {
+			if c.Type == v1beta1.ConditionDeleting && c.Reason == v1beta1.ReasonWaitingForPreTerminateHook {
+				return true
+			}
+		}
+		return false
+	})
+	for _, name := range names {
+		w.update(name, func(m *v1beta1.Machine) { m.Spec.LifecycleHooks.PreTerminate = nil })
+	}
+	w.await("no machines", 0, func(*v1beta1.Machine) bool { return false })
+	for _, name := range names {
+		w.wantNothingLeft(name)
+	}
+}
+
+// The budget of the straight path holds as well when many machines are worked on at once, from caches, with all that wakes
+// them in between.
+func TestManyMachinesAtOnceKeepTheirBudget(t *testing.T) {
+	w := managed(t)
+	w.class("small", "")
+	const machines = 30
+	budget := func(what string, most int) {
+		t.Helper()
+		done := w.effects.of("API")
+		t.Logf("%.2f writes per machine %s", float64(len(done))/machines, what)
+		if len(done) > most*machines {
+			t.Errorf("%d writes for %d machines %s, more than %d each: %q", len(done), machines, what, most, done)
+		}
+	}
+	var joining sync.WaitGroup
+	for i := range machines {
+		name := fmt.Sprintf("m-%d", i)
+		w.born(name)
+		joining.Go(func() {
+			env.Await(t, w.api, &v1beta1.MachineList{}, "an instance of "+name, func(l *v1beta1.MachineList) (bool, string) {
+				return len(l.Items) == 1 && l.Items[0].Spec.ProviderID != "", ""
+			}, client.InNamespace(w.namespace), client.MatchingFields{"metadata.name": name})
+			w.node(name, true)
+		})
+	}
+	joining.Wait()
+	w.await("machines that run", machines, inPhase(v1beta1.MachineRunning))
+	budget("until Running", 4)
+	if n := len(w.effects.calls()); n != machines {
+		t.Errorf("%d driver calls until Running", n)
+	}
+	w.effects.clear()
+	if err := w.api.DeleteAllOf(t.Context(), &v1beta1.Machine{}, client.InNamespace(w.namespace)); err != nil {
+		t.Fatal(err)
+	}
+	w.await("no machines", 0, func(*v1beta1.Machine) bool { return false })
+	budget("until gone", 4)
+	if n := len(w.effects.calls()); n != machines {
+		t.Errorf("%d driver calls until gone", n)
+	}
+}
+
+// What a Machine does not take from its Node wakes nobody.
+func TestHeartbeatsWakeNobody(t *testing.T) {
+	t.Parallel()
+	old := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"a": "1"}}}
+	old.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	for _, tc := range []struct {
+		name   string
+		change func(*corev1.Node)
+		wakes  bool
+	}{
+		{"heartbeat", func(n *corev1.Node) {
+			n.ResourceVersion = "2"
+			n.Status.Conditions[0].LastHeartbeatTime = metav1.Now()
+		}, false},
+		{"images", func(n *corev1.Node) { n.Status.Images = []corev1.ContainerImage{{Names: []string{"x"}}} }, false},
+		{"cordon", func(n *corev1.Node) { n.Spec.Unschedulable = true }, false},
+		{"readiness", func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionUnknown }, true},
+		{"provider ID", func(n *corev1.Node) { n.Spec.ProviderID = "fake://1" }, true},
+		{"label", func(n *corev1.Node) { n.Labels["a"] = "2" }, true},
+		{"annotation", func(n *corev1.Node) { n.Annotations = map[string]string{"a": "2"} }, true},
+		{"taint", func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{taint("a", "")} }, true},
+		{"version", func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.36.3" }, true},
+	} {
+		changed := old.DeepCopy()
+		tc.change(changed)
+		if got := nodeChanged().Update(event.TypedUpdateEvent[*corev1.Node]{ObjectOld: old, ObjectNew: changed}); got != tc.wakes {
+			t.Errorf("a change of %s wakes: %t", tc.name, got)
+		}
+	}
+}
+
+func TestOwnStatusWakesNobody(t *testing.T) {
+	t.Parallel()
+	old := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", Generation: 1}}
+	now := metav1.Now()
+	for _, tc := range []struct {
+		name   string
+		change func(*v1beta1.Machine)
+		wakes  bool
+	}{
+		{"status", func(m *v1beta1.Machine) { m.ResourceVersion, m.Status.Phase = "2", v1beta1.MachineRunning }, false},
+		{"spec", func(m *v1beta1.Machine) { m.Generation = 2 }, true},
+		{"annotation", func(m *v1beta1.Machine) { m.Annotations = map[string]string{"a": ""} }, true},
+		{"label", func(m *v1beta1.Machine) { m.Labels = map[string]string{"a": ""} }, true},
+		{"deletion", func(m *v1beta1.Machine) { m.DeletionTimestamp = &now }, true},
+		{"finalizer", func(m *v1beta1.Machine) { m.Finalizers = []string{"a"} }, true},
+		{"another one of that name", func(m *v1beta1.Machine) { m.UID = "2" }, true},
+	} {
+		changed := old.DeepCopy()
+		tc.change(changed)
+		if got := machineChanged().Update(event.UpdateEvent{ObjectOld: old, ObjectNew: changed}); got != tc.wakes {
+			t.Errorf("a change of %s wakes: %t", tc.name, got)
+		}
+	}
+}

@@ -1,0 +1,471 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	testclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/index"
+	"machinist.dev/machinist/internal/machine/drain"
+	"machinist.dev/machinist/internal/machineclass/resolve"
+)
+
+// world is a control plane, a cloud and one process that works on the Machines of one namespace, under a clock that only
+// the test moves.
+type world struct {
+	t         testing.TB
+	namespace string
+	// api is the test's own hand.
+	api     client.WithWatch
+	cloud   *fakeCloud
+	clock   *testclock.FakePassiveClock
+	effects *effects
+	events  *recorder
+	options Options
+	// process is what a restart replaces.
+	process *Reconciler
+
+	// noTarget, targetDown and joins say whether there is a target cluster, whether it is away, and whether running
+	// instances become nodes by themselves.
+	noTarget, targetDown, joins bool
+	// refuse may fail a call of the process to the API server.
+	refuse func(verb string, o runtime.Object) error
+}
+
+func newWorld(t testing.TB, change ...func(*world)) *world {
+	t.Helper()
+	e := &effects{}
+	// The API server's own clock cannot be moved, so ours begins with it.
+	clock := testclock.NewFakePassiveClock(time.Now())
+	w := &world{t: t, clock: clock, effects: e, cloud: newFakeCloud(clock, e), events: &recorder{}}
+	var err error
+	if w.api, err = administrator(); err != nil {
+		t.Fatal(err)
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	w.create(namespace)
+	w.namespace = namespace.Name
+	for _, f := range change {
+		f(w)
+	}
+	indexes := extractors{}
+	for _, register := range []func(context.Context, client.FieldIndexer) error{index.RegisterMachines, index.RegisterTarget} {
+		if err := register(t.Context(), indexes); err != nil {
+			t.Fatal(err)
+		}
+	}
+	control := e.client(w.api, w.namespace, indexes, func(verb string, o runtime.Object) error {
+		if w.refuse != nil {
+			return w.refuse(verb, o)
+		}
+		return nil
+	})
+	target := e.client(w.api, w.namespace, indexes, func(verb string, o runtime.Object) error {
+		if w.targetDown {
+			return errors.New("dial tcp: connection refused")
+		}
+		if w.refuse != nil {
+			return w.refuse(verb, o)
+		}
+		return nil
+	})
+	w.options = Options{
+		Cloud: w.cloud, ClusterID: "cluster", Client: control, Live: control,
+		Classes:  &resolve.Resolver{Classes: control, Secrets: control},
+		Recorder: w.events, Clock: clock,
+	}
+	if !w.noTarget {
+		w.options.Target = &Target{Nodes: target, Live: target, APIEndpoint: "https://api.example:6443", CABundle: []byte("PEM")}
+	}
+	w.restart()
+	t.Cleanup(w.sweep)
+	return w
+}
+
+func noTarget(w *world) { w.noTarget = true }
+func joining(w *world)  { w.joins = true }
+
+// restart starts the process anew: nothing is remembered.
+func (w *world) restart() {
+	w.effects.revive()
+	if w.options.Target != nil {
+		w.options.Drainer = drain.New(drain.Options{Target: w.options.Target.Live, Clock: w.clock})
+	}
+	w.process = New(w.options)
+}
+
+// sweep removes the nodes of a test: they belong to no namespace.
+func (w *world) sweep() {
+	ctx := context.Background()
+	nodes := &corev1.NodeList{}
+	if err := w.api.List(ctx, nodes); err != nil {
+		w.t.Error(err)
+	}
+	for i := range nodes.Items {
+		if strings.HasPrefix(nodes.Items[i].Name, w.namespace+"-") {
+			if err := w.api.Delete(ctx, &nodes.Items[i]); client.IgnoreNotFound(err) != nil {
+				w.t.Error(err)
+			}
+		}
+	}
+}
+
+func (w *world) create(objects ...client.Object) {
+	w.t.Helper()
+	for _, o := range objects {
+		if err := w.api.Create(w.t.Context(), o); err != nil {
+			w.t.Fatalf("create %T %s: %v", o, o.GetName(), err)
+		}
+	}
+}
+
+// class makes a class, with the credentials and the user data that it refers to.
+func (w *world) class(name, userData string) {
+	w.t.Helper()
+	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
+	class.Spec.Provider = fakeProvider
+	class.Spec.ProviderSpec = &runtime.RawExtension{Raw: []byte(`{"kind":"Fake"}`)}
+	class.Spec.CredentialsRef = &v1beta1.LocalRef{Name: name + "-credentials"}
+	w.create(w.secret(name+"-credentials", "token", "hunter2"))
+	if userData != "" {
+		class.Spec.UserDataRef = &v1beta1.UserDataRef{Name: name + "-user-data"}
+		w.create(w.secret(name+"-user-data", "userData", userData))
+	}
+	w.create(class)
+}
+
+func (w *world) secret(name, key, value string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}, StringData: map[string]string{key: value}}
+}
+
+func (w *world) setSecret(name, key, value string) {
+	w.t.Helper()
+	if err := w.api.Update(w.t.Context(), w.secret(name, key, value)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// born makes a Machine of class "small" as a set does: with finalizer and labels.
+func (w *world) born(name string, change ...func(*v1beta1.Machine)) *v1beta1.Machine {
+	w.t.Helper()
+	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{
+		Namespace: w.namespace, Name: name, Finalizers: []string{v1beta1.MachineFinalizer},
+		Labels: map[string]string{v1beta1.LabelProvider: fakeProvider, v1beta1.LabelTypeVersion: v1beta1.TypeVersion},
+	}}
+	m.Spec.ClassRef = &v1beta1.LocalRef{Name: "small"}
+	for _, f := range change {
+		f(m)
+	}
+	w.create(m)
+	return m
+}
+
+// running makes a Machine with its Node and brings it to Running.
+func (w *world) running(name string, change ...func(*v1beta1.Machine)) *v1beta1.Machine {
+	w.t.Helper()
+	w.born(name, change...)
+	w.reconcile(name)
+	w.node(name, true)
+	w.reconcile(name)
+	m := w.get(name)
+	w.wantPhase(m, v1beta1.MachineRunning)
+	return m
+}
+
+// get returns the Machine as it is, nil when it is gone.
+func (w *world) get(name string) *v1beta1.Machine {
+	w.t.Helper()
+	m := &v1beta1.Machine{}
+	err := w.api.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: name}, m)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return m
+}
+
+// update changes the Machine as a person would.
+func (w *world) update(name string, change func(*v1beta1.Machine)) {
+	w.t.Helper()
+	m := w.get(name)
+	before := m.DeepCopy()
+	change(m)
+	if err := w.api.Patch(w.t.Context(), m, client.MergeFrom(before)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) annotate(name, key string) {
+	w.t.Helper()
+	w.update(name, func(m *v1beta1.Machine) { set(&m.Annotations, key, "") })
+}
+
+func (w *world) delete(name string) {
+	w.t.Helper()
+	if err := w.api.Delete(w.t.Context(), &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func nodeNameOf(namespace, machine string) string { return namespace + "-" + machine }
+
+// node makes the Node of a machine's only instance, as its kubelet would.
+func (w *world) node(name string, ready bool, change ...func(*corev1.Node)) *corev1.Node {
+	w.t.Helper()
+	m := w.get(name)
+	id := m.Spec.ProviderID
+	for _, in := range w.cloud.live() {
+		if in.MachineUID == m.UID {
+			id = in.ProviderID
+		}
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeNameOf(w.namespace, name)}}
+	node.Spec.ProviderID = id
+	node.Spec.Taints = []corev1.Taint{{Key: v1beta1.NodeTaintUninitialized, Effect: corev1.TaintEffectNoSchedule}}
+	for _, f := range change {
+		f(node)
+	}
+	w.create(node)
+	status := corev1.ConditionFalse
+	if ready {
+		status = corev1.ConditionTrue
+	}
+	w.nodeIs(node.Name, status)
+	return node
+}
+
+// nodeIs sets what the Node says of itself.
+func (w *world) nodeIs(name string, status corev1.ConditionStatus) {
+	w.t.Helper()
+	node := w.getNode(name)
+	before := node.DeepCopy()
+	node.Status.NodeInfo.KubeletVersion = "v1.36.3"
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status, Reason: "Test"}}
+	if err := w.api.Status().Patch(w.t.Context(), node, client.MergeFrom(before)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) getNode(name string) *corev1.Node {
+	w.t.Helper()
+	node := &corev1.Node{}
+	err := w.api.Get(w.t.Context(), client.ObjectKey{Name: name}, node)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return node
+}
+
+// tokens returns the bootstrap tokens of the namespace's machines.
+func (w *world) tokens() []corev1.Secret {
+	w.t.Helper()
+	list := &corev1.SecretList{}
+	if err := w.api.List(w.t.Context(), list, client.InNamespace(metav1.NamespaceSystem)); err != nil {
+		w.t.Fatal(err)
+	}
+	return slices.DeleteFunc(list.Items, func(s corev1.Secret) bool {
+		return !strings.HasPrefix(s.Annotations["machinist.dev/bootstrap-token-machine"], w.namespace+"/")
+	})
+}
+
+// reconcile makes one pass, which must not fail.
+func (w *world) reconcile(name string) reconcile.Result {
+	w.t.Helper()
+	result, err := w.pass(name)
+	if err != nil {
+		w.t.Fatalf("reconcile %s: %v", name, err)
+	}
+	return result
+}
+
+func (w *world) pass(name string) (reconcile.Result, error) {
+	return w.process.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: w.namespace, Name: name}})
+}
+
+func (w *world) step(d time.Duration) { w.clock.SetTime(w.clock.Now().Add(d)) }
+
+// until makes passes, each when its time or an event has come, until done. A process that died is started anew.
+func (w *world) until(name, what string, done func() bool) {
+	w.t.Helper()
+	var last string
+	for range 80 {
+		before := len(w.effects.waking())
+		result, err := w.pass(name)
+		last = fmt.Sprintf("%+v, error %v", result, err)
+		if w.effects.revive() {
+			w.restart()
+		}
+		joined := w.joins && w.join()
+		if done() {
+			return
+		}
+		switch {
+		case err != nil:
+			w.step(time.Second) // The queue retries.
+		case len(w.effects.waking()) == before && !joined:
+			w.step(result.RequeueAfter)
+		}
+	}
+	m := w.get(name)
+	w.t.Fatalf("%s did not come to be; last pass: %s; machine: %s; done: %q", what, last, summaryOf(m), lastOf(w.effects.of(), 20))
+}
+
+func (w *world) untilPhase(name string, phase v1beta1.MachinePhase) *v1beta1.Machine {
+	w.t.Helper()
+	w.until(name, "phase "+string(phase), func() bool { m := w.get(name); return m != nil && m.Status.Phase == phase })
+	return w.get(name)
+}
+
+func (w *world) untilGone(name string) {
+	w.t.Helper()
+	w.until(name, "the end of the machine", func() bool { return w.get(name) == nil })
+}
+
+// join makes a Node of every instance that runs and has none.
+func (w *world) join() (joined bool) {
+	w.t.Helper()
+	for _, in := range w.cloud.live() {
+		if in.State == "Running" && w.getNode(in.NodeName) == nil {
+			_, name, _ := strings.Cut(in.MachineKey, "/")
+			if m := w.get(name); m != nil && m.UID == in.MachineUID && m.DeletionTimestamp.IsZero() {
+				w.node(name, true)
+				joined = true
+			}
+		}
+	}
+	return joined
+}
+
+// wantRest fails the test if another pass writes anything, calls the driver or asks for one more.
+func (w *world) wantRest(name string) {
+	w.t.Helper()
+	w.effects.clear()
+	if result := w.reconcile(name); result.RequeueAfter != 0 {
+		w.t.Errorf("a machine at rest asks for another pass after %s", result.RequeueAfter)
+	}
+	if done := w.effects.of(); len(done) > 0 {
+		w.t.Errorf("a pass over a machine at rest did %q", done)
+	}
+}
+
+// wantQuiet fails the test if another pass writes anything.
+func (w *world) wantQuiet(name string) reconcile.Result {
+	w.t.Helper()
+	w.effects.clear()
+	result := w.reconcile(name)
+	if done := w.effects.of("API"); len(done) > 0 {
+		w.t.Errorf("a pass without news wrote %q", done)
+	}
+	return result
+}
+
+func (w *world) wantPhase(m *v1beta1.Machine, want v1beta1.MachinePhase) {
+	w.t.Helper()
+	if m.Status.Phase != want {
+		w.t.Fatalf("phase is %q, want %q: %s", m.Status.Phase, want, summaryOf(m))
+	}
+	if failed := m.Status.FailureReason != ""; failed != (want == v1beta1.MachineFailed) {
+		w.t.Errorf("failureReason is %q in phase %s", m.Status.FailureReason, want)
+	}
+}
+
+func (w *world) wantCondition(m *v1beta1.Machine, kind string, status metav1.ConditionStatus, reason string) *metav1.Condition {
+	w.t.Helper()
+	c := meta.FindStatusCondition(m.Status.Conditions, kind)
+	if c == nil {
+		w.t.Fatalf("there is no condition %s: %s", kind, summaryOf(m))
+	}
+	if c.Status != status || c.Reason != reason {
+		w.t.Errorf("condition %s is %s/%s (%s), want %s/%s", kind, c.Status, c.Reason, c.Message, status, reason)
+	}
+	return c
+}
+
+// wantNothingLeft fails the test if the machine left anything behind, or ever had two instances.
+func (w *world) wantNothingLeft(name string) {
+	w.t.Helper()
+	if m := w.get(name); m != nil {
+		w.t.Errorf("the machine is still there: %s", summaryOf(m))
+	}
+	w.reconcile(name) // As its last event asks for.
+	if in := w.cloud.live(); len(in) > 0 {
+		w.t.Errorf("%d instances are left of a machine that is gone", len(in))
+	}
+	if len(w.cloud.twins) > 0 {
+		w.t.Errorf("machines %v had two instances at a time", w.cloud.twins)
+	}
+	if w.getNode(nodeNameOf(w.namespace, name)) != nil {
+		w.t.Error("the node is left of a machine that is gone")
+	}
+	if tokens := w.tokens(); len(tokens) > 0 {
+		w.t.Errorf("bootstrap token %s is left of a machine that is gone", tokens[0].Name)
+	}
+	if r := w.process.memory.machines; len(r) > 0 {
+		w.t.Errorf("the process still remembers %v", r)
+	}
+}
+
+// summaryOf is what of a status does not depend on names and times.
+func summaryOf(m *v1beta1.Machine) string {
+	if m == nil {
+		return "gone"
+	}
+	var b strings.Builder
+	s := m.Status
+	fmt.Fprintf(&b, "phase=%s failure=%s providerID=%t node=%t attempt=%d", s.Phase, s.FailureReason, m.Spec.ProviderID != "", s.NodeRef != nil, m.LaunchAttempt())
+	if s.Instance != nil {
+		fmt.Fprintf(&b, " instance=%s/%s", s.Instance.State, s.Instance.Provider)
+	}
+	if o := s.LastOperation; o != nil {
+		fmt.Fprintf(&b, " last=%s/%s/%s", o.Type, o.State, o.Code)
+	}
+	conditions := slices.Clone(s.Conditions)
+	slices.SortFunc(conditions, func(a, b metav1.Condition) int { return strings.Compare(a.Type, b.Type) })
+	for _, c := range conditions {
+		fmt.Fprintf(&b, " %s=%s/%s", c.Type, c.Status, c.Reason)
+	}
+	return b.String()
+}
+
+func lastOf(all []string, n int) []string { return all[max(len(all)-n, 0):] }
+
+// recorder keeps events.
+type recorder struct {
+	mu   sync.Mutex
+	seen []string
+}
+
+func (r *recorder) Eventf(_, _ runtime.Object, kind, reason, _, note string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen = append(r.seen, fmt.Sprintf("%s %s: %s", kind, reason, fmt.Sprintf(note, args...)))
+}
+
+// take returns the events since the last call.
+func (r *recorder) take() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := r.seen
+	r.seen = nil
+	return out
+}

@@ -1,0 +1,229 @@
+package machinedeployment
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// apply brings the sets to what was decided, with at most one write for each: first what shrinks, then what grows.
+func (p *pass) apply(ctx context.Context, v *view) error {
+	wanted := make(map[int]int32, len(v.plan.Scales))
+	for _, scale := range v.plan.Scales {
+		wanted[scale.Set] = scale.To - scale.From
+	}
+	order := make([]int, len(v.sets))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(wanted[a], wanted[b]) })
+	for _, i := range order {
+		set, counted := v.sets[i], v.state.Sets[i]
+		if counted.Leaving {
+			continue
+		}
+		after := v.wantedSet(p.deployment, i, wanted[i])
+		if equality.Semantic.DeepEqual(set, after) {
+			continue
+		}
+		before := counted.Replicas
+		err := p.patchSet(ctx, set, after)
+		if wanted[i] != 0 && (err == nil || ambiguous(err)) {
+			p.known.tell(set.UID, counted.Live, before, before+wanted[i], max(after.Generation, set.Generation+1))
+		}
+		if unacceptable(err) {
+			v.refuse(v1beta1.ReasonInvalidConfiguration, fmt.Errorf("change set %s: %w", set.Name, err))
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("patch set %s: %w", set.Name, err)
+		}
+		if i == v.current && v.adopts() && revisionOf(set) != v.number {
+			v.began = v1beta1.ReasonFoundNewMachineSet
+			p.Recorder.Eventf(p.deployment, after, corev1.EventTypeNormal, "RevisionFound", "Update", "Revision %d is set %s again", v.number, set.Name)
+		}
+	}
+	return p.create(ctx, v, wanted[len(v.sets)])
+}
+
+// wantedSet returns set i as it shall be.
+func (v *view) wantedSet(d *v1beta1.MachineDeployment, i int, change int32) *v1beta1.MachineSet {
+	set, counted := v.sets[i].DeepCopy(), v.state.Sets[i]
+	// Sets that are kept only to roll back to stay as they were.
+	inUse := i == v.current || set.ReplicasOrDefault()+change > 0 || ceiling(counted)+counted.Deleting > 0
+	if inUse {
+		propagate(set, d)
+	}
+	if change != 0 {
+		replicas := counted.Replicas + change
+		set.Spec.Replicas = &replicas
+	}
+	if i == v.current && v.adopts() {
+		setRevision(set, v.number)
+	}
+	if i == v.current || !v.adopts() || v.state.Strategy != v1beta1.StrategyOnDelete {
+		delete(set.Annotations, AnnotationNoCreate)
+	} else if inUse {
+		annotate(set, AnnotationNoCreate, "")
+	}
+	if i == v.anchor() {
+		// Alone it is worth a write only while a rollout has to know whether replicas changed.
+		previous, recorded := set.Annotations[AnnotationSizedFor]
+		sizedFor := strconv.Itoa(int(v.plan.SizedFor))
+		severalActive := len(v.activeSets()) > 1
+		if recorded && previous == sizedFor {
+			return set
+		}
+		if severalActive || !equality.Semantic.DeepEqual(set, v.sets[i]) {
+			annotate(set, AnnotationSizedFor, sizedFor)
+		}
+	}
+	return set
+}
+
+// anchor is the index of the set that remembers what the sets were sized for: the newest once this pass is over; -1 if
+// that is the successor.
+func (v *view) anchor() int {
+	switch {
+	case v.successor != nil:
+		return -1
+	case v.current >= 0 && v.adopts():
+		return v.current
+	}
+	return len(v.sets) - 1
+}
+
+// adopts reports whether the wanted template may become a revision now.
+func (v *view) adopts() bool { return !v.state.Paused && !v.state.Frozen }
+
+// activeSets returns the sets that have replicas once the plan is carried out.
+func (v *view) activeSets() (active []int) {
+	replicas := make([]int32, len(v.state.Sets))
+	for i, set := range v.state.Sets {
+		replicas[i] = set.Replicas
+	}
+	for _, scale := range v.plan.Scales {
+		replicas[scale.Set] = scale.To
+	}
+	for i, n := range replicas {
+		if n > 0 {
+			active = append(active, i)
+		}
+	}
+	return active
+}
+
+// create makes the set of a new revision.
+func (p *pass) create(ctx context.Context, v *view, replicas int32) error {
+	set := v.successor
+	if set == nil {
+		return nil
+	}
+	set.Spec.Replicas = &replicas
+	annotate(set, AnnotationSizedFor, strconv.Itoa(int(v.plan.SizedFor)))
+	err := p.Client.Create(ctx, set)
+	switch {
+	case err == nil:
+		v.began = v1beta1.ReasonNewMachineSetCreated
+		p.Recorder.Eventf(p.deployment, set, corev1.EventTypeNormal, "RevisionCreated", "Create", "Revision %d is set %s", v.number, set.Name)
+		return nil
+	case apierrors.IsAlreadyExists(err):
+		return p.nameTaken(ctx, v)
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return nil // everything here is about to go
+	}
+	p.doubt(err)
+	err = fmt.Errorf("create set %s: %w", set.Name, err)
+	v.refuse(v1beta1.ReasonMachineSetCreateError, err)
+	if unacceptable(err) {
+		return nil
+	}
+	return err
+}
+
+// unacceptable reports whether the API server will refuse the same write again.
+func unacceptable(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
+}
+
+// refuse notes why the API server did not accept a set; the first reason is the one that is told.
+func (v *view) refuse(reason string, err error) {
+	if v.refused == nil {
+		v.refusal, v.refused = reason, err
+	}
+}
+
+// nameTaken finds out who has the name of the new set. A set of ours that the cache did not show will be found by the
+// next pass; a name that belongs to something else is a collision, and the count of collisions makes another name.
+func (p *pass) nameTaken(ctx context.Context, v *view) error {
+	d := p.deployment
+	v.hindrance = fmt.Sprintf("the name %s is taken", v.successor.Name)
+	var taken v1beta1.MachineSet
+	if err := p.Live.Get(ctx, client.ObjectKeyFromObject(v.successor), &taken); err != nil {
+		return fmt.Errorf("find out who has the name of set %s: %w", v.successor.Name, err)
+	}
+	if metav1.IsControlledBy(&taken, d) && sameRevision(&taken.Spec.Template.Spec, &d.Spec.Template.Spec) && madeAfter(&taken, v.rolloutAfter) {
+		p.inDoubt = true // decide on live lists until the cache has it
+		p.wakeIn(retryConflict)
+		return nil
+	}
+	changed := d.DeepCopy()
+	count := int32(1)
+	if d.Status.CollisionCount != nil {
+		count += *d.Status.CollisionCount
+	}
+	changed.Status.CollisionCount = &count
+	if err := p.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(d, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("count the collision of set %s: %w", v.successor.Name, err)
+	}
+	p.deployment = changed
+	p.wakeIn(retryConflict)
+	return nil
+}
+
+// cleanUp deletes old sets beyond the limit of the history.
+func (p *pass) cleanUp(ctx context.Context, v *view) error {
+	for _, set := range v.expired(v.state.Sets, p.deployment.RevisionHistoryLimitOrDefault()) {
+		err := p.Client.Delete(ctx, set, client.Preconditions{UID: &set.UID, ResourceVersion: &set.ResourceVersion},
+			client.PropagationPolicy(metav1.DeletePropagationBackground))
+		if client.IgnoreNotFound(err) != nil {
+			p.doubt(err)
+			return fmt.Errorf("delete the expired set %s: %w", set.Name, err)
+		}
+	}
+	return nil
+}
+
+// patchSet writes what differs between before and after, unless someone else wrote the set meanwhile.
+func (p *pass) patchSet(ctx context.Context, before, after *v1beta1.MachineSet) error {
+	err := p.Client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	p.doubt(err)
+	return err
+}
+
+// doubt notes that the outcome of a write is unknown, if that is what the error means.
+func (p *pass) doubt(err error) {
+	if err != nil && ambiguous(err) {
+		p.inDoubt = true
+	}
+}
+
+// ambiguous reports whether a write that failed so may yet have taken effect.
+func ambiguous(err error) bool {
+	switch apierrors.ReasonForError(err) {
+	case metav1.StatusReasonUnknown, metav1.StatusReasonTimeout, metav1.StatusReasonServerTimeout,
+		metav1.StatusReasonInternalError, metav1.StatusReasonServiceUnavailable:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,58 @@
+package machinedeployment
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// Bounds are how far the number of machines may differ from replicas during a rollout.
+type Bounds struct {
+	// MaxSurge is how many live machines there may be above replicas.
+	MaxSurge int32
+	// MaxUnavailable is how many of replicas may be unavailable.
+	MaxUnavailable int32
+}
+
+// ResolveBounds returns the bounds of a strategy for a number of replicas. Percentages of maxSurge are rounded up, those
+// of maxUnavailable down; if neither leaves a machine to move with, one may be unavailable. Recreate may make all
+// machines unavailable; OnDelete and InPlace have no surge.
+func ResolveBounds(strategy v1beta1.DeploymentStrategy, replicas int32) (Bounds, error) {
+	switch strategy.TypeOrDefault() {
+	case v1beta1.StrategyRecreate:
+		return Bounds{MaxUnavailable: replicas}, nil
+	case v1beta1.StrategyOnDelete:
+		return Bounds{}, nil
+	case v1beta1.StrategyInPlace:
+		unavailable, err := scaled("inPlace.maxUnavailable", strategy.InPlaceMaxUnavailableOrDefault(), replicas, false)
+		return Bounds{MaxUnavailable: unavailable}, err
+	}
+	surge, err := scaled("rollingUpdate.maxSurge", strategy.MaxSurgeOrDefault(), replicas, true)
+	if err != nil {
+		return Bounds{}, err
+	}
+	unavailable, err := scaled("rollingUpdate.maxUnavailable", strategy.MaxUnavailableOrDefault(), replicas, false)
+	if err != nil {
+		return Bounds{}, err
+	}
+	if surge == 0 && unavailable == 0 {
+		unavailable = 1
+	}
+	return Bounds{MaxSurge: surge, MaxUnavailable: min(unavailable, replicas)}, nil
+}
+
+func scaled(field string, value intstr.IntOrString, of int32, roundUp bool) (int32, error) {
+	n, err := intstr.GetScaledValueFromIntOrPercent(&value, int(of), roundUp)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("spec.strategy.%s: %w", field, err)
+	case n < 0:
+		return 0, fmt.Errorf("spec.strategy.%s: %s is negative", field, value.String())
+	}
+	return int32(min(n, maxMachines)), nil
+}
+
+// maxMachines bounds numbers that the CRD would have refused, so that sums of them do not overflow.
+const maxMachines = 1 << 24

@@ -1,0 +1,179 @@
+package machinedeployment
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/index"
+)
+
+// claim returns the sets of the deployment, after it took over those that match its selector and belong to nobody and
+// let go those that no longer match. Who owns a set is decided by its owner reference alone: two deployments with one
+// selector do not fight over it.
+func (p *pass) claim(ctx context.Context, selector labels.Selector) ([]*v1beta1.MachineSet, error) {
+	owned, err := p.ownedSets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var sets []*v1beta1.MachineSet
+	for _, set := range owned {
+		if selector.Matches(labels.Set(set.Labels)) {
+			sets = append(sets, set)
+			continue
+		}
+		if err := p.release(ctx, set); err != nil {
+			return nil, err
+		}
+	}
+	if p.memory.takeStrays(p.known) {
+		adopted, err := p.adopt(ctx, selector, owned)
+		if err != nil {
+			p.memory.keepStrays(p.known)
+			return nil, err
+		}
+		sets = append(sets, adopted...)
+	}
+	return sets, nil
+}
+
+// ownedSets returns the sets whose controller is the deployment.
+func (p *pass) ownedSets(ctx context.Context) ([]*v1beta1.MachineSet, error) {
+	d := p.deployment
+	var cached v1beta1.MachineSetList
+	if err := p.Client.List(ctx, &cached, client.InNamespace(d.Namespace), client.MatchingFields{index.MachineSetByOwner: string(d.UID)}); err != nil {
+		return nil, fmt.Errorf("list the sets of the deployment: %w", err)
+	}
+	found := pointers(cached.Items)
+	if p.known.trusted {
+		return found, nil
+	}
+	var stored v1beta1.MachineSetList
+	if err := p.Live.List(ctx, &stored, client.InNamespace(d.Namespace), client.MatchingLabels{v1beta1.LabelMachineDeployment: d.Name}); err != nil {
+		return nil, fmt.Errorf("list the sets of the deployment live: %w", err)
+	}
+	sets := slices.DeleteFunc(pointers(stored.Items), func(set *v1beta1.MachineSet) bool { return !metav1.IsControlledBy(set, d) })
+	// A set that lost our label is found by its owner alone, which only the cache can do.
+	for _, set := range found {
+		if set.Labels[v1beta1.LabelMachineDeployment] == d.Name {
+			continue
+		}
+		var now v1beta1.MachineSet
+		switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(set), &now); {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return nil, fmt.Errorf("get set %s live: %w", set.Name, err)
+		case metav1.IsControlledBy(&now, d) && now.Labels[v1beta1.LabelMachineDeployment] != d.Name:
+			sets = append(sets, &now)
+		}
+	}
+	return sets, nil
+}
+
+// adopt takes over the sets that match and have no owner, once the deployment is known to exist still.
+func (p *pass) adopt(ctx context.Context, selector labels.Selector, owned []*v1beta1.MachineSet) ([]*v1beta1.MachineSet, error) {
+	d := p.deployment
+	var matching v1beta1.MachineSetList
+	if err := p.Client.List(ctx, &matching, client.InNamespace(d.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, fmt.Errorf("list sets to adopt: %w", err)
+	}
+	var adopted []*v1beta1.MachineSet
+	checked := false
+	for _, set := range pointers(matching.Items) {
+		if metav1.GetControllerOfNoCopy(set) != nil || !set.DeletionTimestamp.IsZero() ||
+			slices.ContainsFunc(owned, func(o *v1beta1.MachineSet) bool { return o.UID == set.UID }) {
+			continue
+		}
+		if !checked {
+			var now v1beta1.MachineDeployment
+			if err := p.Live.Get(ctx, client.ObjectKeyFromObject(d), &now); err != nil {
+				return nil, fmt.Errorf("look whether the deployment may adopt set %s: %w", set.Name, err)
+			}
+			if now.UID != d.UID || !now.DeletionTimestamp.IsZero() {
+				return nil, fmt.Errorf("adopt set %s: the deployment was deleted meanwhile", set.Name)
+			}
+			checked = true
+		}
+		ours := set.DeepCopy()
+		ours.OwnerReferences = append(ours.OwnerReferences, *controllerRef(d))
+		if err := p.patchSet(ctx, set, ours); err != nil {
+			if apierrors.IsNotFound(err) {
+				continue
+			}
+			return nil, fmt.Errorf("adopt set %s: %w", set.Name, err)
+		}
+		adopted = append(adopted, ours)
+	}
+	return adopted, nil
+}
+
+// release gives up a set that no longer matches the selector.
+func (p *pass) release(ctx context.Context, set *v1beta1.MachineSet) error {
+	free := set.DeepCopy()
+	free.OwnerReferences = slices.DeleteFunc(free.OwnerReferences, func(ref metav1.OwnerReference) bool { return ref.UID == p.deployment.UID })
+	if err := p.patchSet(ctx, set, free); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("release set %s: %w", set.Name, err)
+	}
+	return nil
+}
+
+// machinesOf returns the machines of the sets by the UID of the set. They are not to be changed.
+func (p *pass) machinesOf(ctx context.Context, sets []*v1beta1.MachineSet) (map[types.UID][]*v1beta1.Machine, error) {
+	namespace := p.deployment.Namespace
+	found := make(map[types.UID][]*v1beta1.Machine, len(sets))
+	if len(sets) == 0 {
+		return found, nil
+	}
+	if p.known.trusted {
+		for _, set := range sets {
+			var list v1beta1.MachineList
+			if err := p.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{index.MachineByOwner: string(set.UID)}, client.UnsafeDisableDeepCopy); err != nil {
+				return nil, fmt.Errorf("list the machines of set %s: %w", set.Name, err)
+			}
+			found[set.UID] = counting(list.Items)
+		}
+		return found, nil
+	}
+	names := make([]string, len(sets))
+	for i, set := range sets {
+		names[i] = set.Name
+	}
+	requirement, err := labels.NewRequirement(v1beta1.LabelMachineSet, selection.In, names)
+	if err != nil {
+		return nil, fmt.Errorf("select the machines of sets %v: %w", names, err)
+	}
+	var list v1beta1.MachineList
+	if err := p.Live.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: labels.NewSelector().Add(*requirement)}); err != nil {
+		return nil, fmt.Errorf("list the machines of sets %v live: %w", names, err)
+	}
+	for _, m := range counting(list.Items) {
+		if owner := metav1.GetControllerOfNoCopy(m); owner != nil {
+			found[owner.UID] = append(found[owner.UID], m)
+		}
+	}
+	return found, nil
+}
+
+// counting drops machines that were set aside for inspection: they are nobody's until they are deleted.
+func counting(items []v1beta1.Machine) []*v1beta1.Machine {
+	return slices.DeleteFunc(pointers(items), func(m *v1beta1.Machine) bool {
+		_, aside := m.Annotations[v1beta1.AnnotationPreservedUntil]
+		return aside
+	})
+}
+
+func pointers[T any](items []T) []*T {
+	out := make([]*T, len(items))
+	for i := range items {
+		out[i] = &items[i]
+	}
+	return out
+}

@@ -1,0 +1,112 @@
+package machinedeployment
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// longestMessage keeps the API server's answer to a large object from being repeated in full.
+const longestMessage = 1024
+
+// conditions writes the conditions of one status.
+type conditions struct {
+	status     *v1beta1.MachineDeploymentStatus
+	generation int64
+	now        time.Time
+}
+
+func (c conditions) put(condition metav1.Condition) {
+	if len(condition.Message) > longestMessage {
+		condition.Message = strings.ToValidUTF8(condition.Message[:longestMessage], "") + "…"
+	}
+	condition.ObservedGeneration = c.generation
+	condition.LastTransitionTime = metav1.NewTime(c.now)
+	meta.SetStatusCondition(&c.status.Conditions, condition)
+}
+
+func (c conditions) find(kind string) *metav1.Condition {
+	return meta.FindStatusCondition(c.status.Conditions, kind)
+}
+
+// set writes a condition that is True or False, with a reason for each.
+func (c conditions) set(kind string, holds bool, reason, otherwise, message string) {
+	condition := metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason, Message: message}
+	if !holds {
+		condition.Status, condition.Reason = metav1.ConditionFalse, otherwise
+	}
+	c.put(condition)
+}
+
+// setOnce writes a condition that is left out until it first holds.
+func (c conditions) setOnce(kind string, holds bool, reason, otherwise, message, over string) {
+	if !holds && c.find(kind) == nil {
+		return
+	}
+	if !holds {
+		message = over
+	}
+	c.set(kind, holds, reason, otherwise, message)
+}
+
+// rollingOut tells whether machines are being exchanged, and what is waited for.
+func (c conditions) rollingOut(v *view, r rollout) {
+	condition := metav1.Condition{Type: v1beta1.ConditionRollingOut, Status: metav1.ConditionTrue}
+	switch outdated := v.outdated(); {
+	case outdated == 0 && v.state.Current >= 0:
+		condition.Status, condition.Reason = metav1.ConditionFalse, v1beta1.ReasonRolloutComplete
+		condition.Message = sentence(fmt.Sprintf("all machines are of revision %d", c.status.CurrentRevision), r.waiting)
+	case r.doing != "":
+		condition.Reason, condition.Message = v1beta1.ReasonRollingOut, sentence("scaling "+r.doing, "")
+	case r.waitsForPeople && !r.paused && !r.frozen:
+		condition.Reason, condition.Message = v1beta1.ReasonWaitingForDeletion, sentence(r.waiting, "")
+	default:
+		condition.Reason, condition.Message = v1beta1.ReasonRolloutBlocked, sentence(r.waiting, "")
+	}
+	c.put(condition)
+}
+
+// frozen tells what stops growth and rollouts. Who set the label may have written the condition already, with a better
+// reason.
+func (c conditions) frozen(v *view) {
+	if v.freeze == v1beta1.ReasonFrozenByLabel && meta.IsStatusConditionTrue(c.status.Conditions, v1beta1.ConditionFrozen) {
+		return
+	}
+	c.setOnce(v1beta1.ConditionFrozen, v.state.Frozen, v.freeze, v1beta1.ReasonThawed, v.freezeMessage, "Growth and rollouts may go on.")
+}
+
+// ofSets writes the conditions that a deployment shows for all its sets.
+func (c conditions) ofSets(v *view, status *v1beta1.MachineDeploymentStatus) {
+	replicas := v.state.Replicas
+	var deleting int32
+	var failure *metav1.Condition
+	var notReady string
+	for i, set := range v.sets {
+		deleting += v.state.Sets[i].Deleting
+		if found := replicaFailure(set); found.Status == metav1.ConditionTrue && (failure == nil || i == v.current) {
+			failure = &found
+		}
+		for _, m := range v.machines[set.UID] {
+			if m.DeletionTimestamp.IsZero() && (notReady == "" || m.Name < notReady) && !meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady) {
+				notReady = m.Name
+			}
+		}
+	}
+	have := fmt.Sprintf("%s, %d wanted, %d more being deleted.", machines(status.Replicas), replicas, deleting)
+	c.set(v1beta1.ConditionScalingUp, status.Replicas < replicas, v1beta1.ReasonScalingUp, v1beta1.ReasonAtDesiredReplicas, have)
+	c.set(v1beta1.ConditionScalingDown, status.Replicas > replicas || deleting > 0, v1beta1.ReasonScalingDown, v1beta1.ReasonAtDesiredReplicas, have)
+	message := "All machines are Ready."
+	if notReady != "" {
+		message = fmt.Sprintf("%d of %s are Ready; %s is not.", status.ReadyReplicas, machines(status.Replicas), notReady)
+	}
+	c.set(v1beta1.ConditionMachinesReady, notReady == "", v1beta1.ReasonAllMachinesReady, v1beta1.ReasonMachinesNotReady, message)
+	if failure == nil {
+		failure = &metav1.Condition{}
+	}
+	c.setOnce(v1beta1.ConditionReplicaFailure, failure.Status == metav1.ConditionTrue, failure.Reason, v1beta1.ReasonNoFailure, failure.Message, "Machines can be created and deleted.")
+}

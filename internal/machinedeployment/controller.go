@@ -1,0 +1,128 @@
+package machinedeployment
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// Name of the controller, of its work queue's metrics and of the reporter of its events.
+const Name = "machinedeployment"
+
+// retryConflict is when to look again after a conflict if nothing wakes us before.
+const retryConflict = 100 * time.Millisecond
+
+// frozenPoll is how often a deployment that has something to do looks whether the process may do so again.
+const frozenPoll = 10 * time.Second
+
+// DefaultConcurrency is the number of deployments worked on at once unless Options say otherwise.
+const DefaultConcurrency = 10
+
+// Options are what a Reconciler works with.
+type Options struct {
+	// Client reads the control cluster from the cache, including this process's own writes of our kinds, and writes it.
+	Client client.Client
+	// Live reads the control cluster itself.
+	Live client.Reader
+	// Recorder records events on MachineDeployments.
+	Recorder events.EventRecorder
+	Clock    clock.PassiveClock
+	// Concurrency is the number of deployments worked on at once. Defaults to DefaultConcurrency.
+	Concurrency int
+	// Stopped says why this process must neither add nor exchange machines now, as a reason of the condition Frozen and a
+	// message for people, for as long as the reason is not empty. Default: it always may.
+	Stopped func() (reason, message string)
+	// Metrics may be nil.
+	Metrics *Metrics
+}
+
+// Reconciler brings the MachineSets of MachineDeployments to what they shall be.
+type Reconciler struct {
+	Options
+	memory *memory
+}
+
+// New returns a Reconciler.
+func New(o Options) *Reconciler {
+	if o.Concurrency <= 0 {
+		o.Concurrency = DefaultConcurrency
+	}
+	if o.Stopped == nil {
+		o.Stopped = func() (string, string) { return "", "" }
+	}
+	return &Reconciler{Options: o, memory: newMemory()}
+}
+
+// Register makes the manager call the Reconciler:
+//
+//	what changes           whose deployment is looked at
+//	MachineDeployment      itself
+//	MachineSet             its controller; without one, every deployment whose selector matches
+//	Machine                the one that its label names
+//
+// The manager's cache must have the indexes of package index.
+func (r *Reconciler) Register(mgr manager.Manager) error {
+	err := builder.ControllerManagedBy(mgr).
+		Named(Name).
+		WithOptions(controller.Options{MaxConcurrentReconciles: r.Concurrency}).
+		For(&v1beta1.MachineDeployment{}, builder.WithPredicates(deploymentChanged())).
+		Watches(&v1beta1.MachineSet{}, handler.EnqueueRequestsFromMapFunc(r.deploymentsOfSet), builder.WithPredicates(setChanged())).
+		Watches(&v1beta1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.deploymentOfMachine), builder.WithPredicates(machineChanged())).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("register the controller %s: %w", Name, err)
+	}
+	return nil
+}
+
+// Reconcile makes one pass over a MachineDeployment.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	d := &v1beta1.MachineDeployment{}
+	switch err := r.Client.Get(ctx, req.NamespacedName, d); {
+	case apierrors.IsNotFound(err):
+		r.forget(req)
+		return reconcile.Result{}, nil
+	case err != nil:
+		return reconcile.Result{}, fmt.Errorf("get the deployment: %w", err)
+	}
+	if !d.DeletionTimestamp.IsZero() {
+		// Its sets and machines go by their owner references.
+		r.forget(req)
+		return reconcile.Result{}, nil
+	}
+	now := r.Clock.Now()
+	known := r.memory.of(req.NamespacedName, d.UID, now)
+	if wait := known.settle(d.Generation, now); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	p := &pass{Reconciler: r, deployment: d, known: known, now: now}
+	err := p.run(ctx)
+	known.trusted = !p.inDoubt && (known.trusted || err == nil)
+	if apierrors.IsConflict(err) {
+		// Somebody wrote in between; their write wakes us as well, this is only the belt to the braces.
+		logf.FromContext(ctx).V(1).Info("Looking again after a conflict", "cause", err.Error())
+		return reconcile.Result{RequeueAfter: retryConflict}, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: p.wakeAfter}, nil
+}
+
+func (r *Reconciler) forget(req reconcile.Request) {
+	r.memory.forget(req.NamespacedName)
+	r.Metrics.forget(req.String())
+}

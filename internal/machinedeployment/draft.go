@@ -1,0 +1,143 @@
+package machinedeployment
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// draft is a plan being made. Its sets have the replicas that the plan gives them so far. All changes go through grow
+// and shrink, which keep the bounds.
+type draft struct {
+	State
+	told []int32    // replicas as the sets have them now
+	why  [][]string // reasons, by set
+}
+
+func newDraft(s State) *draft {
+	d := &draft{State: s, told: make([]int32, len(s.Sets)), why: make([][]string, len(s.Sets))}
+	d.Sets = slices.Clone(s.Sets)
+	for i := range d.Sets {
+		if d.Sets[i].Leaving {
+			d.Sets[i].Replicas = 0
+		}
+		d.told[i] = d.Sets[i].Replicas
+		d.Sets[i].doomedBefore = doomed(d.Sets[i])
+	}
+	return d
+}
+
+// ceiling is the greatest number of machines that the set can have without being told anything new: its controller may
+// not have acted yet, or may still act on what it was told before.
+func ceiling(s Set) int32 {
+	if s.Leaving {
+		return s.Live
+	}
+	return max(s.Replicas, s.Live, s.Most)
+}
+
+// doomed is the number of live machines that the set is told to delete, or was until now.
+func doomed(s Set) int32 { return max(0, s.Live-min(s.Replicas, s.Least)) }
+
+// surely is the number of machines that remain available when the set has deleted those that it is told to delete.
+func surely(s Set) int32 {
+	if s.Leaving {
+		return 0
+	}
+	return max(0, s.Available-s.doomedBefore-max(0, doomed(s)-s.doomedBefore-s.Spare))
+}
+
+// harmless is the lowest number of replicas that costs the set no available machine.
+func harmless(s Set) int32 {
+	if s.Available == 0 {
+		return 0
+	}
+	return min(s.Replicas, max(0, s.Live-s.Spare))
+}
+
+func (d *draft) sum(of func(Set) int32) int32 {
+	var n int32
+	for _, set := range d.Sets {
+		n += of(set)
+	}
+	return n
+}
+
+// room is how many machines may be added over all sets; negative if there are too many.
+func (d *draft) room() int32 { return d.Replicas + d.MaxSurge - d.sum(ceiling) }
+
+// minAvailable is how many machines must stay available.
+func (d *draft) minAvailable() int32 { return max(0, d.Replicas-d.MaxUnavailable) }
+
+// grow raises the replicas of set i towards to, as far as maxSurge and a freeze allow, and returns by how much.
+func (d *draft) grow(i int, to int32, why string) int32 {
+	set := &d.Sets[i]
+	if set.Leaving || d.Frozen {
+		return 0
+	}
+	n := min(to, ceiling(*set)+d.room()) - set.Replicas
+	if n <= 0 {
+		return 0
+	}
+	set.Replicas += n
+	d.because(i, why)
+	return n
+}
+
+// shrink lowers the replicas of set i towards to, as far as maxUnavailable allows, and returns by how much.
+func (d *draft) shrink(i int, to int32, why string) int32 {
+	set := &d.Sets[i]
+	if set.Leaving {
+		return 0
+	}
+	lowest := harmless(*set)
+	switch spare := d.sum(surely) - d.minAvailable(); {
+	case spare >= surely(*set):
+		lowest = 0
+	case spare > 0:
+		lowest -= spare
+	}
+	n := set.Replicas - max(to, lowest)
+	if n <= 0 {
+		return 0
+	}
+	// Until the set's controller has heard of it, it may still make machines up to the higher number. (grow leaves Least
+	// as it is for the like reason.)
+	set.Most = max(set.Most, set.Replicas)
+	set.Replicas -= n
+	d.because(i, why)
+	return n
+}
+
+func (d *draft) because(i int, why string) {
+	if !slices.Contains(d.why[i], why) {
+		d.why[i] = append(d.why[i], why)
+	}
+}
+
+// grew reports whether any set has more replicas than it was told.
+func (d *draft) grew() bool {
+	for i, set := range d.Sets {
+		if set.Replicas > d.told[i] {
+			return true
+		}
+	}
+	return false
+}
+
+// scales returns what changed: first what shrinks, the oldest first, then what grows.
+func (d *draft) scales() []Scale {
+	var down, up []Scale
+	for i, set := range d.Sets {
+		scale := Scale{Set: i, From: d.told[i], To: set.Replicas, Why: strings.Join(d.why[i], ", ")}
+		switch {
+		case scale.To < scale.From:
+			down = append(down, scale)
+		case scale.To > scale.From:
+			up = append(up, scale)
+		}
+	}
+	return append(down, up...)
+}
+
+func (s Scale) String() string { return fmt.Sprintf("%d→%d (%s)", s.From, s.To, s.Why) }

@@ -1,0 +1,188 @@
+package machinedeployment
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// FuzzPlan (D-2) lets everything happen in any order: controllers that act late upon what they read, machines that fail,
+// people who change their minds. The world checks the bounds at every write; in the end, once people leave it alone and
+// machines work, the deployment has to become what is wanted.
+func FuzzPlan(f *testing.F) {
+	for seed := range uint64(300) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		chaos(t, seed, 400)
+	})
+}
+
+func chaos(t *testing.T, seed uint64, steps int) {
+	r := rand.New(rand.NewPCG(seed, 1))
+	strategies := []v1beta1.DeploymentStrategyType{v1beta1.StrategyRollingUpdate, v1beta1.StrategyRollingUpdate, v1beta1.StrategyRollingUpdate, v1beta1.StrategyRecreate, v1beta1.StrategyOnDelete, v1beta1.StrategyInPlace}
+	w := newWorld(t, strategies[r.IntN(len(strategies))], r.Int32N(9), r.Int32N(4), r.Int32N(4))
+	fmt.Fprintf(w.log, "seed %d: %s, %d replicas, maxSurge %d, maxUnavailable %d\n", seed, w.strategy, w.replicas, w.surge, w.unavailable)
+	for range steps {
+		before := w.String()
+		what := w.somethingHappens(r)
+		if after := w.String(); after != before || strings.HasPrefix(what, "—") {
+			fmt.Fprintf(w.log, "%-12s %s\n", what, after)
+		}
+	}
+	w.paused, w.frozen = false, false
+	if w.bad[w.template] {
+		w.template = "fixed" // people have to fix it
+	}
+	w.bad = map[string]bool{}
+	for round, quiet := 0, 0; quiet < 2; round++ {
+		if round > 500 {
+			t.Fatalf("does not converge, waiting: %s\n%s\n%s", w.waiting, w.log, w)
+		}
+		wrote := w.pass()
+		before := w.String()
+		w.round()
+		w.heal()
+		w.settle()
+		if quiet++; wrote || w.String() != before {
+			quiet = 0
+		}
+	}
+	w.checkDone()
+}
+
+// somethingHappens makes one of all possible steps and names it.
+func (w *world) somethingHappens(r *rand.Rand) string {
+	var set *playedSet
+	var machine *playedMachine
+	if len(w.sets) > 0 {
+		set = w.sets[r.IntN(len(w.sets))]
+		if len(set.machines) > 0 {
+			machine = set.machines[r.IntN(len(set.machines))]
+		}
+	}
+	w.clock = w.clock.Add(1e9)
+	switch n := r.IntN(100); {
+	case n < 25 || set == nil:
+		w.pass()
+		return "pass"
+	case n < 35:
+		w.decide(set)
+		return "decide " + set.name
+	case n < 45:
+		for w.act(set) && r.IntN(3) > 0 {
+		}
+		return "act " + set.name
+	case n < 52:
+		if !w.act(set) {
+			set.report()
+		}
+		return "report " + set.name
+	case n < 60:
+		w.sync(set)
+		return "sync " + set.name
+	case n < 84 && machine != nil:
+		switch {
+		case machine.deleting:
+			set.remove(machine)
+			return "gone"
+		case machine.state == comingUp && w.bad[set.name]:
+			w.become(machine, failed)
+			return "fails"
+		case machine.state == comingUp && r.IntN(10) > 0:
+			w.become(machine, available)
+			return "available"
+		case machine.state == sick:
+			w.become(machine, available)
+			return "recovers"
+		case machine.state == failed && len(set.victims) == 0: // its set does one thing at a time
+			machine.deleting = true
+			return "remediated"
+		}
+	case n < 88 && machine != nil:
+		switch state := []machineState{sick, failed}[r.IntN(2)]; {
+		case machine.deleting:
+		case machine.state == available && state == sick, machine.state == comingUp && state == failed:
+			w.become(machine, state)
+			return "trouble"
+		}
+	case n < 90 && machine != nil:
+		machine.marked = !machine.marked
+		return "— mark"
+	case n < 92 && machine != nil && len(set.victims) == 0:
+		// Between a set's choice of victims and their deletion there are milliseconds. That a person deletes others just
+		// then is nothing that a deployment could know.
+		machine.deleting = true
+		return "— deleted"
+	case n < 94:
+		w.replicas = r.Int32N(9)
+		return fmt.Sprintf("— %d wanted", w.replicas)
+	case n < 96:
+		w.template = string(rune('a' + r.IntN(5)))
+		if r.IntN(4) == 0 {
+			w.bad[w.template] = true
+		}
+		return fmt.Sprintf("— template %s, bad: %v", w.template, w.bad[w.template])
+	case n < 98:
+		w.paused = !w.paused
+		return fmt.Sprintf("— paused: %v", w.paused)
+	case n < 99:
+		w.frozen = !w.frozen
+		return fmt.Sprintf("— frozen: %v", w.frozen)
+	}
+	return "nothing"
+}
+
+// heal ends all trouble: what is sick recovers, what failed is replaced by its set. With OnDelete somebody deletes an
+// old machine.
+func (w *world) heal() {
+	for _, s := range w.sets {
+		for _, m := range s.machines {
+			switch m.state {
+			case sick:
+				w.become(m, available)
+			case failed:
+				m.deleting = true
+			}
+			if w.strategy == v1beta1.StrategyOnDelete && s.name != w.template && !m.deleting {
+				m.deleting = true
+				return
+			}
+		}
+	}
+}
+
+// checkDone fails unless the deployment is what is wanted.
+func (w *world) checkDone() {
+	w.t.Helper()
+	for _, s := range w.sets {
+		wanted := w.replicas
+		if s.name != w.template {
+			if wanted = 0; w.strategy == v1beta1.StrategyInPlace {
+				continue
+			}
+		}
+		if w.strategy == v1beta1.StrategyInPlace {
+			for _, other := range w.sets {
+				if other.name != w.template {
+					wanted -= other.replicas
+				}
+			}
+		}
+		var up int32
+		for _, m := range s.machines {
+			if m.state == available && !m.deleting {
+				up++
+			}
+		}
+		if s.replicas != wanted || up != wanted || int32(len(s.machines)) != wanted {
+			w.t.Fatalf("set %s shall have %d machines, waiting: %s\n%s\n%s", s.name, wanted, w.waiting, w.log, w)
+		}
+	}
+	if w.waiting != "" && w.strategy != v1beta1.StrategyInPlace {
+		w.t.Fatalf("done and still waiting: %s\n%s", w.waiting, w.log)
+	}
+}

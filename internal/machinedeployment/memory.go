@@ -1,0 +1,171 @@
+package machinedeployment
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// memory is all that a Reconciler remembers between passes. Losing it costs reads and time, never correctness: what
+// must survive is in the API.
+type memory struct {
+	mu          sync.Mutex
+	deployments map[types.NamespacedName]*recollection
+}
+
+// recollection is what is remembered of one deployment. Only the worker that has its key in hand uses it, except for
+// what events write.
+type recollection struct {
+	uid types.UID
+	// trusted says that the cache may be relied upon: a first decision was made on live lists, and no write since then
+	// has failed in a way that leaves its outcome open.
+	trusted bool
+	// strays says that a set without an owner may be the deployment's, and failed are machines seen failing to launch
+	// since the last pass. Events write both, guarded by memory.mu.
+	strays bool
+	failed map[types.UID]launchFailure
+
+	// generation and decidedAt are of the last decision, and machines how many it counted.
+	generation int64
+	decidedAt  time.Time
+	machines   int
+	// reportedAt is when the status was last written.
+	reportedAt time.Time
+	// progressedAt is when the rollout last came closer to its end, as far as this process saw.
+	progressedAt time.Time
+	// stuck is the reason that the metric has for the rollout, empty if it is not stuck.
+	stuck string
+
+	// told are numbers of replicas that sets may still act upon, by UID.
+	told map[types.UID]told
+	// failures are the last launch failures of the set that is being rolled out.
+	failures failures
+}
+
+// told is what a set was told before the given generation.
+type told struct {
+	least, most int32
+	generation  int64
+}
+
+func newMemory() *memory {
+	return &memory{deployments: map[types.NamespacedName]*recollection{}}
+}
+
+// of returns what is remembered of the deployment. Another UID under the same name starts afresh.
+func (m *memory) of(key types.NamespacedName, uid types.UID, now time.Time) *recollection {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.deployments[key]
+	if r == nil || r.uid != uid {
+		r = &recollection{uid: uid, strays: true, progressedAt: now, told: map[types.UID]told{}}
+		m.deployments[key] = r
+	}
+	return r
+}
+
+func (m *memory) forget(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.deployments, key)
+}
+
+// straySeen notes that a set without an owner may belong to the deployment.
+func (m *memory) straySeen(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.deployments[key]; r != nil {
+		r.strays = true
+	}
+}
+
+// takeStrays reports whether to look for sets without an owner, and takes the note away.
+func (m *memory) takeStrays(r *recollection) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	seen := r.strays
+	r.strays = false
+	return seen
+}
+
+func (m *memory) keepStrays(r *recollection) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r.strays = true
+}
+
+// launchFailed notes a machine that failed to launch. It may be replaced before the next pass looks at it.
+func (m *memory) launchFailed(key types.NamespacedName, machine types.UID, failure launchFailure) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.deployments[key]; r != nil {
+		if r.failed == nil {
+			r.failed = map[types.UID]launchFailure{}
+		}
+		r.failed[machine] = failure
+	}
+}
+
+// takeFailed returns the machines seen failing since the last call.
+func (m *memory) takeFailed(r *recollection) map[types.UID]launchFailure {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	failed := r.failed
+	r.failed = nil
+	return failed
+}
+
+// costPerMachine spaces passes out in proportion to what they cost, so that counting takes a bounded share of a
+// processor however many machines report at once.
+const (
+	costPerMachine = 20 * time.Microsecond
+	longestSettle  = 500 * time.Millisecond
+)
+
+// settle returns how long to gather further events before the next pass. A change of the deployment itself is never
+// kept waiting.
+func (r *recollection) settle(generation int64, now time.Time) time.Duration {
+	if generation != r.generation {
+		return 0
+	}
+	interval := min(time.Duration(r.machines)*costPerMachine, longestSettle)
+	return max(0, interval-now.Sub(r.decidedAt))
+}
+
+// recall widens what the set may act upon by what it was told before, until its controller reports a later generation.
+func (r *recollection) recall(set *v1beta1.MachineSet, counted *Set) {
+	before, ok := r.told[set.UID]
+	switch {
+	case !ok:
+	case set.Status.ObservedGeneration >= before.generation:
+		delete(r.told, set.UID)
+	default:
+		counted.Least, counted.Most = min(counted.Least, before.least), max(counted.Most, before.most)
+	}
+}
+
+// tell notes that the set, which has live machines, was told another number of replicas than before with the given
+// generation. What it had reached already it cannot act upon any more.
+func (r *recollection) tell(set types.UID, live, before, now int32, generation int64) {
+	if now < before && live >= before || now > before && live <= before {
+		return
+	}
+	t, ok := r.told[set]
+	if !ok {
+		t = told{least: before, most: before}
+	}
+	r.told[set] = told{least: min(t.least, before), most: max(t.most, before), generation: max(generation, t.generation)}
+}
+
+// keepOnly drops what is remembered of sets that are gone.
+func (r *recollection) keepOnly(sets []types.UID) {
+	for uid := range r.told {
+		if !slices.Contains(sets, uid) {
+			delete(r.told, uid)
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package machinedeployment
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func TestSettle(t *testing.T) {
+	for _, test := range []struct {
+		name       string
+		machines   int
+		generation int64
+		ago, want  time.Duration
+	}{
+		{"first pass", 0, 1, time.Hour, 0},
+		{"a small deployment hardly waits", 10, 7, 0, 200 * time.Microsecond},
+		{"a large one waits longer", 5000, 7, 0, 100 * time.Millisecond},
+		{"but not for ever", 1000000, 7, 0, 500 * time.Millisecond},
+		{"part of it is over", 5000, 7, 40 * time.Millisecond, 60 * time.Millisecond},
+		{"all of it is over", 5000, 7, 101 * time.Millisecond, 0},
+		{"a person's change does not wait", 5000, 8, 0, 0},
+	} {
+		r := &recollection{generation: 7, decidedAt: noon.Add(-test.ago), machines: test.machines}
+		if got := r.settle(test.generation, noon); got != test.want {
+			t.Errorf("%s: waits %s, expected %s", test.name, got, test.want)
+		}
+	}
+}
+
+func TestTellIsRecalledUntilObserved(t *testing.T) {
+	tests := []struct {
+		name              string
+		live, before, now int32
+		least, most       int32 // while the set has not reported
+	}{
+		{"fewer, while machines were still to be made", 1, 3, 2, 2, 3},
+		{"fewer, when all were made", 3, 3, 2, 2, 2},
+		{"more, while machines were still to be deleted", 3, 1, 2, 1, 2},
+		{"more, when all were deleted", 1, 1, 2, 2, 2},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			r := newMemory().of(types.NamespacedName{}, "d", noon)
+			set := setOf("a", 1, noon)
+			r.tell(set.UID, test.live, test.before, test.now, 5)
+			set.Status.ObservedGeneration = 4
+			counted := Set{Replicas: test.now, Least: test.now, Most: test.now}
+			if r.recall(set, &counted); counted.Least != test.least || counted.Most != test.most {
+				t.Errorf("the set may act upon %d to %d, expected %d to %d", counted.Least, counted.Most, test.least, test.most)
+			}
+			set.Status.ObservedGeneration = 5
+			counted = Set{Replicas: test.now, Least: test.now, Most: test.now}
+			if r.recall(set, &counted); counted.Least != test.now || counted.Most != test.now || len(r.told) != 0 {
+				t.Errorf("it is still remembered after the set has heard of it: %d to %d", counted.Least, counted.Most)
+			}
+		})
+	}
+	r := newMemory().of(types.NamespacedName{}, "d", noon)
+	r.tell("x", 0, 3, 2, 5)
+	r.tell("x", 0, 2, 1, 6)
+	set := setOf("a", 1, noon)
+	set.UID, set.Status.ObservedGeneration = "x", 5
+	counted := Set{Replicas: 1, Least: 1, Most: 1}
+	if r.recall(set, &counted); counted.Most != 3 {
+		t.Errorf("told 3, 2, 1 in turn, the set may act upon %d at most, expected 3", counted.Most)
+	}
+	if r.keepOnly(nil); len(r.told) != 0 {
+		t.Error("a set that is gone is remembered")
+	}
+}
+
+func TestAnotherDeploymentOfThatNameStartsAfresh(t *testing.T) {
+	m := newMemory()
+	key := types.NamespacedName{Namespace: "ns", Name: "web"}
+	first := m.of(key, "1", noon)
+	first.trusted = true
+	if !m.takeStrays(first) || m.takeStrays(first) {
+		t.Error("strays are to be looked for once, on the first pass")
+	}
+	m.straySeen(key)
+	if !m.takeStrays(first) {
+		t.Error("a stray that was seen is not looked for")
+	}
+	m.launchFailed(key, "a", launchFailure{"s", noon})
+	if got := m.takeFailed(first); len(got) != 1 {
+		t.Errorf("%d failures are taken, expected 1", len(got))
+	}
+	if m.of(key, "1", noon) != first {
+		t.Error("what is known of the deployment is lost")
+	}
+	if second := m.of(key, "2", noon); second.trusted || second == first {
+		t.Error("what is known of a deployment is believed of its successor")
+	}
+	m.forget(key)
+	if m.straySeen(key); len(m.deployments) != 0 {
+		t.Error("a deployment that is gone is remembered")
+	}
+}

@@ -1,0 +1,164 @@
+package machinedeployment
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// pass is one look at one MachineDeployment.
+type pass struct {
+	*Reconciler
+	// deployment is as it was read; it is not changed.
+	deployment *v1beta1.MachineDeployment
+	known      *recollection
+	now        time.Time
+	// wakeAfter is when to look again without an event; zero is never.
+	wakeAfter time.Duration
+	// inDoubt says that a write failed that may yet have taken effect.
+	inDoubt bool
+}
+
+// view is what a pass found and decided.
+type view struct {
+	history
+	bounds   Bounds
+	machines map[types.UID][]*v1beta1.Machine
+	state    State
+	plan     Plan
+
+	// successor is the set to be created for the wanted revision, nil if there is one. It is the last of state.Sets.
+	successor *v1beta1.MachineSet
+	// freeze is the reason for which nothing may be added or exchanged, empty if it may, freezeMessage says it in words.
+	freeze, freezeMessage string
+	// hindrance says why there can be no successor yet.
+	hindrance string
+	// began says what the pass did for a new revision: a reason of Progressing, or empty.
+	began string
+	// applied says that everything the plan says was done.
+	applied bool
+	// refused is why the API server did not accept a set, refusal the reason of Progressing for it. Trying again is of no
+	// use until something changes.
+	refused error
+	refusal string
+}
+
+func (p *pass) run(ctx context.Context) error {
+	d := p.deployment
+	selector, err := metav1.LabelSelectorAsSelector(&d.Spec.Selector)
+	if err != nil {
+		return p.refuse(ctx, ReasonInvalidSelector, fmt.Sprintf("spec.selector: %v", err))
+	}
+	if selector.Empty() {
+		return p.refuse(ctx, ReasonInvalidSelector, "spec.selector is empty: it would match every set")
+	}
+	bounds, err := ResolveBounds(d.Spec.Strategy, max(0, d.ReplicasOrDefault()))
+	if err != nil {
+		return p.refuse(ctx, v1beta1.ReasonInvalidConfiguration, err.Error())
+	}
+	sets, err := p.claim(ctx, selector)
+	if err != nil {
+		return err
+	}
+	machines, err := p.machinesOf(ctx, sets)
+	if err != nil {
+		return err
+	}
+	v := p.observe(sets, machines, bounds)
+	v.plan = MakePlan(v.state)
+	if v.hindrance != "" {
+		v.plan.Waiting = v.hindrance
+	}
+	err = p.apply(ctx, v)
+	v.applied = err == nil && v.refused == nil && v.hindrance == ""
+	if cleanErr := p.cleanUp(ctx, v); err == nil {
+		err = cleanErr
+	}
+	// What was learned is written even when a write before failed.
+	if reportErr := p.report(ctx, v, selector.String()); err == nil {
+		err = reportErr
+	}
+	if err != nil {
+		return err
+	}
+	p.known.generation, p.known.decidedAt = d.Generation, p.now
+	p.wakeIn(v.startsIn)
+	return nil
+}
+
+// observe turns objects into the state that a plan is made from.
+func (p *pass) observe(sets []*v1beta1.MachineSet, machines map[types.UID][]*v1beta1.Machine, bounds Bounds) *view {
+	d := p.deployment
+	v := &view{history: findRevision(d, sets, p.now), bounds: bounds, machines: machines}
+	v.state = State{
+		Strategy: d.Spec.Strategy.TypeOrDefault(),
+		Replicas: max(0, d.ReplicasOrDefault()),
+		Bounds:   bounds,
+		SizedFor: v.sizedFor(),
+		Paused:   d.Spec.Paused,
+		Current:  v.current,
+	}
+	uids := make([]types.UID, len(v.sets))
+	p.known.machines = 0
+	for i, set := range v.sets {
+		uids[i] = set.UID
+		p.known.machines += len(machines[set.UID])
+		counted, wake := count(set, machines[set.UID], d.Spec.MinReadySeconds, p.now)
+		p.known.recall(set, &counted)
+		v.state.Sets = append(v.state.Sets, counted)
+		p.wakeIn(wake)
+	}
+	p.known.keepOnly(uids)
+	v.freeze, v.freezeMessage = p.frozenBy(v)
+	v.state.Frozen = v.freeze != ""
+	switch seen := p.memory.takeFailed(p.known); {
+	case v.current >= 0:
+		set := v.sets[v.current]
+		inARow, ready := p.known.failures.observe(set.UID, machines[set.UID], seen)
+		v.state.Failing = failing(inARow, ready, d, v.number)
+	case v.adopts():
+		successor := v.newSet(d)
+		if taken := v.named(successor.Name); taken != nil && !taken.DeletionTimestamp.IsZero() {
+			v.hindrance = fmt.Sprintf("the former set %s of the wanted revision is still being deleted", taken.Name)
+			break
+		}
+		v.successor = successor
+		v.state.Current = len(v.state.Sets)
+		v.state.Sets = append(v.state.Sets, Set{Name: successor.Name})
+	}
+	return v
+}
+
+// frozenBy says what stops growth and rollouts. A stop of the whole process concerns only those that have something to
+// do: the others need not tell people about it.
+func (p *pass) frozenBy(v *view) (reason, message string) {
+	if _, labelled := p.deployment.Labels[v1beta1.LabelFreeze]; labelled {
+		return v1beta1.ReasonFrozenByLabel, fmt.Sprintf("The label %s stops growth and rollouts.", v1beta1.LabelFreeze)
+	}
+	reason, message = p.Stopped()
+	if reason == "" || v.current >= 0 && v.outdated() == 0 && v.state.Sets[v.current].Replicas >= v.state.Replicas {
+		return "", ""
+	}
+	p.wakeIn(frozenPoll)
+	return reason, message
+}
+
+// wakeIn asks for another pass after d at the latest; 0 asks for nothing.
+func (p *pass) wakeIn(d time.Duration) { p.wakeAfter = sooner(p.wakeAfter, d) }
+
+// refuse reports input that nothing can be done with, and does nothing.
+func (p *pass) refuse(ctx context.Context, reason, message string) error {
+	status := p.deployment.Status.DeepCopy()
+	status.ObservedGeneration = p.deployment.Generation
+	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+		Type: v1beta1.ConditionProgressing, Status: metav1.ConditionFalse, Reason: reason, Message: message,
+		ObservedGeneration: p.deployment.Generation, LastTransitionTime: metav1.NewTime(p.now),
+	})
+	return p.writeStatus(ctx, status)
+}

@@ -1,0 +1,141 @@
+package machinedeployment
+
+import (
+	"fmt"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// Unknown is State.SizedFor where nothing was recorded.
+const Unknown int32 = -1
+
+// State is all that a plan depends on.
+type State struct {
+	Strategy v1beta1.DeploymentStrategyType
+	// Replicas is the number of machines wanted.
+	Replicas int32
+	// Bounds are how far the rollout may go beyond it and below it.
+	Bounds
+	// SizedFor is the number of replicas that the sets were last sized for, or Unknown.
+	SizedFor int32
+	// Paused and Frozen stop rollouts; Frozen stops growth of any kind too.
+	Paused, Frozen bool
+	// Failing says that the newest revision does not launch.
+	Failing bool
+	// Sets of the deployment, the oldest revision first.
+	Sets []Set
+	// Current is the index in Sets of the set that is of the wanted template; -1 if there is none.
+	Current int
+}
+
+// Set is what a plan knows of one MachineSet.
+type Set struct {
+	Name string
+	// Replicas is what the set was last told.
+	Replicas int32
+	// Least and Most are the bounds of what its controller may still act upon: what it was told before and is not known
+	// to have heard otherwise of.
+	Least, Most int32
+	// Leaving says that the set itself is being deleted: it makes no machines, and those it has will go.
+	Leaving bool
+
+	// Live machines have no deletionTimestamp, Deleting ones do.
+	Live, Deleting int32
+	// Ready, Available, Unhealthy and Marked (for deletion) count live machines.
+	Ready, Available, Unhealthy, Marked int32
+	// Spare counts the machines that are not available and that the set deletes before any available one.
+	Spare int32
+
+	// doomedBefore are machines that the set was told to delete before this plan. It may have chosen them already, when
+	// others were unavailable than are now.
+	doomedBefore int32
+}
+
+// Plan says what to do now.
+type Plan struct {
+	// Scales are the changes of replicas, at most one for a set, in the order in which to apply them.
+	Scales []Scale
+	// SizedFor is to be recorded as State.SizedFor of later plans.
+	SizedFor int32
+	// Waiting says what the rollout waits for, empty if for nothing.
+	Waiting string
+}
+
+// Scale is a change of one set's replicas.
+type Scale struct {
+	// Set is an index in State.Sets.
+	Set      int
+	From, To int32
+	Why      string
+}
+
+// MakePlan decides how many machines each set shall have now.
+func MakePlan(s State) Plan {
+	d := newDraft(s)
+	sizedFor := s.Replicas
+	var waiting string
+	switch {
+	case !s.rolls():
+		sizedFor += d.resize(growInProportion)
+		if s.Frozen && s.SizedFor != Unknown && s.SizedFor < s.Replicas {
+			sizedFor = s.SizedFor // what may not grow now is made up for after the freeze
+		}
+		waiting = d.whyNotRolling()
+	case s.Strategy == v1beta1.StrategyRecreate:
+		waiting = d.recreate()
+	case s.Strategy == v1beta1.StrategyOnDelete, s.Strategy == v1beta1.StrategyInPlace:
+		sizedFor += d.resize(shrinkOnly)
+		waiting = d.onDelete()
+	default:
+		sizedFor += d.resize(growInProportion)
+		// Old sets that just grew in proportion are not shrunk by the same pass.
+		if !d.grew() {
+			waiting = d.rolling()
+		}
+	}
+	return Plan{Scales: d.scales(), SizedFor: sizedFor, Waiting: waiting}
+}
+
+// rolls reports whether machines of one revision may be exchanged for those of another.
+func (s State) rolls() bool {
+	stopped := s.Failing && s.Strategy == v1beta1.StrategyRollingUpdate
+	return !s.Paused && !s.Frozen && !stopped && s.Current >= 0
+}
+
+// old reports whether set i is of another revision than the wanted one.
+func (s State) old(i int) bool { return i != s.Current }
+
+// outdated returns how many machines of other revisions than the wanted one exist or may yet be made.
+func (d *draft) outdated() int32 {
+	var n int32
+	for i, set := range d.Sets {
+		if d.old(i) {
+			n += ceiling(set)
+		}
+	}
+	return n
+}
+
+// whyNotRolling names what stops the rollout if there is something to roll.
+func (d *draft) whyNotRolling() string {
+	outdated := d.outdated()
+	switch {
+	case d.Frozen:
+		return "the deployment is frozen: no machine is added or exchanged"
+	case outdated == 0 && d.Current >= 0:
+		return ""
+	case d.Paused:
+		return fmt.Sprintf("rollouts are paused, with %s of an old revision", machines(outdated))
+	case d.Failing:
+		return fmt.Sprintf("the newest revision fails to launch, and nothing is done about %s of an old revision", machines(outdated))
+	}
+	return "there is no set of the wanted revision"
+}
+
+// machines says a number of machines in words.
+func machines(n int32) string {
+	if n == 1 {
+		return "1 machine"
+	}
+	return fmt.Sprintf("%d machines", n)
+}

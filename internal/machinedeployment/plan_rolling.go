@@ -1,0 +1,105 @@
+package machinedeployment
+
+import (
+	"fmt"
+	"math"
+)
+
+// rolling plans the next step of a rolling update: the wanted revision grows into the room that maxSurge leaves, old
+// revisions shrink by what is available beyond replicas − maxUnavailable. It returns what the rollout waits for.
+func (d *draft) rolling() string {
+	grown := d.growCurrent()
+	shrunk, hindrance := d.shrinkOld()
+	current := d.Sets[d.Current]
+	switch {
+	case grown || shrunk:
+		return ""
+	case hindrance != "":
+		return hindrance
+	case current.Replicas < d.Replicas:
+		return fmt.Sprintf("no room for more of the new revision: %s exist or may yet be made, at most %d may (replicas %d + maxSurge %d)",
+			machines(d.sum(ceiling)), d.Replicas+d.MaxSurge, d.Replicas, d.MaxSurge)
+	case current.Available < d.Replicas:
+		return waitingForAvailable(current, d.Replicas)
+	}
+	return ""
+}
+
+func waitingForAvailable(current Set, replicas int32) string {
+	return fmt.Sprintf("%d of %s of the new revision available", current.Available, machines(replicas))
+}
+
+// growCurrent brings the set of the wanted revision towards replicas.
+func (d *draft) growCurrent() bool {
+	if d.Sets[d.Current].Replicas > d.Replicas {
+		return d.shrink(d.Current, d.Replicas, "more than replicas") > 0
+	}
+	return d.grow(d.Current, d.Replicas, "new revision") > 0
+}
+
+// shrinkOld lowers old sets, those with unavailable machines first, and otherwise says what keeps it from doing so.
+//
+// Two numbers limit it beside what shrink itself refuses. Machines being deleted still cost money and quota, so there
+// are never more of them than maxSurge + maxUnavailable. And machines that are unavailable for a moment count as if they
+// came back: were an outage to make all of them unavailable at once, an old fleet would otherwise be deleted for a new
+// one that is no better.
+func (d *draft) shrinkOld() (bool, string) {
+	var old []int
+	var replicas int32
+	for i, set := range d.Sets {
+		if d.old(i) && set.Replicas > 0 && !set.Leaving {
+			old = append(old, i)
+			replicas += set.Replicas
+		}
+	}
+	if len(old) == 0 {
+		return false, ""
+	}
+	current := d.Sets[d.Current]
+	inReserve := replicas + surely(current) - d.minAvailable()
+	if inReserve <= 0 {
+		return false, fmt.Sprintf("%s, and at least %d must be available (replicas %d − maxUnavailable %d) before any of %s of an old revision may go",
+			waitingForAvailable(current, current.Replicas), d.minAvailable(), d.Replicas, d.MaxUnavailable, machines(replicas))
+	}
+	var shrunk bool
+	lower := func(i int, by int32, why string) {
+		set := d.Sets[i]
+		// Replicas without a machine go without a deletion.
+		missing := max(0, set.Replicas-set.Live)
+		by = min(by, inReserve, missing+d.mayDelete())
+		if by <= 0 {
+			return
+		}
+		n := d.shrink(i, set.Replicas-by, why)
+		inReserve -= n
+		shrunk = shrunk || n > 0
+	}
+	for _, i := range old {
+		lower(i, d.Sets[i].Replicas-harmless(d.Sets[i]), "old revision, unavailable first")
+	}
+	for _, i := range old {
+		lower(i, d.Sets[i].Replicas, "old revision")
+	}
+	switch {
+	case shrunk:
+		return true, ""
+	case d.mayDelete() <= 0:
+		return false, fmt.Sprintf("%s being deleted, at most %d may be at a time (maxSurge %d + maxUnavailable %d)",
+			machines(d.dying()), d.MaxSurge+d.MaxUnavailable, d.MaxSurge, d.MaxUnavailable)
+	}
+	return false, fmt.Sprintf("%d available, and at least %d must be (replicas %d − maxUnavailable %d) before any of %s of an old revision may go",
+		d.sum(surely), d.minAvailable(), d.Replicas, d.MaxUnavailable, machines(replicas))
+}
+
+// dying is the number of machines that are being deleted or about to be.
+func (d *draft) dying() int32 {
+	return d.sum(func(s Set) int32 { return s.Deleting + doomed(s) })
+}
+
+// mayDelete is how many deletions more a rollout may cause now.
+func (d *draft) mayDelete() int32 {
+	if d.Replicas == 0 {
+		return math.MaxInt32 / 2
+	}
+	return max(0, d.MaxSurge+d.MaxUnavailable-d.dying())
+}

@@ -1,0 +1,121 @@
+package machinedeployment
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// rollout is what the condition Progressing depends on.
+type rollout struct {
+	set string // name of the set of the wanted revision, empty if there is none
+	// Paused, frozen, failing: what stops it. Unsupported: its strategy is not carried out.
+	paused, frozen, failing, unsupported bool
+	// complete says that all machines are of the wanted revision and available.
+	complete bool
+	// onlyWanted says that no machine of another revision exists.
+	onlyWanted bool
+	// waitsForPeople says that nothing happens until somebody deletes machines.
+	waitsForPeople bool
+	// refused says what set the API server did not accept and why, refusal is the reason to give.
+	refused error
+	refusal string
+	// began is the reason for which a new revision began in this pass, or empty.
+	began string
+	// advanced says that the numbers of machines came closer to the end.
+	advanced bool
+	// waiting says what is waited for, doing what is being done.
+	waiting, doing string
+	// still is how long there was no progress, deadline how long there may be none.
+	still, deadline time.Duration
+}
+
+// progressing decides the condition Progressing with the reasons of apps/v1, given the one before (nil at first). The
+// clock of the deadline starts again if restart is true.
+func progressing(before *metav1.Condition, r rollout) (condition metav1.Condition, restart bool) {
+	is := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
+		return metav1.Condition{Type: v1beta1.ConditionProgressing, Status: status, Reason: reason, Message: message}
+	}
+	had := func(reason string) bool { return before != nil && before.Reason == reason }
+	name := fmt.Sprintf("set %s", r.set)
+	if r.set == "" {
+		name = "the wanted revision"
+	}
+	switch {
+	case r.refused != nil:
+		return is(metav1.ConditionFalse, r.refusal, sentence("cannot "+r.refused.Error(), "")), false
+	case (r.paused || r.frozen) && had(v1beta1.ReasonProgressDeadlineExceeded):
+		return is(metav1.ConditionFalse, v1beta1.ReasonProgressDeadlineExceeded, sentence("no progress before it was stopped", r.waiting)), false
+	case r.paused:
+		return is(metav1.ConditionUnknown, v1beta1.ReasonDeploymentPaused, sentence("the deployment is paused", r.waiting)), false
+	case r.frozen:
+		return is(metav1.ConditionUnknown, v1beta1.ReasonFrozen, sentence("the deployment is frozen", r.waiting)), false
+	case r.unsupported:
+		return is(metav1.ConditionFalse, ReasonStrategyUnsupported, sentence("the rollout stops", r.waiting)), false
+	case r.complete:
+		return is(metav1.ConditionTrue, v1beta1.ReasonNewMachineSetAvailable, sentence(name+" has all machines, and they are available", "")), true
+	case r.failing:
+		return is(metav1.ConditionFalse, v1beta1.ReasonRevisionFailing,
+			sentence(fmt.Sprintf("%d machines of %s in a row failed to launch", failuresInARow, name), r.waiting)), false
+	case r.began != "":
+		return is(metav1.ConditionTrue, r.began, sentence(name+" is the new revision", r.now())), true
+	case had(v1beta1.ReasonNewMachineSetAvailable) && r.onlyWanted:
+		// Replicas were changed or a machine fell ill: that is no rollout.
+		return is(metav1.ConditionTrue, v1beta1.ReasonNewMachineSetAvailable, sentence(name+" was rolled out", r.now())), true
+	case r.waitsForPeople:
+		return is(metav1.ConditionTrue, v1beta1.ReasonWaitingForDeletion, sentence(name+" is the new revision", r.waiting)), true
+	case r.advanced:
+		return is(metav1.ConditionTrue, v1beta1.ReasonMachineSetUpdated, sentence(name+" is progressing", r.now())), true
+	case had(v1beta1.ReasonDeploymentPaused), had(v1beta1.ReasonFrozen):
+		return is(metav1.ConditionUnknown, v1beta1.ReasonDeploymentResumed, sentence("the rollout goes on", r.now())), true
+	case had(v1beta1.ReasonProgressDeadlineExceeded), r.still >= r.deadline:
+		return is(metav1.ConditionFalse, v1beta1.ReasonProgressDeadlineExceeded,
+			sentence(fmt.Sprintf("%s has made no progress for %s", name, r.deadline), r.now())), false
+	case had(v1beta1.ReasonDeploymentResumed):
+		return is(metav1.ConditionUnknown, v1beta1.ReasonDeploymentResumed, sentence("the rollout goes on", r.now())), false
+	case had(v1beta1.ReasonNewMachineSetCreated), had(v1beta1.ReasonFoundNewMachineSet):
+		return is(metav1.ConditionTrue, before.Reason, sentence(name+" is the new revision", r.now())), false
+	}
+	return is(metav1.ConditionTrue, v1beta1.ReasonMachineSetUpdated, sentence(name+" is progressing", r.now())), false
+}
+
+// now says what is being done, or else what is waited for.
+func (r rollout) now() string {
+	if r.doing != "" {
+		return r.doing
+	}
+	return r.waiting
+}
+
+// deadlineIn returns the time until the rollout is due to have made progress, 0 if it need not make any.
+func deadlineIn(condition metav1.Condition, r rollout) time.Duration {
+	if r.complete || condition.Status == metav1.ConditionFalse {
+		return 0
+	}
+	switch condition.Reason {
+	case v1beta1.ReasonNewMachineSetAvailable, v1beta1.ReasonWaitingForDeletion, v1beta1.ReasonDeploymentPaused, v1beta1.ReasonFrozen:
+		return 0
+	}
+	return max(time.Millisecond, r.deadline-r.still)
+}
+
+// sentence joins what is the case and why into a message for people.
+func sentence(what, why string) string {
+	if what == "" {
+		what, why = why, ""
+	}
+	if what == "" {
+		return ""
+	}
+	text := string(what[0]-'a'+'A') + what[1:]
+	if what[0] < 'a' || what[0] > 'z' {
+		text = what
+	}
+	if why != "" {
+		text += ": " + why
+	}
+	return text + "."
+}

@@ -1,0 +1,63 @@
+package machinedeployment
+
+import (
+	"maps"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// propagate brings to a set what of its deployment reaches existing machines in place: everything that does not roll.
+// The set keeps what rolls, so a set of an old revision stays what it is.
+func propagate(set *v1beta1.MachineSet, d *v1beta1.MachineDeployment) {
+	set.Spec.MinReadySeconds = d.Spec.MinReadySeconds
+	set.Spec.DeletePolicy = d.DeletePolicyOrDefault()
+
+	old := set.Spec.Template
+	template := d.Spec.Template.DeepCopy()
+	keepWhatRolls(&template.Spec, &old.Spec)
+	template.ObjectMeta.Labels = with(template.ObjectMeta.Labels, ownLabels(set, d))
+	// A set that was adopted may select by more than the deployment does.
+	template.ObjectMeta.Labels = with(template.ObjectMeta.Labels, set.Spec.Selector.MatchLabels)
+	set.Spec.Template = *template
+
+	// The set itself carries the labels of its template, so that the deployment's selector finds it.
+	for key := range old.ObjectMeta.Labels {
+		if _, wanted := template.ObjectMeta.Labels[key]; !wanted {
+			delete(set.Labels, key)
+		}
+	}
+	set.Labels = with(set.Labels, template.ObjectMeta.Labels)
+	set.Labels = with(set.Labels, map[string]string{v1beta1.AutoscalerDeploymentNameLabel: d.Name})
+}
+
+// keepWhatRolls gives spec the rolling part of old.
+func keepWhatRolls(spec, old *v1beta1.MachineSpec) {
+	sameForm := spec.Provider == old.Provider && (spec.ClassRef == nil) == (old.ClassRef == nil)
+	spec.Provider, spec.ProviderSpec, spec.ClassRef = old.Provider, old.ProviderSpec, old.ClassRef
+	spec.UserDataRef, spec.Version = old.UserDataRef, old.Version
+	if !sameForm {
+		// Credentials of another provider, or of the inline form where there is a class, are of no use here.
+		spec.CredentialsRef = old.CredentialsRef
+	}
+}
+
+// ownLabels are the labels by which a deployment's sets and machines are told apart.
+func ownLabels(set *v1beta1.MachineSet, d *v1beta1.MachineDeployment) map[string]string {
+	labels := map[string]string{v1beta1.LabelMachineDeployment: d.Name}
+	if hash, ok := set.Spec.Selector.MatchLabels[v1beta1.LabelTemplateHash]; ok {
+		labels[v1beta1.LabelTemplateHash] = hash
+	} else if hash, ok := set.Labels[v1beta1.LabelTemplateHash]; ok {
+		labels[v1beta1.LabelTemplateHash] = hash
+	}
+	return labels
+}
+
+// with returns a map that has the entries of both; those of added win.
+func with(base, added map[string]string) map[string]string {
+	merged := maps.Clone(base)
+	if merged == nil {
+		merged = make(map[string]string, len(added))
+	}
+	maps.Copy(merged, added)
+	return merged
+}

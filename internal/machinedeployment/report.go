@@ -1,0 +1,106 @@
+package machinedeployment
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// betweenReports is the shortest time between two writes of a status in which only numbers and words changed.
+const betweenReports = time.Second
+
+// report writes the status that follows from the pass.
+func (p *pass) report(ctx context.Context, v *view, selector string) error {
+	status, restart, wakeIn := statusOf(p.deployment, v, selector, p.now.Sub(p.known.progressedAt), p.now)
+	if restart {
+		p.known.progressedAt = p.now
+	}
+	p.wakeIn(wakeIn)
+	return p.writeStatus(ctx, status)
+}
+
+// writeStatus writes the status if it changed: at once if a person or a machine may wait for the change, otherwise not
+// more often than betweenReports.
+func (p *pass) writeStatus(ctx context.Context, status *v1beta1.MachineDeploymentStatus) error {
+	d := p.deployment
+	stuck := ""
+	if progress := meta.FindStatusCondition(status.Conditions, v1beta1.ConditionProgressing); progress != nil && progress.Status == metav1.ConditionFalse {
+		stuck = progress.Reason
+	}
+	p.Metrics.stuckFor(client.ObjectKeyFromObject(d).String(), p.known.stuck, stuck)
+	p.known.stuck = stuck
+	if equality.Semantic.DeepEqual(&d.Status, status) {
+		return nil
+	}
+	if rest := betweenReports - p.now.Sub(p.known.reportedAt); rest > 0 && !urgent(&d.Status, status) {
+		p.wakeIn(rest)
+		return nil
+	}
+	changed := d.DeepCopy()
+	changed.Status = *status
+	err := p.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(d, client.MergeFromWithOptimisticLock{}))
+	if err != nil {
+		return fmt.Errorf("patch the status of the deployment: %w", err)
+	}
+	p.known.reportedAt = p.now
+	for _, e := range transitions(&d.Status, status) {
+		p.Recorder.Eventf(d, nil, e.kind, e.reason, "Roll", "%s", e.note)
+	}
+	return nil
+}
+
+// urgent reports whether more changed than numbers and words.
+func urgent(before, after *v1beta1.MachineDeploymentStatus) bool {
+	if before.ObservedGeneration != after.ObservedGeneration || before.CurrentRevision != after.CurrentRevision {
+		return true
+	}
+	for _, kind := range []string{v1beta1.ConditionAvailable, v1beta1.ConditionProgressing, v1beta1.ConditionRollingOut,
+		v1beta1.ConditionPaused, v1beta1.ConditionFrozen, v1beta1.ConditionReplicaFailure} {
+		if statusOfCondition(before, kind) != statusOfCondition(after, kind) {
+			return true
+		}
+	}
+	return false
+}
+
+func statusOfCondition(status *v1beta1.MachineDeploymentStatus, kind string) metav1.ConditionStatus {
+	if c := meta.FindStatusCondition(status.Conditions, kind); c != nil {
+		return c.Status
+	}
+	return ""
+}
+
+// transition is an event.
+type transition struct{ kind, reason, note string }
+
+// transitions returns the events that a change of status deserves. The creation of a revision has its own.
+func transitions(before, after *v1beta1.MachineDeploymentStatus) []transition {
+	var events []transition
+	changed := func(kind string) *metav1.Condition {
+		old, now := meta.FindStatusCondition(before.Conditions, kind), meta.FindStatusCondition(after.Conditions, kind)
+		if now == nil || old != nil && old.Status == now.Status && old.Reason == now.Reason {
+			return nil
+		}
+		return now
+	}
+	if c := changed(v1beta1.ConditionProgressing); c != nil {
+		switch {
+		case c.Reason == v1beta1.ReasonNewMachineSetAvailable:
+			events = append(events, transition{corev1.EventTypeNormal, v1beta1.ReasonRolloutComplete, c.Message})
+		case c.Status == metav1.ConditionFalse:
+			events = append(events, transition{corev1.EventTypeWarning, c.Reason, c.Message})
+		}
+	}
+	if c := changed(v1beta1.ConditionFrozen); c != nil && c.Status == metav1.ConditionTrue {
+		events = append(events, transition{corev1.EventTypeWarning, c.Reason, c.Message})
+	}
+	return events
+}

@@ -1,0 +1,163 @@
+package machinedeployment
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// history is a deployment's revisions: its sets, the oldest first, and which of them is of the wanted template.
+type history struct {
+	sets []*v1beta1.MachineSet
+	// current is an index in sets, -1 if none is of the wanted template.
+	current int
+	// number is that of the wanted revision: the current set's if it is the newest already, else one more than any.
+	number int64
+	// rolloutAfter is the deployment's if it is past, and startsIn the time until it is.
+	rolloutAfter time.Time
+	startsIn     time.Duration
+}
+
+// findRevision puts sets in order and finds the one that is of the deployment's template. Of several it is the newest,
+// so that nothing rolls that need not.
+func findRevision(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now time.Time) history {
+	h := history{sets: slices.Clone(sets), current: -1}
+	if after := d.Spec.RolloutAfter; after != nil {
+		if after.After(now) {
+			h.startsIn = after.Sub(now)
+		} else {
+			h.rolloutAfter = after.Time
+		}
+	}
+	slices.SortFunc(h.sets, func(a, b *v1beta1.MachineSet) int {
+		return cmp.Or(
+			cmp.Compare(revisionOf(a), revisionOf(b)),
+			a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+			cmp.Compare(a.Name, b.Name))
+	})
+	var newest int64
+	for i, set := range h.sets {
+		newest = max(newest, revisionOf(set))
+		if set.DeletionTimestamp.IsZero() && madeAfter(set, h.rolloutAfter) && sameRevision(&set.Spec.Template.Spec, &d.Spec.Template.Spec) {
+			h.current = i
+		}
+	}
+	h.number = newest + 1
+	if h.current >= 0 && newest > 0 && revisionOf(h.sets[h.current]) == newest {
+		h.number = newest
+	}
+	return h
+}
+
+// madeAfter reports whether all machines of the set are newer than t.
+func madeAfter(set *v1beta1.MachineSet, t time.Time) bool {
+	if t.IsZero() || !set.CreationTimestamp.Time.Before(t) {
+		return true
+	}
+	recorded, err := time.Parse(time.RFC3339, set.Annotations[AnnotationRolloutAfter])
+	return err == nil && !recorded.Before(t)
+}
+
+// revisionOf returns the number of a set's revision, 0 if it has none.
+func revisionOf(set *v1beta1.MachineSet) int64 {
+	n, err := strconv.ParseInt(set.Annotations[v1beta1.AnnotationRevision], 10, 64)
+	if err != nil || n < 0 {
+		return 0
+	}
+	return n
+}
+
+// sizedFor returns the number of replicas that the sets were last sized for, as the newest of them remembers it.
+func (h history) sizedFor() int32 {
+	if len(h.sets) == 0 {
+		return Unknown
+	}
+	n, err := strconv.ParseInt(h.sets[len(h.sets)-1].Annotations[AnnotationSizedFor], 10, 32)
+	if err != nil || n < 0 {
+		return Unknown
+	}
+	return int32(n)
+}
+
+// named returns the set of that name, or nil.
+func (h history) named(name string) *v1beta1.MachineSet {
+	for _, set := range h.sets {
+		if set.Name == name {
+			return set
+		}
+	}
+	return nil
+}
+
+// newSet returns the set of the wanted revision, to be created without replicas at first.
+func (h history) newSet(d *v1beta1.MachineDeployment) *v1beta1.MachineSet {
+	var collisions int32
+	if d.Status.CollisionCount != nil {
+		collisions = *d.Status.CollisionCount
+	}
+	hash := TemplateHash(&d.Spec.Template.Spec, h.rolloutAfter, collisions)
+	selector := d.Spec.Selector.DeepCopy()
+	if selector.MatchLabels == nil {
+		selector.MatchLabels = map[string]string{}
+	}
+	selector.MatchLabels[v1beta1.LabelTemplateHash] = hash
+	set := &v1beta1.MachineSet{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       d.Namespace,
+			Name:            d.Name + "-" + hash,
+			Labels:          maps.Clone(d.Spec.Template.ObjectMeta.Labels),
+			Annotations:     map[string]string{v1beta1.AnnotationHashVersion: hashVersion},
+			OwnerReferences: []metav1.OwnerReference{*controllerRef(d)},
+		},
+		Spec: v1beta1.MachineSetSpec{
+			Replicas: new(int32),
+			Selector: *selector,
+			Template: *d.Spec.Template.DeepCopy(),
+		},
+	}
+	if !h.rolloutAfter.IsZero() {
+		set.Annotations[AnnotationRolloutAfter] = h.rolloutAfter.UTC().Format(time.RFC3339)
+	}
+	setRevision(set, h.number)
+	propagate(set, d)
+	return set
+}
+
+func controllerRef(d *v1beta1.MachineDeployment) *metav1.OwnerReference {
+	return metav1.NewControllerRef(d, v1beta1.GroupVersion.WithKind("MachineDeployment"))
+}
+
+func setRevision(set *v1beta1.MachineSet, number int64) {
+	text := strconv.FormatInt(number, 10)
+	annotate(set, v1beta1.AnnotationRevision, text)
+	annotate(set, v1beta1.AutoscalerRevisionAnnotation, text)
+}
+
+func annotate(set *v1beta1.MachineSet, key, value string) {
+	if set.Annotations == nil {
+		set.Annotations = map[string]string{}
+	}
+	set.Annotations[key] = value
+}
+
+// expired returns the sets that are no longer needed to roll back to: of those that are old and empty, the oldest beyond
+// the limit. A set counts as empty when nothing can still make a machine of it.
+func (h history) expired(counted []Set, limit int32) []*v1beta1.MachineSet {
+	var empty []*v1beta1.MachineSet
+	for i, set := range h.sets {
+		if i != h.current && set.DeletionTimestamp.IsZero() && ceiling(counted[i]) == 0 && counted[i].Deleting == 0 &&
+			set.Status.Replicas == 0 && set.Status.ObservedGeneration >= set.Generation {
+			empty = append(empty, set)
+		}
+	}
+	if excess := len(empty) - int(limit); excess > 0 {
+		return empty[:excess]
+	}
+	return nil
+}

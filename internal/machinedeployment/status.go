@@ -1,0 +1,171 @@
+package machinedeployment
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// mostFailedMachines is how many failed machines a status describes.
+const mostFailedMachines = 10
+
+// statusOf computes the status from what a pass found and decided. still is how long there was no progress before it;
+// restart says that there is some now, and wakeIn when the lack of it must be looked at again.
+func statusOf(d *v1beta1.MachineDeployment, v *view, selector string, still time.Duration, now time.Time) (status *v1beta1.MachineDeploymentStatus, restart bool, wakeIn time.Duration) {
+	status = d.Status.DeepCopy()
+	status.Selector = selector
+	if v.applied {
+		status.ObservedGeneration = d.Generation
+	}
+	countInto(status, d, v)
+	if revision := v.revisionNow(); revision > 0 {
+		status.CurrentRevision = revision
+	}
+
+	c := conditions{status: status, generation: d.Generation, now: now}
+	c.set(v1beta1.ConditionAvailable, status.AvailableReplicas >= v.minimum(), v1beta1.ReasonMinimumReplicasAvailable, v1beta1.ReasonMinimumReplicasUnavailable,
+		fmt.Sprintf("%d of %d machines are available, at least %d must be.", status.AvailableReplicas, v.state.Replicas, v.minimum()))
+	r := v.rollout(d, status, still)
+	progress, restart := progressing(meta.FindStatusCondition(d.Status.Conditions, v1beta1.ConditionProgressing), r)
+	c.put(progress)
+	c.rollingOut(v, r)
+	c.setOnce(v1beta1.ConditionPaused, v.state.Paused, v1beta1.ReasonDeploymentPaused, v1beta1.ReasonDeploymentResumed, "spec.paused stops rollouts.", "Rollouts may go on.")
+	c.frozen(v)
+	c.ofSets(v, status)
+	return status, restart, deadlineIn(progress, r)
+}
+
+// minimum is how many machines must be available for the deployment to be.
+func (v *view) minimum() int32 {
+	if v.state.Strategy == v1beta1.StrategyRecreate {
+		return v.state.Replicas
+	}
+	return max(0, v.state.Replicas-v.bounds.MaxUnavailable)
+}
+
+// revisionNow returns the number of the newest revision after this pass, 0 if there is none yet.
+func (v *view) revisionNow() int64 {
+	switch {
+	case v.began != "", v.current >= 0 && v.adopts():
+		return v.number
+	case len(v.sets) > 0:
+		return revisionOf(v.sets[len(v.sets)-1])
+	}
+	return 0
+}
+
+// countInto writes the numbers of machines.
+func countInto(status *v1beta1.MachineDeploymentStatus, d *v1beta1.MachineDeployment, v *view) {
+	status.Replicas, status.ReadyReplicas, status.AvailableReplicas = 0, 0, 0
+	status.UpdatedReplicas, status.UpToDateReplicas, status.FullyLabeledReplicas = 0, 0, 0
+	status.FailedMachines = nil
+	for i, set := range v.sets {
+		counted := v.state.Sets[i]
+		status.Replicas += counted.Live
+		status.ReadyReplicas += counted.Ready
+		status.AvailableReplicas += counted.Available
+		if i == v.current {
+			status.UpdatedReplicas = counted.Live
+		}
+		for _, m := range v.machines[set.UID] {
+			if !m.DeletionTimestamp.IsZero() {
+				continue
+			}
+			if meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionUpToDate) {
+				status.UpToDateReplicas++
+			}
+			if carries(m.Labels, set.Spec.Template.ObjectMeta.Labels) {
+				status.FullyLabeledReplicas++
+			}
+			if m.Status.Phase == v1beta1.MachineFailed || refused(m) {
+				status.FailedMachines = append(status.FailedMachines, failedMachine(m))
+			}
+		}
+	}
+	status.UnavailableReplicas = max(0, v.state.Replicas-status.AvailableReplicas)
+	slices.SortFunc(status.FailedMachines, func(a, b v1beta1.FailedMachine) int { return cmp.Compare(a.Name, b.Name) })
+	if len(status.FailedMachines) > mostFailedMachines {
+		status.FailedMachines = status.FailedMachines[:mostFailedMachines]
+	}
+}
+
+func carries(labels, wanted map[string]string) bool {
+	for key, value := range wanted {
+		if have, ok := labels[key]; !ok || have != value {
+			return false
+		}
+	}
+	return true
+}
+
+func failedMachine(m *v1beta1.Machine) v1beta1.FailedMachine {
+	at := metav1.NewTime(failedAt(m))
+	failed := v1beta1.FailedMachine{Name: m.Name, Reason: string(m.Status.FailureReason), Message: m.Status.FailureMessage, Time: &at}
+	if launched := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched); failed.Reason == "" && launched != nil {
+		failed.Reason, failed.Message = launched.Reason, launched.Message
+	}
+	return failed
+}
+
+// rollout sums up what the condition Progressing depends on.
+func (v *view) rollout(d *v1beta1.MachineDeployment, status *v1beta1.MachineDeploymentStatus, still time.Duration) rollout {
+	outdated := v.outdated()
+	before := d.Status
+	r := rollout{
+		paused:         v.state.Paused,
+		frozen:         v.state.Frozen,
+		failing:        v.state.Failing,
+		unsupported:    v.state.Strategy == v1beta1.StrategyInPlace && outdated > 0,
+		onlyWanted:     v.current >= 0 && outdated == 0,
+		waitsForPeople: v.state.Strategy == v1beta1.StrategyOnDelete && outdated > 0 && len(v.plan.Scales) == 0,
+		refused:        v.refused,
+		refusal:        v.refusal,
+		began:          v.began,
+		advanced: status.UpdatedReplicas > before.UpdatedReplicas || status.ReadyReplicas > before.ReadyReplicas ||
+			status.AvailableReplicas > before.AvailableReplicas ||
+			status.Replicas-status.UpdatedReplicas < before.Replicas-before.UpdatedReplicas,
+		waiting:  v.plan.Waiting,
+		still:    still,
+		deadline: d.ProgressDeadlineOrDefault(),
+	}
+	if v.applied {
+		r.doing = v.doing()
+	}
+	if v.state.Current >= 0 {
+		r.set = v.state.Sets[v.state.Current].Name
+	}
+	r.complete = r.onlyWanted && status.UpdatedReplicas == v.state.Replicas && status.Replicas == v.state.Replicas && status.AvailableReplicas >= v.state.Replicas
+	return r
+}
+
+// outdated is how many machines of other revisions than the wanted one exist or may yet be made. With Recreate those
+// being deleted are of interest too: nothing goes on before they are gone.
+func (v *view) outdated() int32 {
+	var n int32
+	for i, set := range v.state.Sets {
+		if i == v.state.Current {
+			continue
+		}
+		n += ceiling(set)
+		if v.state.Strategy == v1beta1.StrategyRecreate {
+			n += set.Deleting
+		}
+	}
+	return n
+}
+
+// doing says what the pass does.
+func (v *view) doing() string {
+	parts := make([]string, len(v.plan.Scales))
+	for i, scale := range v.plan.Scales {
+		parts[i] = fmt.Sprintf("%s %s", v.state.Sets[scale.Set].Name, scale)
+	}
+	return strings.Join(parts, "; ")
+}

@@ -1,0 +1,152 @@
+package machinedeployment
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// deploymentsOfSet returns the deployment that controls the set. A set without a controller is shown to every deployment
+// that may adopt it.
+func (r *Reconciler) deploymentsOfSet(ctx context.Context, object client.Object) []reconcile.Request {
+	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
+		if owner.Kind != "MachineDeployment" {
+			return nil
+		}
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: owner.Name}}}
+	}
+	var deployments v1beta1.MachineDeploymentList
+	if err := r.Client.List(ctx, &deployments, client.InNamespace(object.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+		logf.FromContext(ctx).Error(err, "Cannot tell which deployment may adopt a set", "set", client.ObjectKeyFromObject(object))
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range deployments.Items {
+		selector, err := metav1.LabelSelectorAsSelector(&deployments.Items[i].Spec.Selector)
+		if err != nil || selector.Empty() || !selector.Matches(labels.Set(object.GetLabels())) {
+			continue
+		}
+		key := client.ObjectKeyFromObject(&deployments.Items[i])
+		r.memory.straySeen(key)
+		requests = append(requests, reconcile.Request{NamespacedName: key})
+	}
+	return requests
+}
+
+// deploymentOfMachine returns the deployment that the machine's label names.
+func (r *Reconciler) deploymentOfMachine(_ context.Context, object client.Object) []reconcile.Request {
+	m, ok := object.(*v1beta1.Machine)
+	name := object.GetLabels()[v1beta1.LabelMachineDeployment]
+	if !ok || name == "" {
+		return nil
+	}
+	key := types.NamespacedName{Namespace: m.Namespace, Name: name}
+	if owner := metav1.GetControllerOfNoCopy(m); owner != nil && failedToLaunch(m) {
+		r.memory.launchFailed(key, m.UID, launchFailure{set: owner.UID, at: failedAt(m)})
+	}
+	return []reconcile.Request{{NamespacedName: key}}
+}
+
+// deploymentChanged drops the echo of our own status writes.
+func deploymentChanged() predicate.Predicate {
+	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, deletionBegan())
+}
+
+func deletionBegan() predicate.Predicate {
+	return onUpdate(func(before, after client.Object) bool {
+		return before.GetDeletionTimestamp().IsZero() != after.GetDeletionTimestamp().IsZero()
+	})
+}
+
+// onUpdate lets every creation and deletion pass, and the updates that changed says.
+func onUpdate(changed func(before, after client.Object) bool) predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld != nil && e.ObjectNew != nil && changed(e.ObjectOld, e.ObjectNew)
+	}}
+}
+
+// setChanged drops what a set's status counts: a deployment counts machines itself.
+func setChanged() predicate.Predicate {
+	return onUpdate(func(before, after client.Object) bool {
+		a, aok := before.(*v1beta1.MachineSet)
+		b, bok := after.(*v1beta1.MachineSet)
+		return aok && bok && (a.Generation != b.Generation ||
+			a.Status.ObservedGeneration != b.Status.ObservedGeneration ||
+			(a.Status.Replicas == 0) != (b.Status.Replicas == 0) ||
+			a.DeletionTimestamp.IsZero() != b.DeletionTimestamp.IsZero() ||
+			controllerOf(a) != controllerOf(b) ||
+			!maps.Equal(a.Labels, b.Labels) ||
+			!maps.Equal(a.Annotations, b.Annotations) ||
+			replicaFailure(a) != replicaFailure(b))
+	})
+}
+
+// machineChanged drops what neither a plan nor the status depends on.
+func machineChanged() predicate.Predicate {
+	return onUpdate(func(before, after client.Object) bool {
+		a, aok := before.(*v1beta1.Machine)
+		b, bok := after.(*v1beta1.Machine)
+		return aok && bok && (glanceAt(a) != glanceAt(b) || !maps.Equal(a.Labels, b.Labels))
+	})
+}
+
+// glance is all that a deployment looks at in a machine beside its labels.
+type glance struct {
+	controller            types.UID
+	deleting, launched    bool
+	phase                 v1beta1.MachinePhase
+	failure               v1beta1.MachineFailureReason
+	ready                 metav1.ConditionStatus
+	readySince            time.Time
+	upToDate, remediation bool
+	refused               bool
+	marked, aside         bool
+	priority              string
+}
+
+func glanceAt(m *v1beta1.Machine) glance {
+	g := glance{
+		controller:  controllerOf(m),
+		deleting:    !m.DeletionTimestamp.IsZero(),
+		launched:    m.Spec.ProviderID != "",
+		phase:       m.Status.Phase,
+		failure:     m.Status.FailureReason,
+		upToDate:    meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionUpToDate),
+		remediation: meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested),
+		refused:     refused(m),
+		priority:    m.Annotations[v1beta1.AnnotationDeletePriority],
+	}
+	_, g.marked = m.Annotations[v1beta1.AnnotationDeleteMachine]
+	_, g.aside = m.Annotations[v1beta1.AnnotationPreservedUntil]
+	if ready := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady); ready != nil {
+		g.ready, g.readySince = ready.Status, ready.LastTransitionTime.UTC()
+	}
+	return g
+}
+
+func controllerOf(object metav1.Object) types.UID {
+	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
+		return owner.UID
+	}
+	return ""
+}
+
+func replicaFailure(set *v1beta1.MachineSet) metav1.Condition {
+	failure := meta.FindStatusCondition(set.Status.Conditions, v1beta1.ConditionReplicaFailure)
+	if failure == nil || failure.Status != metav1.ConditionTrue {
+		return metav1.Condition{}
+	}
+	return metav1.Condition{Status: failure.Status, Reason: failure.Reason, Message: failure.Message}
+}

@@ -1,0 +1,428 @@
+package machinedeployment
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// world is a deployment with sets and machines that are played, to see where plans lead. Each write of a plan is
+// checked against the bounds as an outsider would: from what there truly is, not from what the plan was told.
+type world struct {
+	t   *testing.T
+	log *strings.Builder
+
+	strategy            v1beta1.DeploymentStrategyType
+	replicas            int32
+	surge, unavailable  int32
+	paused, frozen      bool
+	template            string // name of the wanted revision
+	sets                []*playedSet
+	sizedFor            int32
+	bad                 map[string]bool // templates whose machines do not launch
+	outage              bool            // no machine becomes available
+	known               *recollection
+	clock               time.Time
+	machines, revisions int
+	allowed             int32 // live machines that sets may have reached lawfully
+	waiting             string
+}
+
+// playedSet plays a MachineSet and its controller, which decides what to do and then does it piece by piece, whatever
+// happens to the set meanwhile.
+type playedSet struct {
+	name       string
+	revision   int
+	replicas   int32
+	generation int64
+	decidedOn  int64 // the generation
+	observed   int64
+	creates    int32 // machines decided to be made
+	victims    []*playedMachine
+	noCreate   bool
+	machines   []*playedMachine
+}
+
+type playedMachine struct {
+	name     string
+	state    machineState
+	marked   bool
+	deleting bool
+	since    time.Time
+}
+
+type machineState rune
+
+const (
+	comingUp  machineState = '○'
+	available machineState = '●'
+	sick      machineState = '◐'
+	failed    machineState = '✕'
+)
+
+func newWorld(t *testing.T, strategy v1beta1.DeploymentStrategyType, replicas, surge, unavailable int32) *world {
+	return &world{t: t, log: &strings.Builder{}, strategy: strategy, replicas: replicas, surge: surge, unavailable: unavailable, template: "a",
+		sizedFor: Unknown, bad: map[string]bool{}, known: &recollection{told: map[types.UID]told{}}, clock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+}
+
+func (w *world) set(name string) *playedSet {
+	for _, s := range w.sets {
+		if s.name == name {
+			return s
+		}
+	}
+	return nil
+}
+
+// object returns the set as a MachineSet.
+func (s *playedSet) object() *v1beta1.MachineSet {
+	return &v1beta1.MachineSet{
+		ObjectMeta: metav1.ObjectMeta{Name: s.name, UID: types.UID(s.name), Generation: s.generation},
+		Spec:       v1beta1.MachineSetSpec{Replicas: &s.replicas},
+		Status:     v1beta1.MachineSetStatus{ObservedGeneration: s.observed},
+	}
+}
+
+// object returns the machine as a Machine.
+func (m *playedMachine) object() *v1beta1.Machine {
+	o := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: m.name, UID: types.UID(m.name), CreationTimestamp: metav1.NewTime(m.since)}}
+	if m.marked {
+		o.Annotations = map[string]string{v1beta1.AnnotationDeleteMachine: ""}
+	}
+	if m.deleting {
+		now := metav1.NewTime(m.since)
+		o.DeletionTimestamp = &now
+	}
+	ready := metav1.ConditionFalse
+	switch m.state {
+	case available:
+		o.Spec.ProviderID, o.Status.Phase, ready = "sim://"+m.name, v1beta1.MachineRunning, metav1.ConditionTrue
+	case sick:
+		o.Spec.ProviderID, o.Status.Phase = "sim://"+m.name, v1beta1.MachineUnhealthy
+	case failed:
+		o.Status.Phase, o.Status.FailureReason = v1beta1.MachineFailed, v1beta1.FailureCreateError
+	}
+	o.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionReady, Status: ready, LastTransitionTime: metav1.NewTime(m.since)}}
+	return o
+}
+
+func (s *playedSet) objects() []*v1beta1.Machine {
+	objects := make([]*v1beta1.Machine, len(s.machines))
+	for i, m := range s.machines {
+		objects[i] = m.object()
+	}
+	return objects
+}
+
+func (s *playedSet) live() (n int32) {
+	for _, m := range s.machines {
+		if !m.deleting {
+			n++
+		}
+	}
+	return n
+}
+
+// bounds resolves the strategy's bounds as the API would.
+func (w *world) bounds() Bounds {
+	switch w.strategy {
+	case v1beta1.StrategyRecreate:
+		return Bounds{MaxUnavailable: w.replicas}
+	case v1beta1.StrategyRollingUpdate:
+		if w.surge == 0 && w.unavailable == 0 {
+			return Bounds{MaxUnavailable: 1}
+		}
+		return Bounds{MaxSurge: w.surge, MaxUnavailable: min(w.unavailable, w.replicas)}
+	}
+	return Bounds{}
+}
+
+// state gathers what a pass would.
+func (w *world) state() State {
+	s := State{Strategy: w.strategy, Replicas: w.replicas, Bounds: w.bounds(), SizedFor: w.sizedFor, Paused: w.paused, Frozen: w.frozen, Current: -1}
+	slices.SortFunc(w.sets, func(a, b *playedSet) int { return cmp.Compare(a.revision, b.revision) })
+	for i, set := range w.sets {
+		counted, _ := count(set.object(), set.objects(), 0, w.clock)
+		w.known.recall(set.object(), &counted)
+		s.Sets = append(s.Sets, counted)
+		if set.name == w.template {
+			s.Current = i
+			inARow, _ := w.known.failures.observe(types.UID(set.name), set.objects(), nil)
+			s.Failing = inARow >= failuresInARow
+		}
+	}
+	return s
+}
+
+// pass makes a plan and carries it out. It returns whether anything was written.
+func (w *world) pass() bool {
+	w.t.Helper()
+	if !w.paused && !w.frozen {
+		if set := w.set(w.template); set == nil {
+			w.revisions++
+			w.sets = append(w.sets, &playedSet{name: w.template, revision: w.revisions, generation: 1})
+		} else if set.revision != w.revisions {
+			w.revisions++
+			set.revision = w.revisions
+		}
+	}
+	state := w.state()
+	plan := MakePlan(state)
+	w.waiting = plan.Waiting
+	for _, scale := range plan.Scales {
+		w.write(w.sets[scale.Set], scale, state)
+	}
+	w.allowed = max(w.replicas+state.MaxSurge, w.mayExist())
+	for _, set := range w.sets {
+		set.noCreate = w.strategy == v1beta1.StrategyOnDelete && set.name != w.template && !w.paused && !w.frozen
+	}
+	w.sizedFor = plan.SizedFor
+	return len(plan.Scales) > 0
+}
+
+// write carries a scale out and checks that it keeps the bounds.
+func (w *world) write(set *playedSet, scale Scale, state State) {
+	w.t.Helper()
+	if scale.From != set.replicas || scale.From == scale.To {
+		w.t.Fatalf("%s: %s does not start at its %d replicas\n%s", set.name, scale, set.replicas, w.log)
+	}
+	mayExist, surelyAvailable := w.mayExist(), w.surelyAvailable()
+	live := set.live()
+	set.replicas = scale.To
+	set.generation++
+	w.known.tell(types.UID(set.name), live, scale.From, scale.To, set.generation)
+	if after := w.mayExist(); after > mayExist && after > w.replicas+state.MaxSurge {
+		w.t.Fatalf("%s: %s lets %d machines exist, more than replicas %d + maxSurge %d\n%s", set.name, scale, after, w.replicas, state.MaxSurge, w.log)
+	}
+	if after := w.surelyAvailable(); after < surelyAvailable && after < w.replicas-state.MaxUnavailable {
+		w.t.Fatalf("%s: %s leaves %d available, fewer than replicas %d − maxUnavailable %d\n%s", set.name, scale, after, w.replicas, state.MaxUnavailable, w.log)
+	}
+	if state.Paused || state.Frozen {
+		if scale.To > scale.From && state.Frozen {
+			w.t.Fatalf("%s: %s grows although the deployment is frozen\n%s", set.name, scale, w.log)
+		}
+	}
+}
+
+// mayExist is how many machines there can be without another plan.
+func (w *world) mayExist() (n int32) {
+	for _, s := range w.sets {
+		n += max(s.replicas, s.live()+s.creates)
+	}
+	return n
+}
+
+// surelyAvailable is how many machines remain available if every controller deletes what it decided to, and then what
+// it is told to.
+func (w *world) surelyAvailable() (n int32) {
+	for _, s := range w.sets {
+		order := slices.DeleteFunc(s.order(), func(m *playedMachine) bool { return slices.Contains(s.victims, m) })
+		for i, m := range order {
+			if m.state == available && int32(len(order)-i) <= s.replicas {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// order returns the live machines in the order of deletion, available ones first where it leaves that open.
+func (s *playedSet) order() []*playedMachine {
+	rank := func(m *playedMachine) int {
+		switch {
+		case m.marked && m.state == available:
+			return 0
+		case m.marked:
+			return 1
+		}
+		return map[machineState]int{failed: 2, comingUp: 3, sick: 4, available: 5}[m.state]
+	}
+	var order []*playedMachine
+	for _, m := range s.machines {
+		if !m.deleting {
+			order = append(order, m)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b *playedMachine) int { return cmp.Compare(rank(a), rank(b)) })
+	return order
+}
+
+// decide has the set's controller look at its set, unless it still does what it decided before.
+func (w *world) decide(s *playedSet) {
+	if s.creates > 0 || len(s.victims) > 0 {
+		return
+	}
+	s.decidedOn = s.generation
+	switch live := s.live(); {
+	case live < s.replicas && !s.noCreate && !w.frozen:
+		s.creates = s.replicas - live
+	case live > s.replicas:
+		s.victims = s.order()[:live-s.replicas]
+	}
+}
+
+// act has the set's controller create or delete one machine; it returns false if there was nothing left to do.
+func (w *world) act(s *playedSet) bool {
+	w.t.Helper()
+	switch {
+	case s.creates > 0:
+		s.creates--
+		w.machines++
+		s.machines = append(s.machines, &playedMachine{name: fmt.Sprintf("%s%d", s.name, w.machines), state: comingUp, since: w.clock})
+		var all int32
+		for _, other := range w.sets {
+			all += other.live()
+		}
+		if all > w.allowed {
+			w.t.Fatalf("set %s made machine %d of at most %d\n%s", s.name, all, w.allowed, w.log)
+		}
+	case len(s.victims) > 0:
+		s.victims[0].deleting = true
+		s.victims = s.victims[1:]
+	default:
+		return false
+	}
+	return true
+}
+
+// report has the set's controller write its status once it did what it decided.
+func (s *playedSet) report() {
+	if s.creates == 0 && len(s.victims) == 0 {
+		s.observed = s.decidedOn
+	}
+}
+
+// become brings a machine to a state.
+func (w *world) become(m *playedMachine, state machineState) {
+	if m.state != state {
+		m.state, m.since = state, w.clock
+	}
+}
+
+// remove takes a machine away whose deletion is done.
+func (s *playedSet) remove(m *playedMachine) {
+	s.machines = slices.DeleteFunc(s.machines, func(o *playedMachine) bool { return o == m })
+}
+
+// round lets every controller act until it rests, and machines come up and go.
+func (w *world) round() {
+	w.t.Helper()
+	w.clock = w.clock.Add(time.Second)
+	for _, s := range w.sets {
+		w.sync(s)
+	}
+}
+
+// sync lets the set's controller do all there is to do.
+func (w *world) sync(s *playedSet) {
+	w.t.Helper()
+	for range 2 {
+		w.decide(s)
+		for w.act(s) {
+		}
+		s.report()
+	}
+}
+
+// settle brings up what comes up, fails what cannot, and removes what is being deleted.
+func (w *world) settle() {
+	w.clock = w.clock.Add(time.Second)
+	for _, s := range w.sets {
+		for _, m := range slices.Clone(s.machines) {
+			switch {
+			case m.deleting:
+				s.remove(m)
+			case m.state == comingUp && w.bad[s.name]:
+				w.become(m, failed)
+			case m.state == comingUp && !w.outage:
+				w.become(m, available)
+			}
+		}
+	}
+}
+
+// String shows the sets: replicas, then each machine. A machine being deleted is in parentheses.
+func (w *world) String() string {
+	var b strings.Builder
+	for _, s := range w.sets {
+		if s.replicas == 0 && len(s.machines) == 0 && s.name != w.template {
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteString("   ")
+		}
+		fmt.Fprintf(&b, "%s %d ", s.name, s.replicas)
+		for _, m := range s.machines {
+			mark := ""
+			if m.marked {
+				mark = "!"
+			}
+			if m.deleting {
+				fmt.Fprintf(&b, "(%c%s)", m.state, mark)
+			} else {
+				fmt.Fprintf(&b, "%c%s", m.state, mark)
+			}
+		}
+	}
+	return b.String()
+}
+
+// note writes a line of a story.
+func (w *world) note(format string, args ...any) {
+	fmt.Fprintf(w.log, "— "+format+"\n", args...)
+}
+
+// play makes passes and lets the sets act and machines settle until nothing changes, and writes down every step.
+func (w *world) play() {
+	w.t.Helper()
+	for step := 0; ; step++ {
+		if step > 300 {
+			w.t.Fatalf("does not come to rest\n%s", w.log)
+		}
+		before := w.String()
+		told := w.told()
+		wrote := w.pass()
+		if wrote {
+			fmt.Fprintf(w.log, "  %s\n", changes(told, w.told()))
+		}
+		w.round()
+		middle := w.String()
+		if middle != before || wrote {
+			fmt.Fprintf(w.log, "      %s\n", middle)
+		}
+		w.settle()
+		if w.String() == before && !wrote {
+			break
+		}
+	}
+	if w.waiting != "" {
+		fmt.Fprintf(w.log, "  waiting: %s\n", w.waiting)
+	}
+}
+
+func (w *world) told() map[string]int32 {
+	replicas := map[string]int32{}
+	for _, s := range w.sets {
+		replicas[s.name] = s.replicas
+	}
+	return replicas
+}
+
+func changes(before, after map[string]int32) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(after)) {
+		if before[name] != after[name] {
+			parts = append(parts, fmt.Sprintf("%s %d→%d", name, before[name], after[name]))
+		}
+	}
+	return strings.Join(parts, ", ")
+}

@@ -39,8 +39,9 @@ generate: ## Generate CRDs, deepcopy functions, RBAC and reference documentation
 	hack/generate.sh
 
 .PHONY: verify
-verify: ## Fail where generated files differ from their sources, or a module does not build alone
+verify: ## Fail where generated files differ from their sources, a rule has no test, or a module does not build alone
 	hack/generate.sh --verify
+	$(GO) run ./hack/rules
 	@for m in $(MODULES); do (cd $$m && GOWORK=off $(GO) build ./...) || exit 1; done
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "not gofmt'ed: $$unformatted"; exit 1; }
 

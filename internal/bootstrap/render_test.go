@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+// M-6.
 func TestRender(t *testing.T) {
 	values := Values{
 		MachineName: "pool-a1b2c", MachineNamespace: "fleet", KubeletVersion: "v1.36.3",
@@ -44,6 +45,7 @@ func TestRender(t *testing.T) {
 	}
 }
 
+// M-6.
 func FuzzRender(f *testing.F) {
 	f.Add([]byte("#cloud-config <<MACHINE_NAME>> <<X>>"), "m")
 	f.Add([]byte("<<<<MACHINE_NAME>>>>"), "<<MACHINE_NAME>>")
@@ -59,6 +61,7 @@ func FuzzRender(f *testing.F) {
 	})
 }
 
+// M-7.
 func TestTokenIDIsStableAndWellFormed(t *testing.T) {
 	form := regexp.MustCompile(`^[a-z0-9]{6}$`)
 	seen := map[string]string{}

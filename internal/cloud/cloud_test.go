@@ -50,6 +50,7 @@ func (s *scripted) Get(context.Context, provider.GetRequest) (*provider.Instance
 	return nil, nil
 }
 
+// P-3.
 func TestAFencedProcessChangesNothingButMayLook(t *testing.T) {
 	fenced := errors.New("fenced")
 	driver := &scripted{}
@@ -77,6 +78,7 @@ type closing struct{ fenced *bool }
 
 func (l closing) Wait(context.Context) error { *l.fenced = true; return nil }
 
+// P-3.
 func TestTheFenceIsAskedAfterTheRateLimit(t *testing.T) {
 	driver, fenced := &scripted{}, false
 	c := New(Options{Driver: driver, Clock: clock.RealClock{}, Limiter: closing{&fenced}, Fence: func() error {
@@ -90,6 +92,7 @@ func TestTheFenceIsAskedAfterTheRateLimit(t *testing.T) {
 	}
 }
 
+// P-10.
 func TestEveryCallHasADeadline(t *testing.T) {
 	driver := &scripted{create: func(ctx context.Context) (*provider.Instance, error) {
 		deadline, ok := ctx.Deadline()
@@ -104,6 +107,7 @@ func TestEveryCallHasADeadline(t *testing.T) {
 	}
 }
 
+// P-10.
 func TestAPanicInADriverIsAnErrorAndIsCounted(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	metrics, err := NewMetrics(registry)

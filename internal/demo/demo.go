@@ -10,6 +10,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/process"
 	"machinist.dev/machinist/internal/stack"
 )
@@ -18,6 +19,8 @@ import (
 type Options struct {
 	// Once runs a tour through the life of a fleet and ends; otherwise the demo stays up until its context is done.
 	Once bool
+	// Scenario plays the story of that name, one of ScenarioNames, and ends. By default none is played.
+	Scenario string
 	// Bare runs the control planes and the cloud only, and tells how to run the two processes by hand.
 	Bare bool
 	// SeparateTarget runs a second control plane as the target cluster.
@@ -29,9 +32,13 @@ type Options struct {
 	Terminal bool
 }
 
-// Run brings everything up, shows the fleet, and takes everything down again. A tour fails when one of its steps does, or
-// when an instance or a Node is left at its end.
+// Run brings everything up, shows the fleet, and takes everything down again. A tour or a scenario fails when one of its
+// steps does, or when an instance or a Node is left at its end.
 func Run(ctx context.Context, o Options) (err error) {
+	story, err := findScenario(o.Scenario)
+	if err != nil {
+		return err
+	}
 	begun := time.Now()
 	screen := newScreen(o.Out, o.Terminal)
 	s, err := stack.Start(ctx, stack.Options{Dir: o.Dir, SeparateTarget: o.SeparateTarget, Bare: o.Bare, Output: screen})
@@ -53,14 +60,21 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	fleet := fleet{Client: c, cloudToken: s.CloudToken()}
 	screen.say("Everything is up after %s.", time.Since(begun).Round(100*time.Millisecond))
-	if err := fleet.create(ctx); err != nil {
+	var declare func(*v1beta1.MachineDeployment)
+	if story != nil {
+		declare = story.declare
+	}
+	if err := fleet.create(ctx, declare); err != nil {
 		return err
 	}
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	changes := watchFleet(ctx, c)
-	if o.Once {
+	switch {
+	case story != nil:
+		return story.play(ctx, s, fleet, screen, changes)
+	case o.Once:
 		return tour(ctx, s, fleet, screen, changes)
 	}
 	screen.say("%s", instructions(s))

@@ -29,8 +29,8 @@ type fleet struct {
 	cloudToken string
 }
 
-// create applies the example as a user would.
-func (f fleet) create(ctx context.Context) error {
+// create applies the example as a user would. declare, if set, may alter the deployment before.
+func (f fleet) create(ctx context.Context, declare func(*v1beta1.MachineDeployment)) error {
 	objects, err := examples.Fleet()
 	if err != nil {
 		return err
@@ -39,6 +39,9 @@ func (f fleet) create(ctx context.Context) error {
 		o.SetNamespace(namespace)
 		if secret, ok := o.(*corev1.Secret); ok && secret.Name == examples.CredentialsSecret {
 			secret.StringData = map[string]string{"token": f.cloudToken}
+		}
+		if md, ok := o.(*v1beta1.MachineDeployment); ok && declare != nil {
+			declare(md)
 		}
 		if err := f.Create(ctx, o, client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
 			return fmt.Errorf("create %T %s: %w", o, o.GetName(), err)

@@ -9,6 +9,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
+// M-11.
 func TestCreateConsequences(t *testing.T) {
 	for _, tc := range []struct {
 		code     provider.Code
@@ -39,6 +40,7 @@ func TestCreateConsequences(t *testing.T) {
 	}
 }
 
+// M-30.
 func TestDeletionNeverGivesUp(t *testing.T) {
 	for _, code := range []provider.Code{provider.InvalidArgument, provider.FailedPrecondition, provider.Unimplemented, provider.Unauthenticated, provider.Unknown, provider.NotFound} {
 		if deleteConsequence(code).terminal() {
@@ -47,6 +49,7 @@ func TestDeletionNeverGivesUp(t *testing.T) {
 	}
 }
 
+// M-11.
 func TestBackoff(t *testing.T) {
 	c := createConsequence(provider.Unavailable)
 	if got := c.backoff(1, time.Hour, "m"); got != time.Hour {

@@ -10,6 +10,8 @@ import (
 
 // The same life, cut once at each of its effects in turn, before and after, by a death of the process or by a lost
 // connection: it always comes to the same end.
+//
+// M-8, M-13, M-33, M-44.
 func TestCutsAnywhereChangeNothing(t *testing.T) {
 	t.Parallel()
 	lives := []struct {

@@ -12,6 +12,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
+// M-26.
 func TestHooksHoldTheDeletionInTheirPlace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -40,6 +41,7 @@ func TestHooksHoldTheDeletionInTheirPlace(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
+// M-4.
 func TestAPausedDeletionStandsStill(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -65,6 +67,7 @@ func (w *world) podOn(node string) {
 	w.create(pod)
 }
 
+// M-32.
 func TestADrainHoldsTheDeletionUntilItIsForced(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -95,6 +98,7 @@ func TestADrainHoldsTheDeletionUntilItIsForced(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
+// M-32.
 func TestADrainIsSkippedOnRequest(t *testing.T) {
 	t.Parallel()
 	for _, annotation := range []string{v1beta1.AnnotationSkipDrain, v1beta1.AnnotationForceDelete} {
@@ -129,6 +133,7 @@ func TestANodeThatIsNotRecordedYetIsDrainedAndDeleted(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
+// M-27.
 func TestTheNodeOfAnotherInstanceIsNotDeleted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -147,6 +152,8 @@ func TestTheNodeOfAnotherInstanceIsNotDeleted(t *testing.T) {
 }
 
 // Nothing ends the deletion of an instance but its end.
+//
+// M-27, M-30.
 func TestErrorsOfDelete(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -195,6 +202,8 @@ func TestErrorsOfDelete(t *testing.T) {
 }
 
 // All that the deletion needs is in the status, except for the credentials.
+//
+// M-29.
 func TestDeletionWithoutTheClass(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -221,6 +230,8 @@ func TestDeletionWithoutTheClass(t *testing.T) {
 }
 
 // A machine whose class never existed was never asked of anybody, and nobody could be asked to delete it.
+//
+// M-28.
 func TestAMachineThatWasNeverPlacedGoesAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -234,6 +245,8 @@ func TestAMachineThatWasNeverPlacedGoesAtOnce(t *testing.T) {
 }
 
 // Where no instance was recorded, one may still come into being: two looks must find nothing, a settling time apart.
+//
+// M-28.
 func TestDeletionBeforeTheInstanceIsKnownWaitsForItToShow(t *testing.T) {
 	t.Parallel()
 	lost := provider.Errorf(provider.DeadlineExceeded, "no answer")
@@ -282,6 +295,7 @@ func TestDeletionBeforeTheInstanceIsKnownWaitsForItToShow(t *testing.T) {
 	}
 }
 
+// M-28.
 func TestACloudThatNeedsNoSettlingIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -294,6 +308,8 @@ func TestACloudThatNeedsNoSettlingIsNotWaitedFor(t *testing.T) {
 }
 
 // Without the target cluster nobody can tell whose pods would die.
+//
+// M-31.
 func TestDeletionWhileTheTargetClusterIsAway(t *testing.T) {
 	t.Parallel()
 	t.Run("waits", func(t *testing.T) {
@@ -368,6 +384,8 @@ func TestTokensOfMachinesThatNeverRanGoWithThem(t *testing.T) {
 }
 
 // What others hold on to is theirs.
+//
+// M-27.
 func TestFinalizersOfOthers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

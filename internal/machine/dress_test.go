@@ -30,6 +30,7 @@ func dressOnce(t *testing.T, node *corev1.Node, m *v1beta1.Machine) *corev1.Node
 	return out
 }
 
+// M-18, M-19.
 func TestDressing(t *testing.T) {
 	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "pool-1", Namespace: "fleet"}}
 	m.Spec.Node = v1beta1.NodeTemplate{

@@ -20,6 +20,8 @@ import (
 const joinsWithToken = "join <<API_ENDPOINT>> as <<MACHINE_NAME>> with <<BOOTSTRAP_TOKEN>>"
 
 // What each code of Create leads to: the condition, the phase, whether and when it is tried again.
+//
+// M-11.
 func TestErrorsOfCreate(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -77,6 +79,7 @@ func TestErrorsOfCreate(t *testing.T) {
 	}
 }
 
+// M-12.
 func TestRetriesBackOffAndCount(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -112,6 +115,8 @@ func TestRetriesBackOffAndCount(t *testing.T) {
 }
 
 // Nothing is asked of the cloud, one event is sent, and the machine waits to be woken.
+//
+// M-5.
 func TestALaunchWaitsForWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -171,6 +176,8 @@ func (w *world) drop(secret string) {
 }
 
 // The time of a launch that was refused begins when it is first tried.
+//
+// M-15.
 func TestAFailureAfterARefusalIsNotATimeout(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -183,6 +190,7 @@ func TestAFailureAfterARefusalIsNotATimeout(t *testing.T) {
 	w.wantPhase(w.get("m"), v1beta1.MachineProvisioning)
 }
 
+// M-4.
 func TestAPausedMachineIsNotLaunched(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -199,6 +207,7 @@ func TestAPausedMachineIsNotLaunched(t *testing.T) {
 	w.wantCondition(w.get("m"), v1beta1.ConditionPaused, "False", v1beta1.ReasonNotPaused)
 }
 
+// M-5.
 func TestAClassOfAnotherProviderIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -227,6 +236,8 @@ func TestAnAbsurdTemplateIsReportedAllTheSame(t *testing.T) {
 }
 
 // Without an instance the machine fails at its timeout, for an autoscaler to move on, goes on trying, and recovers.
+//
+// M-15.
 func TestFailingToLaunchInTime(t *testing.T) {
 	t.Parallel()
 	for code, reason := range map[provider.Code]v1beta1.MachineFailureReason{
@@ -268,6 +279,8 @@ func TestFailingToLaunchInTime(t *testing.T) {
 
 // A Create whose answer was lost may have made an instance that lookups do not show yet. When the next one is refused
 // since its user data differs, the machine has to wait for it to show; a new attempt would make a twin.
+//
+// M-8.
 func TestALostInstanceIsFoundBeforeAnotherIsMade(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -303,6 +316,8 @@ func TestALostInstanceIsFoundBeforeAnotherIsMade(t *testing.T) {
 }
 
 // A token whose instance came and went is spent: once that is certain, a new attempt is opened, with a token of its own.
+//
+// M-9.
 func TestASpentAttemptIsFollowedByAnother(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, joining)
@@ -329,6 +344,8 @@ func TestASpentAttemptIsFollowedByAnother(t *testing.T) {
 }
 
 // A bootstrap token must live long enough to join with.
+//
+// M-9.
 func TestAnOldTokenIsReplacedByANewAttempt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, joining)
@@ -354,6 +371,8 @@ func TestAnOldTokenIsReplacedByANewAttempt(t *testing.T) {
 }
 
 // The decision to create is taken on the live object: a cache may be late by any amount.
+//
+// M-10.
 func TestAStaleCacheCreatesNothing(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -393,6 +412,8 @@ func TestAStaleCacheCreatesNothing(t *testing.T) {
 
 // A crash between the two writes after Create leaves a provider ID and no status. Whatever the driver answers, its Get is
 // not called without end.
+//
+// M-14.
 func TestFollowingAnInstanceBacksOff(t *testing.T) {
 	t.Parallel()
 	for _, code := range []provider.Code{provider.Unavailable, provider.InvalidArgument, provider.Unauthenticated, provider.Unknown} {
@@ -423,6 +444,7 @@ func TestFollowingAnInstanceBacksOff(t *testing.T) {
 	}
 }
 
+// M-14.
 func TestAPendingInstanceThatFailsFailsTheMachine(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -460,6 +482,8 @@ func TestAPendingInstanceThatVanishesFailsTheMachine(t *testing.T) {
 }
 
 // The token secret is the one thing that a launch writes into the target cluster; an outage of it is no error of the machine.
+//
+// M-7.
 func TestALaunchWaitsForTheTargetClusterIfItNeedsAToken(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, joining)

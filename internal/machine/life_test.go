@@ -11,6 +11,8 @@ import (
 
 // The straight path costs four writes beside the one that makes the Machine, and its end three beside the one that
 // deletes it. Nothing of it waits: the clock stands still.
+//
+// M-25, M-26.
 func TestAnInstantCloudCostsFewWritesAndNoTime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -44,6 +46,8 @@ func TestAnInstantCloudCostsFewWritesAndNoTime(t *testing.T) {
 }
 
 // A Node that is quicker than the status makes Running the first thing that is written of the machine.
+//
+// M-13.
 func TestANodeThatIsThereAtOnceSavesAWrite(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -56,6 +60,7 @@ func TestANodeThatIsThereAtOnceSavesAWrite(t *testing.T) {
 	w.wantRest("m")
 }
 
+// M-24.
 func TestWithoutATargetClusterTheMachineIsAvailable(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, noTarget)
@@ -127,6 +132,7 @@ func TestADriverThatLagsBehindTheNodeIsNotAskedAgain(t *testing.T) {
 	w.wantRest("m")
 }
 
+// M-2.
 func TestAMachineMadeByHandIsClaimed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -140,6 +146,7 @@ func TestAMachineMadeByHandIsClaimed(t *testing.T) {
 	w.wantPhase(m, v1beta1.MachineProvisioned)
 }
 
+// M-1.
 func TestMachinesOfOthersAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -153,6 +160,7 @@ func TestMachinesOfOthersAreLeftAlone(t *testing.T) {
 	}
 }
 
+// M-3.
 func TestAMachineOfAnotherSchemaIsNotLaunchedAndCanBeDeleted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

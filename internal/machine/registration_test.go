@@ -15,6 +15,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
+// M-15.
 func TestAMachineWithoutANodeFailsAtItsTimeoutAndRecovers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -42,6 +43,8 @@ func TestAMachineWithoutANodeFailsAtItsTimeoutAndRecovers(t *testing.T) {
 }
 
 // Most nodes become Ready right after they appear: that is one write, not two.
+//
+// M-21.
 func TestANodeThatIsNotReadyYetIsNotNewsAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -64,6 +67,7 @@ func TestANodeThatIsNotReadyYetIsNotNewsAtOnce(t *testing.T) {
 	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
 }
 
+// M-19.
 func TestStartupTaintsHoldTheMachineOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -98,6 +102,7 @@ func TestStartupTaintsHoldTheMachineOnce(t *testing.T) {
 	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
 }
 
+// M-17.
 func TestANodeThatTwoClaimIsNobodys(t *testing.T) {
 	t.Parallel()
 	t.Run("two nodes with one provider ID", func(t *testing.T) {
@@ -144,6 +149,7 @@ func TestANodeThatTwoClaimIsNobodys(t *testing.T) {
 	})
 }
 
+// M-16, M-23.
 func TestANodeThatAPersonDeleted(t *testing.T) {
 	t.Parallel()
 	t.Run("comes back", func(t *testing.T) {
@@ -213,6 +219,8 @@ func (w *world) dropNode(m *v1beta1.Machine) {
 }
 
 // It is reported once, the driver is asked once, and nothing is replaced for it here.
+//
+// M-23.
 func TestANodeInTrouble(t *testing.T) {
 	t.Parallel()
 	for status, reason := range map[corev1.ConditionStatus]string{
@@ -263,6 +271,8 @@ func TestANodeInTrouble(t *testing.T) {
 }
 
 // What is propagated to a Node in place may be nonsense. A machine that runs goes on running, and says so.
+//
+// M-20.
 func TestANodeTemplateThatIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -305,6 +315,7 @@ func TestANodeTemplateThatIsRefused(t *testing.T) {
 	w.wantRest("old")
 }
 
+// M-4.
 func TestAPausedMachineIsObservedAndNotTouched(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -325,6 +336,8 @@ func TestAPausedMachineIsObservedAndNotTouched(t *testing.T) {
 }
 
 // The token goes before Running is written, so that a crash leaves none behind.
+//
+// M-22.
 func TestTheTokenGoesWhenTheMachineHasJoined(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -148,6 +148,7 @@ func testMachine(name string) *v1beta1.Machine {
 
 func held(o client.Object) bool { return slices.Contains(o.GetFinalizers(), v1beta1.InUseFinalizer) }
 
+// C-1.
 func TestAtRestTheCloudIsNotAskedAndNothingIsWritten(t *testing.T) {
 	driver := &scripted{name: "sim"}
 	b := newBench(t, driver, testClass(), testSecret())
@@ -252,6 +253,8 @@ func TestANewClassOfTheSameNameIsJudgedAnew(t *testing.T) {
 }
 
 // The cache has not seen a Machine yet that the API server has.
+//
+// C-2.
 func TestALateCacheDoesNotLetAClassGo(t *testing.T) {
 	for name, change := range map[string]func(*v1beta1.MachineClass){
 		"being deleted": func(c *v1beta1.MachineClass) { now := metav1.NewTime(noon); c.DeletionTimestamp = &now },
@@ -276,6 +279,7 @@ func TestALateCacheDoesNotLetAClassGo(t *testing.T) {
 	}
 }
 
+// C-2.
 func TestALateCacheDoesNotLetASecretGo(t *testing.T) {
 	secret := testSecret()
 	secret.Finalizers = []string{v1beta1.InUseFinalizer}

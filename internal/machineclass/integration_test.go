@@ -22,6 +22,7 @@ func isHeld(c *v1beta1.MachineClass) bool    { return c != nil && held(c) }
 func isNotHeld(c *v1beta1.MachineClass) bool { return c != nil && !held(c) }
 func isGone(c *v1beta1.MachineClass) bool    { return c == nil }
 
+// C-1.
 func TestAValidClassGetsWhatTheProviderResolved(t *testing.T) {
 	w := newWorld(t)
 	w.makeSecrets()
@@ -44,6 +45,7 @@ func TestAValidClassGetsWhatTheProviderResolved(t *testing.T) {
 	}
 }
 
+// C-1.
 func TestAClassWaitsForItsSecretsAndWakesWhenTheyCome(t *testing.T) {
 	w := newWorld(t)
 	w.makeClass("c")
@@ -67,6 +69,7 @@ func TestAClassWaitsForItsSecretsAndWakesWhenTheyCome(t *testing.T) {
 	}
 }
 
+// C-1.
 func TestARefusalNamesTheFieldOnce(t *testing.T) {
 	w := newWorld(t)
 	w.driver.validate = func(provider.Class) error { return provider.InvalidField("disk.sizeGiB", "must be at least 30") }
@@ -140,6 +143,7 @@ func TestRotatedCredentialsAreTriedAtOnce(t *testing.T) {
 	w.awaitReady("content", v1beta1.ReasonValid)
 }
 
+// C-2.
 func TestAClassInUseStaysUntilItsLastMachineIsGone(t *testing.T) {
 	w := newWorld(t)
 	w.makeSecrets()
@@ -202,6 +206,7 @@ func TestAFinalizerThatSomebodyTookAwayComesBack(t *testing.T) {
 	w.awaitSecret("creds", "to be held again", func(s *corev1.Secret) bool { return s != nil && held(s) })
 }
 
+// C-2.
 func TestASecretIsHeldExactlyWhileAClassRefersToIt(t *testing.T) {
 	w := newWorld(t)
 	w.makeSecrets()

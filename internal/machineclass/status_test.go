@@ -85,6 +85,7 @@ func TestTheSameVerdictIsNoWrite(t *testing.T) {
 	}
 }
 
+// C-1.
 func TestConsequenceOfEveryCode(t *testing.T) {
 	for _, test := range []struct {
 		code        provider.Code

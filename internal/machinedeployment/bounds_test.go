@@ -51,6 +51,7 @@ func TestResolveBounds(t *testing.T) {
 	}
 }
 
+// D-4.
 func TestShare(t *testing.T) {
 	for _, test := range []struct {
 		n       int32

@@ -82,6 +82,7 @@ func TestStatusCounts(t *testing.T) {
 	}
 }
 
+// D-12.
 func TestStatusAtRestDoesNotChange(t *testing.T) {
 	d := deployment("b")
 	set := setOf("b", 1, noon)

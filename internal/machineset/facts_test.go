@@ -61,6 +61,7 @@ func TestWhichMachineEventsConcernASet(t *testing.T) {
 	}
 }
 
+// S-1.
 func TestAmbiguousWrites(t *testing.T) {
 	machines := schema.GroupResource{Group: "machinist.dev", Resource: "machines"}
 	for _, test := range []struct {

@@ -73,6 +73,7 @@ func TestResumeTakesWhatIsComingUpForReplacements(t *testing.T) {
 	}
 }
 
+// S-7.
 func TestRemediationBacksOff(t *testing.T) {
 	var b backoff
 	var got []time.Duration
@@ -88,6 +89,7 @@ func TestRemediationBacksOff(t *testing.T) {
 	}
 }
 
+// S-7.
 func TestRemediationLimit(t *testing.T) {
 	for value, want := range map[intstr.IntOrString]int{
 		intstr.FromInt32(1): 1, intstr.FromInt32(0): 0, intstr.FromInt32(7): 7, intstr.FromInt32(-1): 1,

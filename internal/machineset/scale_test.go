@@ -140,6 +140,7 @@ func TestVictimsAreChosenOnlyFromOthers(t *testing.T) {
 	}
 }
 
+// S-5.
 func TestDeletionOrder(t *testing.T) {
 	priority := func(value string) machineOption { return annotated(v1beta1.AnnotationDeletePriority, value) }
 	machines := []*v1beta1.Machine{
@@ -174,6 +175,7 @@ func TestDeletionOrder(t *testing.T) {
 	}
 }
 
+// S-5.
 func TestDeletePolicies(t *testing.T) {
 	machines := []*v1beta1.Machine{newMachine("old", up, created(3*time.Hour)), newMachine("new", up, created(time.Hour)), newMachine("middle", up, created(2*time.Hour))}
 	order := func(policy v1beta1.DeletePolicy, generation int64) string {
@@ -202,6 +204,7 @@ func TestDeletePolicies(t *testing.T) {
 	}
 }
 
+// S-6.
 func TestAutoscalerMarks(t *testing.T) {
 	for value, want := range map[string]bool{
 		// As Go prints the present time, in several zones and processes.

@@ -65,6 +65,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
+// S-11.
 func TestStatusDoesNotChangeByItself(t *testing.T) {
 	s := stateOf(aSet(3), newMachine("a", up), newMachine("b", broken), newMachine("c", abandoned))
 	s.Set.Status = Status(s, Decide(s), Reason{})
@@ -89,6 +90,7 @@ func TestStatusOfTransitions(t *testing.T) {
 	}
 }
 
+// S-5.
 func TestUrgency(t *testing.T) {
 	conditions := func(pairs ...string) []metav1.Condition {
 		var list []metav1.Condition

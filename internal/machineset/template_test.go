@@ -12,6 +12,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
+// S-2.
 func TestNewMachinesAreComplete(t *testing.T) {
 	set := aSet(1, func(s *v1beta1.MachineSet) {
 		s.Spec.Template.ObjectMeta.Labels[v1beta1.LabelTemplateHash] = "abc"
@@ -49,6 +50,7 @@ func TestNewMachinesAreComplete(t *testing.T) {
 	}
 }
 
+// S-9.
 func TestTemplatePropagatesInPlace(t *testing.T) {
 	before := aSet(1, func(s *v1beta1.MachineSet) {
 		s.Spec.Template = v1beta1.MachineTemplateSpec{

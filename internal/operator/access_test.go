@@ -94,6 +94,7 @@ func freePort(t *testing.T) string {
 	return l.Addr().String()
 }
 
+// P-9.
 func TestMetricsAreForThoseWhoMay(t *testing.T) {
 	c := testConfig(t)
 	c.MetricsBindAddress = freePort(t)

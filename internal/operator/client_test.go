@@ -28,6 +28,7 @@ func newClass(namespace, name string) *v1beta1.MachineClass {
 	}
 }
 
+// P-6.
 func TestReadsSeeThisProcesssOwnWritesAtOnce(t *testing.T) {
 	c := testConfig(t)
 	p := start(t, c, testOptions(), nil)
@@ -104,6 +105,7 @@ func TestAReadThatCannotCatchUpEnds(t *testing.T) {
 	}
 }
 
+// P-6.
 func TestNoInformerComesIntoBeingForOtherKinds(t *testing.T) {
 	c := testConfig(t)
 	p := start(t, c, testOptions(), nil)

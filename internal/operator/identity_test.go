@@ -24,6 +24,7 @@ func mismatchMetric(t *testing.T, registry *prometheus.Registry) float64 {
 	return 0
 }
 
+// P-8.
 func TestTheClusterIDIsTheClustersAndIsRecorded(t *testing.T) {
 	c := testConfig(t)
 	api := clientset(t, planes.control.Config())

@@ -109,6 +109,7 @@ func mustNotWrite(t *testing.T, p *process, namespace string) {
 	}
 }
 
+// P-5.
 func TestOneOfTwoLeadsAndTheOtherTakesOverSoonAfterARelease(t *testing.T) {
 	c := testConfig(t)
 	first := start(t, c, testOptions(), nil)
@@ -147,6 +148,7 @@ func TestOneOfTwoLeadsAndTheOtherTakesOverSoonAfterARelease(t *testing.T) {
 	}
 }
 
+// P-4.
 func TestAStolenLeaseCancelsAllWorkAndEndsTheProcess(t *testing.T) {
 	c, w := testConfig(t), newWork()
 	p := start(t, c, testOptions(), w.setup)
@@ -209,6 +211,7 @@ func TestWithoutRenewalTheFenceClosesAtTheDeadline(t *testing.T) {
 	}
 }
 
+// P-4.
 func TestALostLeaseEndsTheProcessEvenIfWorkDoesNotEnd(t *testing.T) {
 	c, w := testConfig(t), newWork()
 	w.deaf = make(chan struct{})

@@ -46,6 +46,7 @@ func stopAPIServer(t *testing.T, plane *controlplane.ControlPlane) {
 	})
 }
 
+// P-2.
 func TestStartWaitsForTheControlClusterAndSaysSo(t *testing.T) {
 	c := testConfig(t)
 	stopAPIServer(t, planes.control)
@@ -76,6 +77,7 @@ func TestAStartThatWaitsCanBeStopped(t *testing.T) {
 	noGoroutinesLeft(t)
 }
 
+// P-2.
 func TestStartWaitsForTheKindsThatItNeedsAndNamesThem(t *testing.T) {
 	widget := schema.GroupVersionKind{Group: "test.machinist.dev", Version: "v1", Kind: "Widget"}
 	o := testOptions()
@@ -140,6 +142,7 @@ func TestTheChecksThatFailedAreNamed(t *testing.T) {
 	}
 }
 
+// P-2.
 func TestAMissingTargetHoldsUpNothingAndIsTakenInWhenItComes(t *testing.T) {
 	c := testConfig(t)
 	c.TargetKubeconfig = planes.target.Kubeconfig()

@@ -30,6 +30,7 @@ func testNode(heartbeat time.Time) *corev1.Node {
 	}
 }
 
+// P-7.
 func TestAHeartbeatChangesNothingThatIsCached(t *testing.T) {
 	first, err := TransformNode(testNode(time.Unix(100, 0)))
 	if err != nil {
@@ -50,6 +51,7 @@ func TestAHeartbeatChangesNothingThatIsCached(t *testing.T) {
 	}
 }
 
+// C-3.
 func TestMetadataLosesWhatMayCarryASecret(t *testing.T) {
 	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Name: "s", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: "data"},

@@ -16,6 +16,8 @@ type Options struct {
 	BinDir string
 	// SeparateTarget runs a second control plane as the target cluster. By default one cluster is both.
 	SeparateTarget bool
+	// NoTarget tells the two processes that there is no target cluster.
+	NoTarget bool
 	// Audit records every request to the control cluster, for counting writes.
 	Audit bool
 	// CloudProxy, if set, is told the address of the simulated cloud and returns the one that the provider is given.

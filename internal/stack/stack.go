@@ -17,6 +17,7 @@ import (
 
 	"machinist.dev/machinist/internal/controlplane"
 	"machinist.dev/machinist/internal/install"
+	"machinist.dev/machinist/internal/operator"
 	"machinist.dev/machinist/internal/process"
 	"machinist.dev/machinist/simcloud"
 )
@@ -174,6 +175,10 @@ func (s *Stack) newProcess(program, name string, extra []string) (*process.Proce
 		name string
 		cp   *controlplane.ControlPlane
 	}{{"control", s.Control}, {"target", s.Target}} {
+		if cluster.name == "target" && s.options.NoTarget {
+			p.Args = append(p.Args, "--target-kubeconfig="+operator.None)
+			continue
+		}
 		config, err := cluster.cp.UserConfig(program)
 		if err != nil {
 			return nil, err

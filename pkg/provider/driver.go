@@ -20,8 +20,9 @@ type Driver interface {
 	Name() string
 
 	// Validate checks providerSpec, and the credentials when given, without calling the cloud. What is wrong comes back
-	// as InvalidArgument with Error.Field set to the path below providerSpec, such as "disk.sizeGiB". Unknown fields,
-	// other kinds and other API versions are wrong.
+	// as InvalidArgument with Error.Field set to the path below providerSpec, such as "disk.sizeGiB". Unknown and repeated
+	// fields, other kinds and other API versions are wrong: DecodeSpec refuses them. Credentials are data: they never name
+	// a file, a URL or a command to get a secret from. What only the cloud can know is not for Validate to find out.
 	Validate(ctx context.Context, req ValidateRequest) error
 
 	// Capacity tells what a node of this providerSpec will offer, so that an autoscaler can plan before the first one
@@ -29,23 +30,33 @@ type Driver interface {
 	Capacity(ctx context.Context, req CapacityRequest) (Capacity, error)
 
 	// Create makes the instance, or returns the one that is there already: the one made earlier with the same token, or
-	// any that carries the machine's UID tag. It returns as soon as the cloud has given the instance an identity; the
-	// instance may still be StatePending. When the cloud says that the token was used with other parameters, Create
-	// returns AlreadyExists.
+	// any that carries the tags for ClusterID and Machine.UID. It returns as soon as the cloud has given the instance an
+	// identity; the instance may still be StatePending. When the cloud says that the token was used with other parameters,
+	// or that what the token made is gone, Create returns AlreadyExists: never an instance that is being removed.
+	//
+	// The token of another attempt is used only after lookups by tags have found nothing for as long as CreateSettle, so a
+	// driver need not guard against reads that lag behind its own writes.
 	Create(ctx context.Context, req CreateRequest) (*Instance, error)
 
-	// Get finds one instance by provider ID or, when that is empty, by the tags for cluster and machine UID. NotFound
-	// means that the cloud answered and has no such instance; instances that the cloud still lists but has finished
-	// terminating count as not found.
+	// Get finds one instance by provider ID or, when that is empty, by the tags for cluster and machine UID. By provider ID
+	// it returns the instance whoever's it is: its tags tell. NotFound means that the cloud answered and has no such
+	// instance; instances that the cloud still lists but has finished terminating count as not found.
+	//
+	// Get, Update and Delete with a provider ID find the instance by that and Scope. Get and Delete do so without
+	// Class.Spec, which is empty when the class is gone.
 	Get(ctx context.Context, req GetRequest) (*Instance, error)
 
 	// Update changes a running instance in place, as far as the infrastructure can. It is called again with the same
-	// request until it answers something other than UpdateInProgress.
+	// request until it answers something other than UpdateInProgress. A driver that changes nothing in place always
+	// answers UpdateNeedsReplacement. No instance is NotFound, and one of another cluster or machine FailedPrecondition.
 	Update(ctx context.Context, req UpdateRequest) (UpdateResult, error)
 
 	// Delete starts, or continues, the removal of an instance and all that belongs to it. It is called again until it
 	// reports Gone. An instance that never existed is Gone. It never touches an instance whose tags name another cluster
-	// or another machine: FailedPrecondition.
+	// or another machine, or that lacks one of the two: FailedPrecondition.
+	//
+	// Without a provider ID it also removes what a Create that was cut short has left of the machine, such as a network
+	// interface without an instance.
 	Delete(ctx context.Context, req DeleteRequest) (DeleteResult, error)
 
 	// List returns one page of the instances in the scope of the request's credentials and providerSpec that carry the
@@ -63,6 +74,8 @@ type Timeouter interface {
 // cloud. Without it Machinist assumes twice the call timeout. It is the time that must pass, and at whose end a second
 // lookup must still find nothing, before a machine without a recorded instance is forgotten.
 type Settler interface {
+	// CreateSettle is counted from the end of the call of Create, or of the process that made it, until Get by tags finds
+	// the instance. It must be positive.
 	CreateSettle() time.Duration
 }
 

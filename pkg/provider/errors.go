@@ -64,7 +64,8 @@ func (c Code) Ambiguous() bool {
 type Error struct {
 	Code    Code
 	Message string
-	// Field is the path below providerSpec that an InvalidArgument is about; empty when it is about none.
+	// Field is the path below providerSpec that an InvalidArgument or FailedPrecondition is about; empty when it is about
+	// none.
 	Field string
 	// RetryAfter is the least time to wait that the cloud asked for; zero when it did not.
 	RetryAfter time.Duration

@@ -26,15 +26,17 @@ const (
 // Instance is what a provider knows about one machine of its infrastructure.
 type Instance struct {
 	// ProviderID is equal, byte for byte, to what the node will carry in spec.providerID; its last "/" segment is unique
-	// among all instances of the provider.
+	// among all instances of the provider. It is a URL such as "azure:///…/vm-1" without white space, at most 1 KiB long,
+	// and never changes.
 	ProviderID string
 	State      InstanceState
 	// StateMessage says why, when the cloud tells; no secrets.
 	StateMessage string
-	// NodeName is the name under which the instance's kubelet will register; empty when it cannot be known.
+	// NodeName is the name under which the instance's kubelet will register, a DNS subdomain; empty when it cannot be known.
 	NodeName  string
 	Addresses []corev1.NodeAddress
 
+	// Type, Region and Zone are the provider's names, at most 256 bytes each.
 	Type   string
 	Region string
 	Zone   string

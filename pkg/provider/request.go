@@ -25,7 +25,8 @@ type Machine struct {
 
 // Class is what describes an instance to make, whether it came from a MachineClass or inline from the Machine.
 type Class struct {
-	// Spec is the providerSpec, raw JSON, as the user wrote it: hostile until the driver has parsed it strictly.
+	// Spec is the providerSpec, raw JSON, as the user wrote it: hostile until the driver has parsed it strictly. It is
+	// empty in a GetRequest or DeleteRequest when the class is gone.
 	Spec []byte
 	// Credentials are those of the Secret that the class refers to; empty when it refers to none.
 	Credentials Credentials

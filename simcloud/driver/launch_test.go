@@ -45,6 +45,7 @@ func (s *sim) raw(providerID string) *simcloud.Instance {
 	return in
 }
 
+// M-8.
 func TestALostAnswerThenARetryIsOneInstance(t *testing.T) {
 	s := newSim(t)
 	s.fault(simcloud.FaultRule{Operation: simcloud.OperationCreateInstance, Count: 1, Effect: simcloud.FaultEffect{DropConnection: true, AfterEffect: true}})

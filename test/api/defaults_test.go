@@ -64,6 +64,8 @@ func TestDefaults(t *testing.T) {
 }
 
 // What a controller sees of a field that nobody set must be what the API server would have put there.
+//
+//
 func TestGoDefaultsAreThoseOfTheSchema(t *testing.T) {
 	var persisted machinistv1.MachineDeployment
 	get(t, deployment, &persisted, change{"spec/strategy", map[string]any{"rollingUpdate": map[string]any{}, "inPlace": map[string]any{}}})

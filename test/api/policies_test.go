@@ -25,6 +25,7 @@ const (
 	provider = "metadata/labels/" + "machinist.dev~1provider"
 )
 
+//
 func TestPolicies(t *testing.T) {
 	awaitPolicies(t, true)
 	min, max := machinistv1.AutoscalerMinSizeAnnotation, machinistv1.AutoscalerMaxSizeAnnotation
@@ -79,6 +80,8 @@ func renameProviderSpecKey(t *testing.T, class *unstructured.Unstructured) *unst
 }
 
 // An object from before the policies must remain workable.
+//
+//
 func TestPoliciesLeaveUnchangedValuesAlone(t *testing.T) {
 	namespace, c := env.Namespace(t), env.Client(t)
 	awaitPolicies(t, true)

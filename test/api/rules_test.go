@@ -35,6 +35,7 @@ func TestSamplesAreAdmitted(t *testing.T) {
 	}
 }
 
+//
 func TestNames(t *testing.T) {
 	name := func(value string) []change { return []change{{"metadata/name", value}} }
 	a := func(n int) string { return strings.Repeat("a", n) }
@@ -54,6 +55,7 @@ func TestNames(t *testing.T) {
 	})
 }
 
+//
 func TestMachineSpec(t *testing.T) {
 	spec := func(field string, value any) []change { return []change{{"spec/" + field, value}} }
 	judge(t, []verdict{
@@ -88,6 +90,7 @@ func TestMachineSpec(t *testing.T) {
 	})
 }
 
+//
 func TestDurations(t *testing.T) {
 	drain := func(value any) []change { return []change{{"spec/timeouts/drain", value}} }
 	const field = "spec.timeouts.drain"
@@ -178,6 +181,7 @@ func TestNodeTemplate(t *testing.T) {
 	})
 }
 
+//
 func TestClass(t *testing.T) {
 	resources := func(value any) []change {
 		return []change{{"spec/capacity/resources", map[string]any{"memory": value}}}

@@ -10,6 +10,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
+//
 func TestImmutableFields(t *testing.T) {
 	namespace := env.Namespace(t)
 	userData := change{"spec/userDataRef", ref("boot")}
@@ -54,6 +55,7 @@ func TestImmutableFields(t *testing.T) {
 	}
 }
 
+//
 func TestProviderIDChangesOnlyFromEmptyOrWhileReplacing(t *testing.T) {
 	namespace := env.Namespace(t)
 	c := env.Client(t)

@@ -20,6 +20,8 @@ var shortLease = []string{"--leader-election-lease-duration=3s", "--leader-elect
 
 // Whatever a provider process was doing when it was killed, its successor ends up with one instance for each Machine, and
 // in the end with none.
+//
+// M-8, M-33.
 func TestKillingTheProviderNeitherLeaksNorDoubles(t *testing.T) {
 	const replicas = 50
 	m := start(t, stack.Options{ManagerArgs: shortLease, ProviderArgs: append([]string{"--concurrent-machines=4"}, shortLease...)})

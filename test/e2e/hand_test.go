@@ -37,6 +37,8 @@ import (
 
 // The README's flow for developers, followed to the letter: what `machinist demo --bare` prints is run in a shell, with
 // control and target cluster being two.
+//
+// P-9.
 func TestRunningByHandAsTheREADMESays(t *testing.T) {
 	bare := newShell(t, filepath.Join(binDir(t), "machinist")+" demo --bare --separate-target --dir "+filepath.Join(t.TempDir(), "bare"), nil)
 	text := bare.until("Ctrl-C ends everything")

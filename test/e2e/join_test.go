@@ -18,6 +18,8 @@ import (
 )
 
 // Nodes join by what their user data says, and by nothing else.
+//
+// M-22.
 func TestNodesJoinThroughUserDataTokenAndCSR(t *testing.T) {
 	m := start(t, stack.Options{})
 	m.quick()

@@ -66,6 +66,8 @@ func (w *witness) changesSince(since time.Time) int {
 }
 
 // A leader that was frozen past its lease wakes up in a world that has another leader. It must not act in it.
+//
+// P-4.
 func TestAFrozenLeaderDoesNotActWhenItWakes(t *testing.T) {
 	const replicas = 40
 	w := &witness{}
@@ -108,6 +110,8 @@ func TestAFrozenLeaderDoesNotActWhenItWakes(t *testing.T) {
 }
 
 // A lease that somebody else holds is lost, whatever its time says.
+//
+// P-4.
 func TestALeaderWhoseLeaseIsStolenEnds(t *testing.T) {
 	const replicas = 30
 	w := &witness{}

@@ -35,6 +35,7 @@ func TestAJoinThatComesBeforeTheStatusWaitsForIt(t *testing.T) {
 	w.wantSigned(name, ReasonMachineJoins)
 }
 
+// M-47.
 func TestATokenIsOfNoUseForAnotherMachinesName(t *testing.T) {
 	w := newWorld(t)
 	w.machine("victim")
@@ -56,6 +57,7 @@ func TestATokenIsOfNoUseForTheNameOfANodeThatIsThere(t *testing.T) {
 	w.wantSigned(name, ReasonMachineJoins)
 }
 
+// M-47.
 func TestATokenIsOfNoUseOnceTheMachineHasJoined(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine("m")
@@ -65,6 +67,7 @@ func TestATokenIsOfNoUseOnceTheMachineHasJoined(t *testing.T) {
 	w.wantTold(w.post(instance, forClient(w.node("m"))), ReasonAlreadyJoined)
 }
 
+// M-47.
 func TestATokenIsOfNoUseAfterItsTime(t *testing.T) {
 	w := newWorld(t)
 	w.clock.SetTime(time.Now().Add(time.Hour + time.Minute))
@@ -80,6 +83,7 @@ func TestATokenOfAFormerAttemptIsOfNoUse(t *testing.T) {
 	w.wantTold(w.post(w.asToken(token), forClient(w.node("m"))), ReasonTokenOutdated)
 }
 
+// M-47.
 func TestADeletedMachineDoesNotJoin(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine("m")
@@ -107,6 +111,7 @@ func TestASharedTokenIsToldToTheMachineThatItWasUsedFor(t *testing.T) {
 	w.wantQuiet(w.post(w.asToken(shared), forClient(w.node("m"))))
 }
 
+// M-49.
 func TestARequestThatIsNoKubeletsIsLeftPending(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine("m")
@@ -114,6 +119,7 @@ func TestARequestThatIsNoKubeletsIsLeftPending(t *testing.T) {
 	w.wantTold(w.post(w.asToken(w.token(m)), forClient(w.node("m"), organizations("system:nodes", "example:operators"))), ReasonMalformed)
 }
 
+// M-49.
 func TestMachinesOfOtherProvidersAreLeftAlone(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine("m", func(m *v1beta1.Machine) {
@@ -122,6 +128,7 @@ func TestMachinesOfOtherProvidersAreLeftAlone(t *testing.T) {
 	w.wantQuiet(w.post(w.asToken(w.token(m)), forClient(w.node("m"), dnsNames("x"))))
 }
 
+// M-47.
 func TestANodeRenewsItsCertificate(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine("m")
@@ -132,6 +139,7 @@ func TestANodeRenewsItsCertificate(t *testing.T) {
 	w.wantQuiet(w.post(w.asNode(w.node("stranger")), forClient(w.node("stranger"))))
 }
 
+// M-48.
 func TestANodeServesUnderTheAddressesThatTheProviderKnows(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine("m")

@@ -77,6 +77,7 @@ func TestPodsAreEvictedByTheWorkersInTurn(t *testing.T) {
 	}
 }
 
+// M-35.
 func TestARefusedPodIsNamedAndTriedAgainMoreAndMoreSlowly(t *testing.T) {
 	b := newBench(t, aNode("m1"), on("m1", aPod("a/web")))
 	b.refuse["web"] = refusedBy("web", 0)
@@ -100,6 +101,7 @@ func TestARefusedPodIsNamedAndTriedAgainMoreAndMoreSlowly(t *testing.T) {
 		"a/web (The disruption budget web needs 2 healthy pods and has 2 currently).")
 }
 
+// M-37.
 func TestABudgetIsNamedAndWakesWhatItHeldUp(t *testing.T) {
 	budget := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "web"},
@@ -172,6 +174,7 @@ func TestANewBlockerIsReportedAfterHalfAMinute(t *testing.T) {
 	}
 }
 
+// M-35.
 func TestTheAPIServerSaysWhenToComeBack(t *testing.T) {
 	b := newBench(t, aNode("m1"), on("m1", aPod("a/web")))
 	b.refuse["web"] = apierrors.NewTooManyRequests("slow down", 17)
@@ -265,6 +268,7 @@ func TestWhoNoLongerNeedsAPlaceLeavesItToOthers(t *testing.T) {
 	}
 }
 
+// M-38.
 func TestSlowEvictionsLetOthersHaveTheWorker(t *testing.T) {
 	b := newBench(t, aNode("m1"), on("m1", aPod("a/web-1")), on("m1", aPod("a/web-2")), on("m1", aPod("a/web-3")))
 	b.callTime = time.Second
@@ -504,6 +508,7 @@ func volumesRequest(machine string, drained time.Time) VolumesRequest {
 	}
 }
 
+// M-40.
 func TestVolumesAreWaitedFor(t *testing.T) {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "buffer"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "buffer"}}
 	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "buffer"}, Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{
@@ -548,6 +553,7 @@ func TestVolumesAreWaitedFor(t *testing.T) {
 	}
 }
 
+// M-40.
 func TestVolumesAreNotWaitedForWithoutEnd(t *testing.T) {
 	b := newBench(t, aNode("m1"), anAttachment("csi-db", "m1", "db"))
 	wanted := volumesRequest("m1", noon)

@@ -28,6 +28,7 @@ func minAvailable(n int) func(*policyv1.PodDisruptionBudget) {
 	return func(b *policyv1.PodDisruptionBudget) { b.Spec.MinAvailable = &value }
 }
 
+// M-35.
 func TestABudgetHoldsUntilItIsLifted(t *testing.T) {
 	c := newCluster(t)
 	node := c.node("a")
@@ -84,6 +85,7 @@ func TestBudgetsThatOverlapAreNamed(t *testing.T) {
 	}
 }
 
+// M-34.
 func TestPodsThatAreBoundToTheirNodeStay(t *testing.T) {
 	c := newCluster(t)
 	agents := &appsv1.DaemonSet{ObjectMeta: c.meta("agents"), Spec: appsv1.DaemonSetSpec{
@@ -122,6 +124,7 @@ func TestPodsThatAreBoundToTheirNodeStay(t *testing.T) {
 	}
 }
 
+// M-36.
 func TestAtTheDeadlinePodsAreDeletedWithGrace(t *testing.T) {
 	c := newCluster(t)
 	node := c.node("a")
@@ -151,6 +154,8 @@ func TestAtTheDeadlinePodsAreDeletedWithGrace(t *testing.T) {
 }
 
 // TestALongGraceIsCutNotTaken protects that a second deletion of a terminating pod leaves it time.
+//
+// M-36.
 func TestALongGraceIsCutNotTaken(t *testing.T) {
 	c := newCluster(t)
 	node := c.node("a")
@@ -206,6 +211,7 @@ func TestForceEndsTheDrainAndTouchesNothing(t *testing.T) {
 	}
 }
 
+// M-38.
 func TestManyDrainsShareTheEvictions(t *testing.T) {
 	c := newCluster(t)
 	const machines, podsEach, places = 200, 3, 6
@@ -256,6 +262,7 @@ func TestManyDrainsShareTheEvictions(t *testing.T) {
 		machines, podsEach, time.Since(begun).Round(time.Millisecond), drains.passes, most.Load())
 }
 
+// M-35.
 func TestOnlyThePodThatWasMeantIsEvicted(t *testing.T) {
 	c := newCluster(t)
 	pod := c.pod(c.node("a"), "web")
@@ -310,6 +317,7 @@ func TestDetachedVolumesWakeTheMachine(t *testing.T) {
 	c.remove(inline)
 }
 
+// M-41.
 func TestCordonAndUncordon(t *testing.T) {
 	c := newCluster(t)
 	ctx := context.Background()

@@ -35,6 +35,7 @@ func (l *line) expect(t *testing.T, machine string, want bool) {
 	}
 }
 
+// M-38.
 func TestLimiterIsFairAndBlocksNobody(t *testing.T) {
 	l := &line{Limiter: NewLimiter(2)}
 	l.expect(t, "a", true)

@@ -18,6 +18,8 @@ import (
 var update = flag.Bool("update", false, "rewrite the golden files")
 
 // TestPlanTreatsOnePod checks every rule on a node with one pod, or on the last one of a node with two.
+//
+// M-34, M-39.
 func TestPlanTreatsOnePod(t *testing.T) {
 	const hour = time.Hour
 	tests := []struct {
@@ -186,6 +188,7 @@ func TestPlanIsDoneWithAnEmptyNode(t *testing.T) {
 	}
 }
 
+// M-37.
 func TestPlanNamesWhatHoldsUpTheDrain(t *testing.T) {
 	in := Input{
 		Now: at(2 * time.Minute), Start: noon, Deadline: at(2 * time.Hour), NodeReachable: true,

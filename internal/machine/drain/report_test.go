@@ -6,6 +6,8 @@ import (
 )
 
 // TestReportIsRewrittenSparingly protects that a drain with changing blockers costs no more than two writes a minute.
+//
+// M-37.
 func TestReportIsRewrittenSparingly(t *testing.T) {
 	var r report
 	steps := []struct {

@@ -266,6 +266,7 @@ func TestSecretsDoNotPrint(t *testing.T) {
 	}
 }
 
+// C-3.
 func TestASecretWakesWhoWaitsForItAndNobodyElse(t *testing.T) {
 	other := class()
 	other.Name, other.Spec.CredentialsRef = "other", &v1beta1.LocalRef{Name: "other-creds"}

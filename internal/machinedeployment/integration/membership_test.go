@@ -129,6 +129,8 @@ func TestAFormerSetOfThatRevisionHasToBeGoneFirst(t *testing.T) {
 }
 
 // Another version of this program may hash in another way, or name sets otherwise: that is no reason to roll a fleet.
+//
+// D-1.
 func TestAnUpgradeRollsNothing(t *testing.T) {
 	b := newBench(t)
 	b.create(3)

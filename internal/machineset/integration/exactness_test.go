@@ -19,6 +19,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
+// S-1.
 func TestCreatesExactlyAsManyAsAreWanted(t *testing.T) {
 	b := newBench(t)
 	b.must(b.admin.Create(b.ctx, &v1beta1.MachineClass{
@@ -53,6 +54,8 @@ func TestCreatesExactlyAsManyAsAreWanted(t *testing.T) {
 }
 
 // A cache that knows nothing of the machines that a predecessor made must not lead to more of them.
+//
+// S-1.
 func TestFirstDecisionOfAProcessIsMadeOnALiveList(t *testing.T) {
 	b := newBench(t)
 	b.newSet(3)
@@ -114,6 +117,8 @@ func TestFirstLiveListTrimsWhatADyingLeaderMade(t *testing.T) {
 }
 
 // A create whose answer is lost took effect. It must be counted although the cache does not have it yet.
+//
+// S-1.
 func TestLostAnswersDoNotMakeTwins(t *testing.T) {
 	b := newBench(t)
 	b.newSet(1)
@@ -138,6 +143,7 @@ func TestLostAnswersDoNotMakeTwins(t *testing.T) {
 	b.wantCondition(v1beta1.ConditionReplicaFailure, metav1.ConditionFalse, v1beta1.ReasonNoFailure)
 }
 
+// S-2.
 func TestNamesThatExist(t *testing.T) {
 	b := newBench(t)
 	b.orphan("taken", func(m *v1beta1.Machine) { m.Labels = map[string]string{"pool": "others"} })
@@ -165,6 +171,7 @@ func TestNamesThatExist(t *testing.T) {
 	}
 }
 
+// S-2.
 func TestRefusedCreatesAreFewAndBackOff(t *testing.T) {
 	b := newBench(t)
 	b.newSet(50)
@@ -206,6 +213,7 @@ func TestRefusedCreatesAreFewAndBackOff(t *testing.T) {
 	b.wantCondition(v1beta1.ConditionReplicaFailure, metav1.ConditionFalse, v1beta1.ReasonNoFailure)
 }
 
+// S-1.
 func TestAStaleSetIsNotActedUpon(t *testing.T) {
 	b := newBench(t)
 	b.newSet(2)
@@ -219,6 +227,7 @@ func TestAStaleSetIsNotActedUpon(t *testing.T) {
 	b.wantLives(2)
 }
 
+// S-12.
 func TestASetBeingDeletedMakesNothing(t *testing.T) {
 	b := newBench(t)
 	b.newSet(2, func(s *v1beta1.MachineSet) { s.Finalizers = []string{metav1.FinalizerDeleteDependents} })
@@ -236,6 +245,7 @@ func TestASetBeingDeletedMakesNothing(t *testing.T) {
 	b.wantLives(0)
 }
 
+// S-4.
 func TestCeiling(t *testing.T) {
 	b := newBench(t)
 	b.newSet(10)
@@ -260,6 +270,7 @@ func TestCeiling(t *testing.T) {
 	b.wantCondition(v1beta1.ConditionReplicaFailure, metav1.ConditionFalse, v1beta1.ReasonNoFailure)
 }
 
+// S-12.
 func TestFreezeStopsCreationOnly(t *testing.T) {
 	b := newBench(t)
 	b.newSet(2)

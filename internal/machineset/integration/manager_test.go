@@ -119,6 +119,7 @@ func liveOf(machines []v1beta1.Machine) int {
 	return n
 }
 
+// S-11.
 func TestAHundredMachinesAreMadeAndDeletedWithFewWrites(t *testing.T) {
 	b := newBench(t)
 	calls := controller(b)
@@ -220,6 +221,8 @@ func TestEventsWakeTheSet(t *testing.T) {
 }
 
 // minReadySeconds passes without an event.
+//
+// S-10.
 func TestAvailabilityComesByTimeAlone(t *testing.T) {
 	b := newBench(t)
 	controller(b)

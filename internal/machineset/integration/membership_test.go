@@ -63,6 +63,8 @@ func TestScaleSubresourceAndMarks(t *testing.T) {
 }
 
 // The cache has the set with fewer replicas, and not the mark that was made before.
+//
+// S-6.
 func TestVictimsAreChosenFromMachinesAsNewAsTheSpec(t *testing.T) {
 	b := newBench(t)
 	b.newSet(3)
@@ -89,6 +91,7 @@ func TestVictimsAreChosenFromMachinesAsNewAsTheSpec(t *testing.T) {
 	b.wantLives(2)
 }
 
+// S-6.
 func TestStaleMarksOfAnAutoscalerAreDropped(t *testing.T) {
 	b := newBench(t)
 	b.newSet(2)
@@ -112,6 +115,7 @@ func TestStaleMarksOfAnAutoscalerAreDropped(t *testing.T) {
 	}
 }
 
+// S-3.
 func TestAdoptionAndRelease(t *testing.T) {
 	b := newBench(t)
 	b.orphan("found")
@@ -144,6 +148,8 @@ func TestAdoptionAndRelease(t *testing.T) {
 }
 
 // The cache has an orphan that is being deleted by now, and one that is gone.
+//
+// S-3.
 func TestAdoptionReadsLive(t *testing.T) {
 	b := newBench(t)
 	b.orphan("leaving", func(m *v1beta1.Machine) { m.Finalizers = []string{v1beta1.MachineFinalizer} })
@@ -175,6 +181,7 @@ func TestPreservedMachinesBelongToNoSet(t *testing.T) {
 	b.wantLives(1)
 }
 
+// S-9.
 func TestTemplateReachesMachinesInOnePatchEach(t *testing.T) {
 	b := newBench(t)
 	b.newSet(2, func(s *v1beta1.MachineSet) {
@@ -209,6 +216,7 @@ func TestTemplateReachesMachinesInOnePatchEach(t *testing.T) {
 	b.wantCalls(map[string]int{"patch": 0})
 }
 
+// S-7.
 func TestRemediationOfASetAlone(t *testing.T) {
 	b := newBench(t)
 	b.newSet(3)
@@ -279,6 +287,7 @@ func TestRemediationReadsLive(t *testing.T) {
 	}
 }
 
+// S-7.
 func TestRemediationBudgetIsTheDeployments(t *testing.T) {
 	b := newBench(t)
 	d := &v1beta1.MachineDeployment{
@@ -319,6 +328,7 @@ func TestRemediationBudgetIsTheDeployments(t *testing.T) {
 	b.wantCalls(map[string]int{"delete": 1, "create": 1}) // 50% of 6, less 2.
 }
 
+// S-8.
 func TestRefusedConfigurationsAreNotRepeated(t *testing.T) {
 	b := newBench(t)
 	b.newSet(3)
@@ -338,6 +348,7 @@ func TestRefusedConfigurationsAreNotRepeated(t *testing.T) {
 	}
 }
 
+// S-10.
 func TestAvailabilityCountsMinReadySeconds(t *testing.T) {
 	b := newBench(t)
 	b.clock.SetTime(b.clock.Now().Truncate(time.Second))
@@ -358,6 +369,7 @@ func TestAvailabilityCountsMinReadySeconds(t *testing.T) {
 	}
 }
 
+// S-11.
 func TestCountsAreWrittenAtMostOnceASecond(t *testing.T) {
 	b := newBench(t)
 	b.newSet(20)

@@ -126,6 +126,7 @@ func TestBeforeTheElectionNothingMayBeDoneAndNothingIsCancelled(t *testing.T) {
 	}
 }
 
+// P-4.
 func TestTheFenceClosesADeadlineAfterTheLastRenewalAndNotBefore(t *testing.T) {
 	f, lock, api := elected(t)
 	for range 5 {
@@ -153,6 +154,7 @@ func TestWorkIsCancelledByTheFencesOwnTimer(t *testing.T) {
 	mustBeTold(t, f)
 }
 
+// P-4.
 func TestTheTimeBeforeTheRequestCounts(t *testing.T) {
 	f, lock, api := elected(t)
 	api.took = 4 * time.Second
@@ -339,6 +341,7 @@ func (r *recordedTransport) RoundTrip(request *http.Request) (*http.Response, er
 	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: request}, nil
 }
 
+// P-3.
 func TestNoWriteGetsPastAClosedFence(t *testing.T) {
 	f, _, api := elected(t)
 	sent := &recordedTransport{}

@@ -17,6 +17,7 @@ import (
 // casesPerKind is how many generated objects of each kind the ordinary test tries. The fuzz test goes on from there.
 const casesPerKind = 1000
 
+//
 func TestWhatTheCRDsAdmitGoDecodes(t *testing.T) {
 	for i, k := range loadKinds(t) {
 		t.Run(k.name, func(t *testing.T) {
@@ -45,6 +46,8 @@ func TestWhatTheCRDsAdmitGoDecodes(t *testing.T) {
 }
 
 // Each hostile value alone, in each place: here no other fault can hide what it does.
+//
+//
 func TestHostileValuesInEachPlace(t *testing.T) {
 	for _, k := range loadKinds(t) {
 		t.Run(k.name, func(t *testing.T) {

@@ -3,21 +3,15 @@
 package config
 
 import (
-	"bufio"
-	"bytes"
 	"embed"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/internal/manifest"
 )
 
 //go:embed crd/*.yaml policy/*.yaml rbac/*.yaml
@@ -45,44 +39,7 @@ func must(objects []client.Object, err error) []client.Object {
 	return objects
 }
 
-// read decodes all documents of all files that match the pattern.
+// read returns the objects in the files that match the pattern.
 func read(pattern string) ([]client.Object, error) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{apiextensionsv1.AddToScheme, admissionv1.AddToScheme, rbacv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			return nil, err
-		}
-	}
-	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
-
-	names, err := fs.Glob(files, pattern)
-	if err != nil {
-		return nil, err
-	}
-	var objects []client.Object
-	for _, name := range names {
-		content, err := files.ReadFile(name)
-		if err != nil {
-			return nil, err
-		}
-		documents := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
-		for {
-			document, err := documents.Read()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				return nil, fmt.Errorf("split %s: %w", name, err)
-			}
-			if len(bytes.TrimSpace(document)) == 0 {
-				continue
-			}
-			object, _, err := decoder.Decode(document, nil, nil)
-			if err != nil {
-				return nil, fmt.Errorf("decode %s: %w", name, err)
-			}
-			objects = append(objects, object.(client.Object))
-		}
-	}
-	return objects, nil
+	return manifest.Decode(files, pattern, apiextensionsv1.AddToScheme, admissionv1.AddToScheme, rbacv1.AddToScheme)
 }

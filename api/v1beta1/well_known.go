@@ -100,6 +100,25 @@ const (
 	AnnotationReceiveFrom = "machinist.dev/receive-from"
 )
 
+// Annotations by which Machinist's controllers remember and tell each other things. They are nobody else's to set.
+const (
+	// AnnotationNoCreate stops a MachineSet from making or adopting machines, by presence. With strategy OnDelete it is
+	// on the sets of old revisions, so that a machine that someone deletes is replaced by one of the new revision.
+	AnnotationNoCreate = "machinist.dev/no-create"
+
+	// AnnotationSizedFor on the newest set of a MachineDeployment is the number of replicas that its sets were last sized
+	// for. Another number means that someone changed replicas since, and the sets follow in proportion.
+	AnnotationSizedFor = "machinist.dev/sized-for"
+
+	// AnnotationRolloutAfter on a MachineSet is the rolloutAfter (RFC 3339) that was past when the set was made: its
+	// machines are newer than that, whatever the clocks say.
+	AnnotationRolloutAfter = "machinist.dev/rollout-after"
+
+	// AnnotationLastAppliedTemplate on a Machine lists the keys that its set's template put there, so that a key which
+	// the template loses is removed and one that somebody else added stays.
+	AnnotationLastAppliedTemplate = "machinist.dev/last-applied-template"
+)
+
 // Keys on Nodes.
 const (
 	// NodeLabelMachine and NodeAnnotationMachine name the Machine of a Node. They are output only: the truth is the
@@ -126,6 +145,9 @@ const (
 	// UpdateResultFailed is the value, or its part before the colon, of NodeAnnotationUpdateResult after a failed
 	// update.
 	UpdateResultFailed = "failed"
+
+	// NodeAnnotationCordoned says that it was Machinist, not a person, that made a Node unschedulable.
+	NodeAnnotationCordoned = "machinist.dev/cordoned"
 
 	// NodeTaintUninitialized (effect NoSchedule) is on a Node until its Machine's labels, annotations and taints are.
 	NodeTaintUninitialized = "machinist.dev/uninitialized"

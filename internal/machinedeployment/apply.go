@@ -72,20 +72,20 @@ func (v *view) wantedSet(d *v1beta1.MachineDeployment, i int, change int32) *v1b
 		setRevision(set, v.number)
 	}
 	if i == v.current || !v.adopts() || v.state.Strategy != v1beta1.StrategyOnDelete {
-		delete(set.Annotations, AnnotationNoCreate)
+		delete(set.Annotations, v1beta1.AnnotationNoCreate)
 	} else if inUse {
-		annotate(set, AnnotationNoCreate, "")
+		annotate(set, v1beta1.AnnotationNoCreate, "")
 	}
 	if i == v.anchor() {
 		// Alone it is worth a write only while a rollout has to know whether replicas changed.
-		previous, recorded := set.Annotations[AnnotationSizedFor]
+		previous, recorded := set.Annotations[v1beta1.AnnotationSizedFor]
 		sizedFor := strconv.Itoa(int(v.plan.SizedFor))
 		severalActive := len(v.activeSets()) > 1
 		if recorded && previous == sizedFor {
 			return set
 		}
 		if severalActive || !equality.Semantic.DeepEqual(set, v.sets[i]) {
-			annotate(set, AnnotationSizedFor, sizedFor)
+			annotate(set, v1beta1.AnnotationSizedFor, sizedFor)
 		}
 	}
 	return set
@@ -130,7 +130,7 @@ func (p *pass) create(ctx context.Context, v *view, replicas int32) error {
 		return nil
 	}
 	set.Spec.Replicas = &replicas
-	annotate(set, AnnotationSizedFor, strconv.Itoa(int(v.plan.SizedFor)))
+	annotate(set, v1beta1.AnnotationSizedFor, strconv.Itoa(int(v.plan.SizedFor)))
 	err := p.Client.Create(ctx, set)
 	switch {
 	case err == nil:

@@ -60,7 +60,7 @@ func madeAfter(set *v1beta1.MachineSet, t time.Time) bool {
 	if t.IsZero() || !set.CreationTimestamp.Time.Before(t) {
 		return true
 	}
-	recorded, err := time.Parse(time.RFC3339, set.Annotations[AnnotationRolloutAfter])
+	recorded, err := time.Parse(time.RFC3339, set.Annotations[v1beta1.AnnotationRolloutAfter])
 	return err == nil && !recorded.Before(t)
 }
 
@@ -78,7 +78,7 @@ func (h history) sizedFor() int32 {
 	if len(h.sets) == 0 {
 		return Unknown
 	}
-	n, err := strconv.ParseInt(h.sets[len(h.sets)-1].Annotations[AnnotationSizedFor], 10, 32)
+	n, err := strconv.ParseInt(h.sets[len(h.sets)-1].Annotations[v1beta1.AnnotationSizedFor], 10, 32)
 	if err != nil || n < 0 {
 		return Unknown
 	}
@@ -122,7 +122,7 @@ func (h history) newSet(d *v1beta1.MachineDeployment) *v1beta1.MachineSet {
 		},
 	}
 	if !h.rolloutAfter.IsZero() {
-		set.Annotations[AnnotationRolloutAfter] = h.rolloutAfter.UTC().Format(time.RFC3339)
+		set.Annotations[v1beta1.AnnotationRolloutAfter] = h.rolloutAfter.UTC().Format(time.RFC3339)
 	}
 	setRevision(set, h.number)
 	propagate(set, d)

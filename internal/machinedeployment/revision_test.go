@@ -47,7 +47,7 @@ func TestFindRevision(t *testing.T) {
 	deleted := metav1.NewTime(noon)
 	going.DeletionTimestamp = &deleted
 	restarted := setOf("b", 3, hour(-1))
-	restarted.Annotations[AnnotationRolloutAfter] = hour(1).Format(time.RFC3339)
+	restarted.Annotations[v1beta1.AnnotationRolloutAfter] = hour(1).Format(time.RFC3339)
 	otherHash := setOf("b", 2, hour(-1))
 	otherHash.Name, otherHash.Annotations[v1beta1.AnnotationHashVersion] = "web-otherhash", "0"
 	tests := []struct {

@@ -24,7 +24,7 @@ func statusOf(d *v1beta1.MachineDeployment, v *view, selector string, still time
 	if v.applied {
 		status.ObservedGeneration = d.Generation
 	}
-	countInto(status, d, v)
+	countInto(status, v)
 	if revision := v.revisionNow(); revision > 0 {
 		status.CurrentRevision = revision
 	}
@@ -62,7 +62,7 @@ func (v *view) revisionNow() int64 {
 }
 
 // countInto writes the numbers of machines.
-func countInto(status *v1beta1.MachineDeploymentStatus, d *v1beta1.MachineDeployment, v *view) {
+func countInto(status *v1beta1.MachineDeploymentStatus, v *view) {
 	status.Replicas, status.ReadyReplicas, status.AvailableReplicas = 0, 0, 0
 	status.UpdatedReplicas, status.UpToDateReplicas, status.FullyLabeledReplicas = 0, 0, 0
 	status.FailedMachines = nil

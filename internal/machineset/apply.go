@@ -55,7 +55,7 @@ func (p *pass) confirm(ctx context.Context) (bool, error) {
 	}
 	return set.UID == decided.UID && set.Generation == decided.Generation && set.DeletionTimestamp.IsZero() &&
 		has(set.Labels, v1beta1.LabelFreeze) == has(decided.Labels, v1beta1.LabelFreeze) &&
-		has(set.Annotations, annotationNoCreate) == has(decided.Annotations, annotationNoCreate), nil
+		has(set.Annotations, v1beta1.AnnotationNoCreate) == has(decided.Annotations, v1beta1.AnnotationNoCreate), nil
 }
 
 // release lets go of machines that no longer match.

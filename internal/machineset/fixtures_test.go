@@ -43,7 +43,7 @@ func aSet(replicas int32, options ...setOption) *v1beta1.MachineSet {
 func frozen(set *v1beta1.MachineSet) { set.Labels = map[string]string{v1beta1.LabelFreeze: ""} }
 
 func withoutCreation(set *v1beta1.MachineSet) {
-	set.Annotations = map[string]string{annotationNoCreate: ""}
+	set.Annotations = map[string]string{v1beta1.AnnotationNoCreate: ""}
 }
 
 func beingDeleted(set *v1beta1.MachineSet) {

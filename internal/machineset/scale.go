@@ -165,7 +165,7 @@ func selectorOf(set *v1beta1.MachineSet) (labels.Selector, Reason) {
 
 // adopt plans to take over up to missing orphans, the best first, and returns how many.
 func (p *Plan) adopt(s State, missing int) int {
-	if missing <= 0 || has(s.Set.Annotations, annotationNoCreate) {
+	if missing <= 0 || has(s.Set.Annotations, v1beta1.AnnotationNoCreate) {
 		p.leave(s.Orphans, v1beta1.ReasonEnoughReplicas)
 		return 0
 	}
@@ -189,7 +189,7 @@ func (p *Plan) leave(orphans []*v1beta1.Machine, reason string) {
 
 // create plans to make up to missing machines.
 func (p *Plan) create(s State, missing int) {
-	if missing <= 0 || has(s.Set.Annotations, annotationNoCreate) {
+	if missing <= 0 || has(s.Set.Annotations, v1beta1.AnnotationNoCreate) {
 		return
 	}
 	if p.Frozen = s.frozen(); p.Frozen.Reason != "" {
@@ -225,7 +225,7 @@ func (p *Plan) remediate(s State, kept []*v1beta1.Machine) {
 		return
 	}
 	// A set that may not create leaves the replacement to its deployment.
-	if !has(s.Set.Annotations, annotationNoCreate) {
+	if !has(s.Set.Annotations, v1beta1.AnnotationNoCreate) {
 		if p.Refused.Reason != "" || s.refusal().Reason != "" || s.NextCreation.After(s.Now) {
 			return
 		}

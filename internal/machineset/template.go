@@ -63,7 +63,7 @@ func templateOf(set *v1beta1.MachineSet) template {
 	if t.annotations == nil {
 		t.annotations = map[string]string{}
 	}
-	t.annotations[annotationLastApplied] = t.record
+	t.annotations[v1beta1.AnnotationLastAppliedTemplate] = t.record
 	return t
 }
 
@@ -94,7 +94,7 @@ func (t template) propagate(m *v1beta1.Machine) *v1beta1.Machine {
 	}
 	var before applied
 	// A record that does not parse counts as none: nothing is removed then.
-	if err := json.Unmarshal([]byte(m.Annotations[annotationLastApplied]), &before); err != nil {
+	if err := json.Unmarshal([]byte(m.Annotations[v1beta1.AnnotationLastAppliedTemplate]), &before); err != nil {
 		before = applied{}
 	}
 	changed := m.DeepCopy()
@@ -116,7 +116,7 @@ func (t template) propagate(m *v1beta1.Machine) *v1beta1.Machine {
 
 // inSync is asked for every machine in every round, so it allocates nothing.
 func (t template) inSync(m *v1beta1.Machine) bool {
-	return m.Annotations[annotationLastApplied] == t.record &&
+	return m.Annotations[v1beta1.AnnotationLastAppliedTemplate] == t.record &&
 		contains(m.Labels, t.labels) && contains(m.Annotations, t.annotations) &&
 		contains(m.Spec.Node.Labels, t.spec.Node.Labels) && contains(m.Spec.Node.Annotations, t.spec.Node.Annotations) &&
 		containsTaints(m.Spec.Node.Taints, t.spec.Node.Taints) &&

@@ -28,8 +28,8 @@ func TestNewMachinesAreComplete(t *testing.T) {
 			v1beta1.LabelProvider: "sim", v1beta1.LabelTypeVersion: "v1beta1",
 		},
 		Annotations: map[string]string{
-			"team":                "red",
-			annotationLastApplied: `{"labels":["machinist.dev/machine-set","machinist.dev/template-hash","machinist.dev/type-version","pool"],"annotations":["team"],"nodeLabels":["tier"]}`,
+			"team":                                "red",
+			v1beta1.AnnotationLastAppliedTemplate: `{"labels":["machinist.dev/machine-set","machinist.dev/template-hash","machinist.dev/type-version","pool"],"annotations":["team"],"nodeLabels":["tier"]}`,
 		},
 		Finalizers: []string{v1beta1.MachineFinalizer},
 		OwnerReferences: []metav1.OwnerReference{{
@@ -111,7 +111,7 @@ func TestTemplatePropagatesInPlace(t *testing.T) {
 		"pool": "workers", "kept": "new", "added": "x", "mine": "x",
 		v1beta1.LabelMachineSet: "workers", v1beta1.LabelProvider: "sim", v1beta1.LabelTypeVersion: "v1beta1",
 	}
-	want.Annotations = map[string]string{"note/kept": "new", "mine": "x", annotationLastApplied: templateOf(after).record}
+	want.Annotations = map[string]string{"note/kept": "new", "mine": "x", v1beta1.AnnotationLastAppliedTemplate: templateOf(after).record}
 	want.Spec.Node = v1beta1.NodeTemplate{
 		Labels: map[string]string{"n-kept": "new", "n-added": "x", "mine": "x"}, Annotations: map[string]string{},
 		Taints:        []corev1.Taint{{Key: "mine", Effect: corev1.TaintEffectNoSchedule}, {Key: "t-kept", Value: "new", Effect: corev1.TaintEffectNoSchedule}},
@@ -145,8 +145,8 @@ func TestPropagationPutsBackWhatTheTemplateAsksFor(t *testing.T) {
 	})
 	for name, spoil := range map[string]func(*v1beta1.Machine){
 		"label":        func(m *v1beta1.Machine) { delete(m.Labels, "kept") },
-		"record":       func(m *v1beta1.Machine) { delete(m.Annotations, annotationLastApplied) },
-		"no such JSON": func(m *v1beta1.Machine) { m.Annotations[annotationLastApplied] = "{" },
+		"record":       func(m *v1beta1.Machine) { delete(m.Annotations, v1beta1.AnnotationLastAppliedTemplate) },
+		"no such JSON": func(m *v1beta1.Machine) { m.Annotations[v1beta1.AnnotationLastAppliedTemplate] = "{" },
 		"node label":   func(m *v1beta1.Machine) { m.Spec.Node.Labels["tier"] = "two" },
 		"taint":        func(m *v1beta1.Machine) { m.Spec.Node.Taints = nil },
 		"timeout":      func(m *v1beta1.Machine) { m.Spec.Timeouts.Drain = &metav1.Duration{Duration: time.Second} },

@@ -80,15 +80,13 @@ func (r *record) forgotten(now time.Time) bool {
 
 // advance carries out, in the order of their times, all changes that are due
 // by now. It reports whether there was one.
-func (r *record) advance(now time.Time, s simcloud.Settings) bool {
-	changed := false
+func (r *record) advance(now time.Time, s simcloud.Settings) {
 	for {
 		at, change := r.next()
 		if change == nil || at.After(now) {
-			return changed
+			return
 		}
 		change(at, s)
-		changed = true
 	}
 }
 

@@ -159,8 +159,8 @@ func resourcesOf(t *simcloud.InstanceType) corev1.ResourceList {
 }
 
 const (
-	gpuResource corev1.ResourceName = "nvidia.com/gpu"
-	podsPerNode                     = 110
+	gpuResource = corev1.ResourceName("nvidia.com/gpu")
+	podsPerNode = 110
 )
 
 // client returns a client for the endpoint with the token of the credentials. All share one HTTP client, and so its

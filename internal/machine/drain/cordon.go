@@ -19,9 +19,6 @@ import (
 const (
 	// labelValue marks the label that takes a Node out of load balancers as ours. They look at its presence only.
 	labelValue = "machinist"
-
-	// annotationCordoned on a Node says that it was Cordon that made it unschedulable, not a person.
-	annotationCordoned = "machinist.dev/cordoned"
 )
 
 // Cordon keeps new pods and load balancers away from a Node, in one patch, none if it is so already. It returns the
@@ -45,7 +42,7 @@ func Uncordon(ctx context.Context, target client.Client, node *corev1.Node) (*co
 	if node.Labels[v1beta1.NodeLabelExcludeFromLoadBalancers] == labelValue {
 		patch.label(nil)
 	}
-	if _, cordoned := node.Annotations[annotationCordoned]; cordoned {
+	if _, cordoned := node.Annotations[v1beta1.NodeAnnotationCordoned]; cordoned {
 		patch.unschedulable(false, nil)
 	}
 	return patch.apply(ctx, target, node, "uncordon")
@@ -68,7 +65,7 @@ func (p *nodePatch) label(value any) {
 
 func (p *nodePatch) unschedulable(value bool, ours any) {
 	p.Spec = map[string]any{"unschedulable": value}
-	p.Metadata.Annotations = map[string]any{annotationCordoned: ours}
+	p.Metadata.Annotations = map[string]any{v1beta1.NodeAnnotationCordoned: ours}
 }
 
 func (p *nodePatch) apply(ctx context.Context, target client.Client, node *corev1.Node, verb string) (*corev1.Node, error) {

@@ -181,7 +181,7 @@ func TestOldSetsMakeNothingWithOnDelete(t *testing.T) {
 	stopped := func() map[string]bool {
 		found := map[string]bool{}
 		for class, set := range b.sets() {
-			_, found[class] = set.Annotations[machinedeployment.AnnotationNoCreate]
+			_, found[class] = set.Annotations[v1beta1.AnnotationNoCreate]
 		}
 		return found
 	}

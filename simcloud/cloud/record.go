@@ -79,7 +79,7 @@ func (r *record) forgotten(now time.Time) bool {
 }
 
 // advance carries out, in the order of their times, all changes that are due
-// by now. It reports whether there was one.
+// by now.
 func (r *record) advance(now time.Time, s simcloud.Settings) {
 	for {
 		at, change := r.next()

@@ -1,0 +1,148 @@
+package driver_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/pkg/provider/conformance"
+	"machinist.dev/machinist/simcloud"
+	"machinist.dev/machinist/simcloud/catalog"
+	"machinist.dev/machinist/simcloud/cloud"
+	"machinist.dev/machinist/simcloud/driver"
+	"machinist.dev/machinist/simcloud/fault"
+	"machinist.dev/machinist/simcloud/journal"
+	"machinist.dev/machinist/simcloud/server"
+)
+
+func TestTheDriverConforms(t *testing.T) {
+	for name, lag := range map[string]time.Duration{"reads follow writes": 0, "reads lag behind writes": 60 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newLiveSim(t, lag)
+			conformance.Run(t, conformance.Config{
+				New: func() (provider.Driver, error) {
+					// Pages are smaller than the number of instances that the suite makes.
+					return driver.New(driver.Options{Endpoints: []string{s.url}, CreateSettle: 5 * time.Second, PageSize: 2})
+				},
+				Class:     class(),
+				OtherSpec: spec("instanceType", "large"),
+				InvalidSpecs: []conformance.InvalidSpec{
+					{Name: "no region", Spec: spec("region", ""), Field: "region"},
+					{Name: "an image that cannot be a name", Spec: spec("image", "Sim OS"), Field: "image"},
+					{Name: "an endpoint that was not allowed", Spec: spec("endpoint", "http://169.254.169.254"), Field: "endpoint"},
+				},
+				MalformedCredentials: []provider.Credentials{
+					credentials(""), credentials("two words"), credentials("line\nline"),
+					provider.NewCredentials(map[string][]byte{"password": []byte("not what it is called")}),
+				},
+				RejectedCredentials: credentials("token-of-nobody"),
+				Version:             "v1.36.3",
+				Timeout:             time.Minute,
+				Full:                true,
+				Cloud:               conformance.Cloud{Resources: s.resources, Launch: s.launch, Inject: s.inject},
+			})
+		})
+	}
+}
+
+// newLiveSim is a simulated cloud in which time passes: instances boot and shut down after a moment.
+func newLiveSim(t *testing.T, lag time.Duration) *sim {
+	t.Helper()
+	j, err := journal.Open(t.TempDir())
+	must(t, err)
+	c := catalog.Default()
+	c.Accounts = []catalog.Account{{Name: "alice", Token: token}}
+	moment := simcloud.Duration(20 * time.Millisecond)
+	c.Settings.BootTime, c.Settings.RebootTime, c.Settings.ShutdownTime, c.Settings.ReadLag = moment, moment, moment, simcloud.Duration(lag)
+	simulated, err := cloud.New(cloud.Options{Catalog: c, Journal: j, Hosts: noHosts{}})
+	must(t, err)
+	rules, err := fault.Load(j)
+	must(t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	ran := make(chan struct{})
+	go func() { defer close(ran); simulated.Run(ctx) }()
+	web := httptest.NewServer(server.New(ctx, server.Options{Cloud: simulated, Rules: rules, AdminToken: "admin"}))
+	t.Cleanup(func() { stop(); web.Close(); <-ran; _ = j.Close() })
+	s := &sim{T: t, url: web.URL}
+	s.client, err = simcloud.New(simcloud.Config{Endpoint: web.URL, Token: token})
+	must(t, err)
+	s.admin, err = simcloud.NewAdmin(simcloud.Config{Endpoint: web.URL, Token: "admin"})
+	must(t, err)
+	return s
+}
+
+// resources lists what is not terminated, as the operator of the cloud sees it.
+func (s *sim) resources(ctx context.Context) ([]string, error) {
+	dump, err := s.admin.Dump(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	for _, r := range dump.Records {
+		if r.State == simcloud.StateShuttingDown {
+			// The dump tells what has been carried out, a moment after it was due. A fault that comes to nothing, as this
+			// one does while an instance shuts down, brings the record up to date.
+			current, err := s.admin.AddInstanceFault(ctx, r.ID, simcloud.InstanceFault{Kind: simcloud.FaultWakes})
+			if err != nil {
+				return nil, err
+			}
+			r = *current
+		}
+		if r.State == simcloud.StateTerminated {
+			continue
+		}
+		all = append(all, "instance/"+r.ID)
+		for _, ip := range r.PrivateIPs {
+			all = append(all, "address/"+ip)
+		}
+		for _, d := range r.Disks {
+			all = append(all, "disk/"+r.ID+"/"+d.Name)
+		}
+	}
+	return all, nil
+}
+
+func (s *sim) launch(ctx context.Context, tags map[string]string) (string, func(context.Context) error, error) {
+	in, err := s.client.CreateInstance(ctx, simcloud.CreateInstanceRequest{Region: "sim-1", Type: "small", Image: "sim-os-1", Tags: tags})
+	if err != nil {
+		return "", nil, err
+	}
+	return in.ProviderID, func(ctx context.Context) error {
+		_, err := s.client.DeleteInstance(ctx, in.ID)
+		return err
+	}, nil
+}
+
+func (s *sim) inject(ctx context.Context, f conformance.Fault) (func(), error) {
+	rule := simcloud.FaultRule{Operation: "*", Match: simcloud.FaultMatch{Account: "alice"}}
+	switch f.Kind {
+	case conformance.LostCreate:
+		rule.Operation = simcloud.OperationCreateInstance
+		rule.Effect = simcloud.FaultEffect{DropConnection: true, AfterEffect: true}
+	case conformance.Unavailable:
+		rule.Skip, rule.Effect.Error = f.Skip, simcloud.CodeUnavailable
+	case conformance.Throttled:
+		rule.Effect = simcloud.FaultEffect{Error: simcloud.CodeThrottled, RetryAfter: simcloud.Duration(f.RetryAfter)}
+	case conformance.Exhausted:
+		rule.Operation, rule.Effect.Error = simcloud.OperationCreateInstance, simcloud.CodeQuotaExceeded
+	case conformance.Unauthenticated:
+		rule.Effect.Error = simcloud.CodeUnauthorized
+	case conformance.PermissionDenied:
+		rule.Effect.Error = simcloud.CodeForbidden
+	case conformance.Hanging:
+		// Longer than the test: it is the cloud's end that ends it.
+		rule.Effect.Latency = simcloud.Duration(24 * time.Hour)
+	default:
+		return nil, fmt.Errorf("fault %s: %w", f.Kind, errors.ErrUnsupported)
+	}
+	added, err := s.admin.AddFault(ctx, rule)
+	if err != nil {
+		return nil, err
+	}
+	return func() { must(s, s.admin.RemoveFault(context.WithoutCancel(ctx), added.ID)) }, nil
+}

@@ -216,6 +216,9 @@ func (p *pass) run(ctx context.Context) error {
 		}
 	}
 	p.machine.Status.ObservedGeneration = p.machine.Generation
+	if p.Target != nil && p.machine.Status.FailureReason != "" && p.before.Status.FailureReason == "" {
+		return p.dropToken(ctx) // What failed does not join any more; should it be lost now, it ends with its time.
+	}
 	return nil
 }
 

@@ -23,6 +23,7 @@ const fakeProvider = "fake"
 // even if the answer was lost.
 type fakeCloud struct {
 	provider.Driver // what is not needed panics
+	name            string
 	clock           clock.PassiveClock
 	effects         *effects
 
@@ -66,6 +67,8 @@ type scripted struct {
 	err error
 	// late lets the effect of the call happen after that time all the same.
 	late time.Duration
+	// during runs while the call is under way.
+	during func()
 	// spent lets the instance of a Create come and go at once.
 	spent bool
 	// answer replaces the result of a Get.
@@ -74,7 +77,7 @@ type scripted struct {
 
 func newFakeCloud(c clock.PassiveClock, e *effects) *fakeCloud {
 	return &fakeCloud{
-		clock: c, effects: e, settle: time.Minute,
+		name: fakeProvider, clock: c, effects: e, settle: time.Minute,
 		instances: map[string]*fakeInstance{}, tokens: map[string]fakeToken{}, made: map[types.UID]int{}, script: map[string][]scripted{},
 	}
 }
@@ -125,7 +128,7 @@ func (c *fakeCloud) created() []provider.CreateRequest {
 	return slices.Clone(c.requests)
 }
 
-func (c *fakeCloud) Name() string                { return fakeProvider }
+func (c *fakeCloud) Name() string                { return c.name }
 func (c *fakeCloud) CreateSettle() time.Duration { return c.settle }
 
 func (c *fakeCloud) Create(_ context.Context, req provider.CreateRequest) (out *provider.Instance, err error) {
@@ -135,6 +138,9 @@ func (c *fakeCloud) Create(_ context.Context, req provider.CreateRequest) (out *
 		c.tick()
 		c.requests = append(c.requests, req)
 		if s, ok := c.scripted("Create"); ok {
+			if s.during != nil {
+				s.during()
+			}
 			if s.spent {
 				c.tokens[req.Token] = fakeToken{}
 			}

@@ -1,8 +1,6 @@
 package machine
 
 import (
-	"context"
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -10,14 +8,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/pkg/provider"
 )
-
-const joinsWithToken = "join <<API_ENDPOINT>> as <<MACHINE_NAME>> with <<BOOTSTRAP_TOKEN>>"
 
 // What each code of Create leads to: the condition, the phase, whether and when it is tried again.
 //
@@ -277,139 +271,6 @@ func TestFailingToLaunchInTime(t *testing.T) {
 	}
 }
 
-// A Create whose answer was lost may have made an instance that lookups do not show yet. When the next one is refused
-// since its user data differs, the machine has to wait for it to show; a new attempt would make a twin.
-//
-// M-8.
-func TestALostInstanceIsFoundBeforeAnotherIsMade(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct {
-		name string
-		then func(*world)
-	}{
-		{"in one process", func(*world) {}},
-		{"after a restart", func(w *world) { w.restart() }},
-		{"after a call that took no effect", func(w *world) {
-			w.cloud.fail("Create", provider.Errorf(provider.Throttled, "slow down"))
-			w.step(w.reconcile("m").RequeueAfter)
-		}},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, joining)
-			// A long time passes between the start of the process and the birth of the machine.
-			w.reconcile("nobody")
-			w.step(10 * time.Minute)
-			w.cloud.blind = 40 * time.Second
-			w.class("small", "one")
-			w.born("m")
-			w.cloud.will("Create", scripted{err: provider.Errorf(provider.DeadlineExceeded, "no answer"), late: time.Millisecond})
-			w.step(w.reconcile("m").RequeueAfter)
-			w.setSecret("small-user-data", "userData", "two")
-			tc.then(w)
-			m := w.untilPhase("m", v1beta1.MachineRunning)
-			if made := w.cloud.made[m.UID]; made != 1 || len(w.cloud.twins) > 0 {
-				t.Errorf("%d instances were made", made)
-			}
-		})
-	}
-}
-
-// A token whose instance came and went is spent: once that is certain, a new attempt is opened, with a token of its own.
-//
-// M-9.
-func TestASpentAttemptIsFollowedByAnother(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, joining)
-	w.class("small", joinsWithToken)
-	m := w.born("m")
-	w.cloud.will("Create", scripted{err: provider.Errorf(provider.DeadlineExceeded, "no answer"), late: time.Millisecond})
-	before := w.clock.Now()
-	w.step(w.reconcile("m").RequeueAfter)
-	w.cloud.vanish(w.cloud.live()[0].ProviderID)
-	m = w.untilPhase("m", v1beta1.MachineRunning)
-	if m.LaunchAttempt() != 2 {
-		t.Errorf("attempt is %d", m.LaunchAttempt())
-	}
-	if waited := w.clock.Since(before); waited < w.cloud.settle {
-		t.Errorf("another attempt was made after %s, before the first had settled", waited)
-	}
-	last := w.cloud.created()[len(w.cloud.created())-1]
-	if last.Token != string(m.UID)+"-2" {
-		t.Errorf("the second attempt was made with the token %s", last.Token)
-	}
-	if n := len(w.tokens()); n != 0 {
-		t.Errorf("%d bootstrap tokens are left of a machine that runs", n)
-	}
-}
-
-// A bootstrap token must live long enough to join with.
-//
-// M-9.
-func TestAnOldTokenIsReplacedByANewAttempt(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, joining)
-	w.class("small", joinsWithToken)
-	w.born("m")
-	for range 40 {
-		w.cloud.fail("Create", provider.Errorf(provider.Throttled, "slow down"))
-	}
-	w.until("m", "a second attempt", func() bool { return w.get("m").LaunchAttempt() == 2 })
-	first, created := w.cloud.created()[0], len(w.cloud.created())
-	w.cloud.script = map[string][]scripted{}
-	m := w.untilPhase("m", v1beta1.MachineRunning)
-	requests := w.cloud.created()
-	if len(requests) != created+1 || string(requests[created].UserData.Reveal()) == string(first.UserData.Reveal()) {
-		t.Errorf("%d calls after the new attempt, user data %s", len(requests)-created, requests[created].UserData.Reveal())
-	}
-	if age := w.clock.Since(m.CreationTimestamp.Time); age < 10*time.Minute {
-		t.Errorf("the token was replaced after %s, it lives 20m", age)
-	}
-	if n := len(w.tokens()); n != 0 {
-		t.Errorf("%d bootstrap tokens are left of a machine that runs", n)
-	}
-}
-
-// The decision to create is taken on the live object: a cache may be late by any amount.
-//
-// M-10.
-func TestAStaleCacheCreatesNothing(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct {
-		name string
-		then func(*world)
-	}{
-		{"launched meanwhile", func(w *world) { w.reconcile("m") }},
-		{"being deleted meanwhile", func(w *world) { w.delete("m") }},
-		{"gone meanwhile", func(w *world) { w.delete("m"); w.untilGone("m") }},
-		{"another one meanwhile", func(w *world) { w.delete("m"); w.untilGone("m"); w.born("m") }},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			w.class("small", "")
-			w.born("m")
-			stale := w.get("m")
-			tc.then(w)
-			w.options.Client = interceptor.NewClient(w.options.Client.(client.WithWatch), interceptor.Funcs{
-				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-					if m, ok := o.(*v1beta1.Machine); ok {
-						stale.DeepCopyInto(m)
-						return nil
-					}
-					return c.Get(ctx, key, o, opts...)
-				},
-			})
-			w.restart()
-			w.effects.clear()
-			result := w.reconcile("m")
-			if done := w.effects.of(); len(done) > 0 || result.RequeueAfter == 0 {
-				t.Errorf("a pass over a stale machine did %q and comes back after %s", done, result.RequeueAfter)
-			}
-		})
-	}
-}
-
 // A crash between the two writes after Create leaves a provider ID and no status. Whatever the driver answers, its Get is
 // not called without end.
 //
@@ -479,26 +340,4 @@ func TestAPendingInstanceThatVanishesFailsTheMachine(t *testing.T) {
 	if result := w.wantQuiet("m"); result.RequeueAfter != 0 {
 		t.Errorf("a vanished machine asks for another pass after %s", result.RequeueAfter)
 	}
-}
-
-// The token secret is the one thing that a launch writes into the target cluster; an outage of it is no error of the machine.
-//
-// M-7.
-func TestALaunchWaitsForTheTargetClusterIfItNeedsAToken(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, joining)
-	w.class("small", joinsWithToken)
-	w.born("m")
-	w.refuse = func(verb string, o runtime.Object) error {
-		if _, ok := o.(*corev1.Secret); ok && verb == "create" {
-			return errors.New("connection refused")
-		}
-		return nil
-	}
-	if _, err := w.pass("m"); err == nil {
-		t.Error("the pass reports no error to retry on")
-	}
-	w.wantPhase(w.get("m"), v1beta1.MachineProvisioning)
-	w.refuse = nil
-	w.untilPhase("m", v1beta1.MachineRunning)
 }

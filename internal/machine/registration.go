@@ -109,8 +109,9 @@ func (p *pass) findNode(ctx context.Context) (node *corev1.Node, conflict string
 	}
 	for i := range machines.Items {
 		other := &machines.Items[i]
-		if other.UID != p.machine.UID && older(other, p.machine) {
-			return nil, fmt.Sprintf("Node %s belongs to machine %s, which has the same provider ID and is older.", nodes.Items[0].Name, client.ObjectKeyFromObject(other)), nil
+		paired := other.Status.NodeRef != nil && other.Status.NodeRef.UID == nodes.Items[0].UID
+		if other.UID != p.machine.UID && (paired || older(other, p.machine)) {
+			return nil, fmt.Sprintf("Node %s belongs to machine %s, which has the same provider ID and was first.", nodes.Items[0].Name, client.ObjectKeyFromObject(other)), nil
 		}
 	}
 	return nodes.Items[0].DeepCopy(), "", nil

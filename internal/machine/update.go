@@ -20,6 +20,9 @@ import (
 // under the same Machine. Who changed the specification need not know which.
 func (p *pass) update(ctx context.Context) (progress, error) {
 	m := p.machine
+	if paused(m) || foreign(m) != "" {
+		p.suspendDrain()
+	}
 	if m.Replacing() {
 		if paused(m) {
 			return wait, nil
@@ -33,8 +36,8 @@ func (p *pass) update(ctx context.Context) (progress, error) {
 		p.setCondition(v1beta1.ConditionUpToDate, false, v1beta1.ReasonUnknownTypeVersion, why)
 		return next, nil
 	}
-	if p.unchanged() {
-		p.setCondition(v1beta1.ConditionUpToDate, true, v1beta1.ReasonUpToDate, "")
+	if p.unchanged() && !p.askedForUpdate() {
+		p.upToDate()
 		return next, nil
 	}
 	if paused(m) {
@@ -43,6 +46,7 @@ func (p *pass) update(ctx context.Context) (progress, error) {
 	}
 	inputs, err := p.Classes.Resolve(ctx, m)
 	if missing, ok := errors.AsType[*resolve.Error](err); ok {
+		p.suspendDrain()
 		p.notUpdated(v1beta1.ReasonUpdateError, missing.Message)
 		return next, nil
 	}
@@ -50,13 +54,13 @@ func (p *pass) update(ctx context.Context) (progress, error) {
 		return wait, fmt.Errorf("resolve what the machine shall be updated to: %w", err)
 	}
 	wanted := appliedOf(m, inputs)
-	if *m.Status.Applied == *wanted {
+	if *m.Status.Applied == *wanted && !p.askedForUpdate() {
 		// Another name for the same.
-		m.Status.Applied = wanted
-		p.setCondition(v1beta1.ConditionUpToDate, true, v1beta1.ReasonUpToDate, "")
+		p.upToDate()
 		return next, nil
 	}
 	if inputs.Provider != p.Cloud.Name() {
+		p.endDrain()
 		p.notUpdated(v1beta1.ReasonUnsupportedChange, fmt.Sprintf("The instance is of provider %q and cannot become one of %q.", p.Cloud.Name(), inputs.Provider))
 		return next, nil
 	}
@@ -83,6 +87,29 @@ func (p *pass) unchanged() bool {
 		return applied.ClassName == spec.ClassRef.Name
 	}
 	return applied.ClassName == "" && spec.ProviderSpec != nil && applied.ProviderSpecHash == resolve.Resolved{ProviderSpec: spec.ProviderSpec.Raw}.SpecHash()
+}
+
+// askedForUpdate reports whether the provider was asked for a change of which nobody knows how far it got. Then what is
+// recorded as applied may not be what the instance is, and taking the change back is a change as well.
+func (p *pass) askedForUpdate() bool {
+	c := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionUpToDate)
+	if c == nil || c.Status == metav1.ConditionTrue {
+		return false
+	}
+	switch c.Reason {
+	case v1beta1.ReasonUpdating, v1beta1.ReasonUpdateTimeout, v1beta1.ReasonWaitingForAgent:
+		return true
+	case v1beta1.ReasonUpdateError:
+		last := p.machine.Status.LastOperation
+		return last != nil && last.Type == v1beta1.OperationUpdate && last.Code != ""
+	}
+	return false
+}
+
+// upToDate says that the instance is what the specification asks for, so that nothing is drained for a change any more.
+func (p *pass) upToDate() {
+	p.setCondition(v1beta1.ConditionUpToDate, true, v1beta1.ReasonUpToDate, "")
+	p.endDrain()
 }
 
 // appliedOf is what an instance made from the inputs was made from.
@@ -112,9 +139,8 @@ func (p *pass) updateInstance(ctx context.Context, inputs resolve.Resolved, want
 		if result.Instance != nil && m.Status.Instance != nil {
 			m.Status.Instance.Type, m.Status.Instance.State = result.Instance.Type, v1beta1.InstanceState(result.Instance.State)
 		}
-		p.setCondition(v1beta1.ConditionUpToDate, true, v1beta1.ReasonUpToDate, "")
+		p.upToDate()
 		p.operation(v1beta1.OperationUpdate, v1beta1.OperationSucceeded, "The instance was updated in place.", "")
-		p.endDrain()
 		p.note("Updated", "Update", "The instance was updated in place.")
 		return next, nil
 	case provider.UpdateInProgress:
@@ -148,6 +174,7 @@ func (p *pass) updateInstance(ctx context.Context, inputs resolve.Resolved, want
 		return p.replace(ctx)
 	case provider.UpdateRefused:
 		p.memory.update(m, func(r *recollection) { *r = recollection{tried: fingerprint} })
+		p.endDrain()
 		p.notUpdated(v1beta1.ReasonUnsupportedChange, result.Reason)
 		p.operation(v1beta1.OperationUpdate, v1beta1.OperationFailed, result.Reason, "")
 		return next, nil
@@ -210,9 +237,19 @@ func (p *pass) endDrain() {
 	}
 }
 
-// uncordon ends the disruption of an update once the node is Ready again.
+// suspendDrain keeps the workers from evicting pods for an update that does not go on now. The node stays as it is, and
+// the drain goes on as the same one.
+func (p *pass) suspendDrain() {
+	if p.Drainer != nil {
+		p.Drainer.Forget(client.ObjectKeyFromObject(p.machine))
+	}
+}
+
+// uncordon ends the disruption of an update once the node is Ready again. One that was drained for a change that is still
+// to be made stays out of service.
 func (p *pass) uncordon(ctx context.Context) error {
-	if paused(p.machine) || !p.isTrue(v1beta1.ConditionUpToDate) {
+	if paused(p.machine) || foreign(p.machine) != "" || isUpdating(p.machine) ||
+		meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionDrained) != nil {
 		return nil
 	}
 	node, err := drain.Uncordon(ctx, p.Target.Nodes, p.node)

@@ -31,6 +31,7 @@ func managed(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)
 	w.cloud = newFakeCloud(clock.RealClock{}, w.effects)
+	w.cloud.name = "managed" // What other tests left behind is another provider's.
 	env.Manager(t, func(ctx context.Context, mgr manager.Manager) error {
 		for _, register := range []func(context.Context, client.FieldIndexer) error{index.RegisterMachines, index.RegisterTarget, resolve.RegisterIndexes} {
 			if err := register(ctx, mgr.GetFieldIndexer()); err != nil {
@@ -129,7 +130,7 @@ func TestWhatWakesAMachine(t *testing.T) {
 	}
 	w.await("machines that wait for their class", machines, waitsFor(v1beta1.ReasonClassNotFound))
 	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "small"}}
-	class.Spec.Provider, class.Spec.ProviderSpec = fakeProvider, &runtime.RawExtension{Raw: []byte(`{}`)}
+	class.Spec.Provider, class.Spec.ProviderSpec = w.cloud.name, &runtime.RawExtension{Raw: []byte(`{}`)}
 	class.Spec.CredentialsRef = &v1beta1.LocalRef{Name: "credentials"}
 	w.create(class)
 	w.await("machines that wait for their credentials", machines, waitsFor(v1beta1.ReasonCredentialsNotFound))

@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	testclock "k8s.io/utils/clock/testing"
@@ -138,7 +136,7 @@ func (w *world) create(objects ...client.Object) {
 func (w *world) class(name, userData string) {
 	w.t.Helper()
 	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
-	class.Spec.Provider = fakeProvider
+	class.Spec.Provider = w.cloud.name
 	class.Spec.ProviderSpec = &runtime.RawExtension{Raw: []byte(`{"kind":"Fake"}`)}
 	class.Spec.CredentialsRef = &v1beta1.LocalRef{Name: name + "-credentials"}
 	w.create(w.secret(name+"-credentials", "token", "hunter2"))
@@ -165,7 +163,7 @@ func (w *world) born(name string, change ...func(*v1beta1.Machine)) *v1beta1.Mac
 	w.t.Helper()
 	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{
 		Namespace: w.namespace, Name: name, Finalizers: []string{v1beta1.MachineFinalizer},
-		Labels: map[string]string{v1beta1.LabelProvider: fakeProvider, v1beta1.LabelTypeVersion: v1beta1.TypeVersion},
+		Labels: map[string]string{v1beta1.LabelProvider: w.cloud.name, v1beta1.LabelTypeVersion: v1beta1.TypeVersion},
 	}}
 	m.Spec.ClassRef = &v1beta1.LocalRef{Name: "small"}
 	for _, f := range change {
@@ -354,118 +352,4 @@ func (w *world) join() (joined bool) {
 		}
 	}
 	return joined
-}
-
-// wantRest fails the test if another pass writes anything, calls the driver or asks for one more.
-func (w *world) wantRest(name string) {
-	w.t.Helper()
-	w.effects.clear()
-	if result := w.reconcile(name); result.RequeueAfter != 0 {
-		w.t.Errorf("a machine at rest asks for another pass after %s", result.RequeueAfter)
-	}
-	if done := w.effects.of(); len(done) > 0 {
-		w.t.Errorf("a pass over a machine at rest did %q", done)
-	}
-}
-
-// wantQuiet fails the test if another pass writes anything.
-func (w *world) wantQuiet(name string) reconcile.Result {
-	w.t.Helper()
-	w.effects.clear()
-	result := w.reconcile(name)
-	if done := w.effects.of("API"); len(done) > 0 {
-		w.t.Errorf("a pass without news wrote %q", done)
-	}
-	return result
-}
-
-func (w *world) wantPhase(m *v1beta1.Machine, want v1beta1.MachinePhase) {
-	w.t.Helper()
-	if m.Status.Phase != want {
-		w.t.Fatalf("phase is %q, want %q: %s", m.Status.Phase, want, summaryOf(m))
-	}
-	if failed := m.Status.FailureReason != ""; failed != (want == v1beta1.MachineFailed) {
-		w.t.Errorf("failureReason is %q in phase %s", m.Status.FailureReason, want)
-	}
-}
-
-func (w *world) wantCondition(m *v1beta1.Machine, kind string, status metav1.ConditionStatus, reason string) *metav1.Condition {
-	w.t.Helper()
-	c := meta.FindStatusCondition(m.Status.Conditions, kind)
-	if c == nil {
-		w.t.Fatalf("there is no condition %s: %s", kind, summaryOf(m))
-	}
-	if c.Status != status || c.Reason != reason {
-		w.t.Errorf("condition %s is %s/%s (%s), want %s/%s", kind, c.Status, c.Reason, c.Message, status, reason)
-	}
-	return c
-}
-
-// wantNothingLeft fails the test if the machine left anything behind, or ever had two instances.
-func (w *world) wantNothingLeft(name string) {
-	w.t.Helper()
-	if m := w.get(name); m != nil {
-		w.t.Errorf("the machine is still there: %s", summaryOf(m))
-	}
-	w.reconcile(name) // As its last event asks for.
-	if in := w.cloud.live(); len(in) > 0 {
-		w.t.Errorf("%d instances are left of a machine that is gone", len(in))
-	}
-	if len(w.cloud.twins) > 0 {
-		w.t.Errorf("machines %v had two instances at a time", w.cloud.twins)
-	}
-	if w.getNode(nodeNameOf(w.namespace, name)) != nil {
-		w.t.Error("the node is left of a machine that is gone")
-	}
-	if tokens := w.tokens(); len(tokens) > 0 {
-		w.t.Errorf("bootstrap token %s is left of a machine that is gone", tokens[0].Name)
-	}
-	if r := w.process.memory.machines; len(r) > 0 {
-		w.t.Errorf("the process still remembers %v", r)
-	}
-}
-
-// summaryOf is what of a status does not depend on names and times.
-func summaryOf(m *v1beta1.Machine) string {
-	if m == nil {
-		return "gone"
-	}
-	var b strings.Builder
-	s := m.Status
-	fmt.Fprintf(&b, "phase=%s failure=%s providerID=%t node=%t attempt=%d", s.Phase, s.FailureReason, m.Spec.ProviderID != "", s.NodeRef != nil, m.LaunchAttempt())
-	if s.Instance != nil {
-		fmt.Fprintf(&b, " instance=%s/%s", s.Instance.State, s.Instance.Provider)
-	}
-	if o := s.LastOperation; o != nil {
-		fmt.Fprintf(&b, " last=%s/%s/%s", o.Type, o.State, o.Code)
-	}
-	conditions := slices.Clone(s.Conditions)
-	slices.SortFunc(conditions, func(a, b metav1.Condition) int { return strings.Compare(a.Type, b.Type) })
-	for _, c := range conditions {
-		fmt.Fprintf(&b, " %s=%s/%s", c.Type, c.Status, c.Reason)
-	}
-	return b.String()
-}
-
-func lastOf(all []string, n int) []string { return all[max(len(all)-n, 0):] }
-
-// recorder keeps events.
-type recorder struct {
-	mu   sync.Mutex
-	seen []string
-}
-
-func (r *recorder) Eventf(_, _ runtime.Object, kind, reason, _, note string, args ...any) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.seen = append(r.seen, fmt.Sprintf("%s %s: %s", kind, reason, fmt.Sprintf(note, args...)))
-}
-
-// take returns the events since the last call.
-func (r *recorder) take() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	out := r.seen
-	r.seen = nil
-	return out
 }

@@ -52,3 +52,16 @@ type Instance struct {
 	// and delete the instance when the class is gone. It is recorded and handed back.
 	Scope string
 }
+
+// OwnedBy returns nil if the instance carries the tags of the cluster and of the machine's UID, else FailedPrecondition: it
+// must not be changed then. An instance without one of the tags is nobody's that is known.
+func (in *Instance) OwnedBy(clusterID string, m Machine) error {
+	if clusterID == "" || m.UID == "" {
+		return Errorf(InvalidArgument, "cluster id %q or UID %q of machine %s/%s is empty", clusterID, m.UID, m.Namespace, m.Name)
+	}
+	if in.ClusterID != clusterID || in.MachineUID != m.UID {
+		return Errorf(FailedPrecondition, "instance %s is tagged for machine %q of cluster %.128q, not for machine %q (%s/%s) of cluster %q",
+			in.ProviderID, in.MachineUID, in.ClusterID, m.UID, m.Namespace, m.Name, clusterID)
+	}
+	return nil
+}

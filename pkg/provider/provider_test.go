@@ -79,3 +79,23 @@ func TestSecretsNeverPrint(t *testing.T) {
 		t.Errorf("Reveal = %q", got)
 	}
 }
+
+func TestOwnedByAsksForBothTags(t *testing.T) {
+	m := provider.Machine{Namespace: "ns", Name: "a", UID: "uid-a"}
+	for _, tc := range []struct {
+		name, cluster string
+		in            provider.Instance
+		want          provider.Code
+	}{
+		{"both", "c", provider.Instance{ClusterID: "c", MachineUID: "uid-a"}, provider.OK},
+		{"another cluster", "c", provider.Instance{ClusterID: "d", MachineUID: "uid-a"}, provider.FailedPrecondition},
+		{"another machine", "c", provider.Instance{ClusterID: "c", MachineUID: "uid-b"}, provider.FailedPrecondition},
+		{"no cluster", "c", provider.Instance{MachineUID: "uid-a"}, provider.FailedPrecondition},
+		{"no machine", "c", provider.Instance{ClusterID: "c"}, provider.FailedPrecondition},
+		{"nobody asks", "", provider.Instance{MachineUID: "uid-a"}, provider.InvalidArgument},
+	} {
+		if err := tc.in.OwnedBy(tc.cluster, m); provider.CodeOf(err) != tc.want {
+			t.Errorf("%s: %v, want %s", tc.name, err, tc.want)
+		}
+	}
+}

@@ -2,11 +2,14 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"machinist.dev/machinist/internal/operator"
 	"machinist.dev/machinist/pkg/provider"
@@ -14,11 +17,13 @@ import (
 
 // Provider is what makes one provider's process different from another's.
 type Provider struct {
-	// Name is the driver's name, such as "azure"; the process is called machinist-provider-<name>.
+	// Name is the driver's name, such as "azure"; the process is called machinist-provider-<name>. Required.
 	Name string
-	// AddFlags adds the flags of the driver; nil when it has none.
+	// AddFlags adds the flags of the driver; nil when it has none. Those of the process are there already: --help lists
+	// them.
 	AddFlags func(*pflag.FlagSet)
-	// New makes the driver once the flags are parsed.
+	// New makes the driver once the flags are parsed. It should fail where a flag is missing or wrong, and not for a cloud
+	// that does not answer: that is an error of a call. Required.
 	New func() (provider.Driver, error)
 }
 
@@ -67,16 +72,37 @@ func run(ctx context.Context, config *operator.Config, settings *settings, p Pro
 	if err != nil {
 		return err
 	}
-	driver, err := p.New()
+	driver, err := p.driver()
 	if err != nil {
-		return fmt.Errorf("make the driver: %w", err)
-	}
-	if driver.Name() != p.Name {
-		return fmt.Errorf("the driver calls itself %q, its process %q", driver.Name(), p.Name)
+		return err
 	}
 	op, err := operator.New(config, operatorOptions(log, settings))
 	if err != nil {
 		return err
 	}
 	return op.Run(ctx, func(ctx context.Context) error { return addControllers(ctx, op, settings, driver) })
+}
+
+// driver makes the driver, and refuses one that could not work: better now than at the first machine.
+func (p Provider) driver() (provider.Driver, error) {
+	if p.New == nil {
+		return nil, errors.New("app.Provider.New is required")
+	}
+	driver, err := p.New()
+	if err != nil {
+		return nil, fmt.Errorf("make the driver: %w", err)
+	}
+	if name := driver.Name(); name != p.Name {
+		return nil, fmt.Errorf("the driver calls itself %q, its process %q", name, p.Name)
+	}
+	if problems := validation.IsDNS1123Label(p.Name); len(problems) > 0 {
+		return nil, fmt.Errorf("the driver's name %q: %s", p.Name, strings.Join(problems, "; "))
+	}
+	if d := provider.CallTimeout(driver); d <= 0 {
+		return nil, fmt.Errorf("the driver's CallTimeout is %s; it must be positive", d)
+	}
+	if d := provider.CreateSettle(driver); d <= 0 {
+		return nil, fmt.Errorf("the driver's CreateSettle is %s; it must be positive", d)
+	}
+	return driver, nil
 }

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+)
+
+// cloud is the smallest that will do: a folder in which each machine is a file. A real provider has its cloud's client here.
+type cloud struct{ folder string }
+
+// machine is what the cloud knows of one.
+type machine struct {
+	ID, Name, Size string
+	Tags           map[string]string
+}
+
+// file of a machine. An ID does not lead out of the folder.
+func (c cloud) file(id string) string { return filepath.Join(c.folder, path.Base(id)+".json") }
+
+// open makes the folder if there is none.
+func (c cloud) open() error {
+	if c.folder == "" {
+		return errors.New("--folder is required")
+	}
+	return os.MkdirAll(c.folder, 0o700)
+}
+
+// create makes a machine. Where there is one with its ID, it does nothing.
+func (c cloud) create(ctx context.Context, m machine) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	data, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	draft := filepath.Join(c.folder, "draft-"+rand.Text())
+	defer os.Remove(draft)
+	if err := os.WriteFile(draft, data, 0o600); err != nil {
+		return err
+	}
+	// The whole file appears or none, and never over another.
+	if err := os.Link(draft, c.file(m.ID)); !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+// list reads all machines.
+func (c cloud) list(ctx context.Context) ([]machine, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	files, err := filepath.Glob(c.file("*"))
+	if err != nil {
+		return nil, err
+	}
+	var all []machine
+	for _, file := range files {
+		var m machine
+		data, err := os.ReadFile(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // Deleted a moment ago.
+		}
+		if err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(data, &m); err != nil {
+			return nil, err
+		}
+		all = append(all, m)
+	}
+	return all, nil
+}
+
+// delete removes a machine, if it is there.
+func (c cloud) delete(ctx context.Context, id string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := os.Remove(c.file(id)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

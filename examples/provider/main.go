@@ -1,0 +1,20 @@
+// Command provider is the worked example of the guide for authors: a provider whose cloud is a folder.
+package main
+
+import (
+	"github.com/spf13/pflag"
+
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/pkg/provider/app"
+)
+
+func main() {
+	d := &driver{}
+	app.Main(app.Provider{
+		Name: d.Name(),
+		AddFlags: func(fs *pflag.FlagSet) {
+			fs.StringVar(&d.cloud.folder, "folder", "", "where the machines are. Required")
+		},
+		New: func() (provider.Driver, error) { return d, d.cloud.open() },
+	})
+}

@@ -1,0 +1,119 @@
+package machine
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/bootstrap"
+	"machinist.dev/machinist/internal/machineclass/resolve"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// findLaunched looks for an instance of this Machine whose answer was lost. Where there is none, the next attempt is
+// opened once a Create still under way at the cloud would have shown.
+func (p *pass) findLaunched(ctx context.Context, inputs resolve.Resolved, attempt bootstrap.Attempt) (*provider.Instance, error) {
+	instance, err := p.lookUp(ctx, inputs)
+	if err == nil || !provider.IsNotFound(err) {
+		return instance, err
+	}
+	if left := p.createUnsettled(); left > 0 {
+		p.launching("Waiting until an instance that may have been asked for would have shown.")
+		p.wakeIn(left)
+		return nil, nil
+	}
+	return nil, p.openAttempt(ctx, attempt)
+}
+
+// createUnsettled returns how long a Create, of this process or of one before it, may still take effect unseen.
+func (p *pass) createUnsettled() time.Duration {
+	since := p.memory.of(p.machine).ambiguousAt
+	if since.Before(p.leading) {
+		since = p.leading
+	}
+	return since.Add(p.Cloud.CreateSettle()).Sub(p.now)
+}
+
+// openAttempt records that the next Create is a new one. It is durable before it is used.
+func (p *pass) openAttempt(ctx context.Context, last bootstrap.Attempt) error {
+	if p.Target != nil {
+		// Nobody can join with it any more.
+		if err := p.tokens.Delete(ctx, last); err != nil {
+			return err
+		}
+	}
+	p.machine.Status.Launch = &v1beta1.LaunchStatus{Attempt: last.Number + 1}
+	p.launching(fmt.Sprintf("Attempt %d to create the instance begins.", last.Number+1))
+	p.memory.update(p.machine, func(m *recollection) { *m = recollection{} })
+	p.wakeIn(time.Millisecond)
+	return nil
+}
+
+// renderUserData renders the template, with a bootstrap token if it asks for one. It waits (false) where a new attempt
+// has to be opened first.
+func (p *pass) renderUserData(ctx context.Context, inputs resolve.Resolved, attempt bootstrap.Attempt) (provider.Secret, progress, error) {
+	if len(inputs.UserData) == 0 {
+		return provider.Secret{}, next, nil
+	}
+	values := bootstrap.Values{
+		MachineName:      p.machine.Name,
+		MachineNamespace: p.machine.Namespace,
+		KubeletVersion:   p.machine.Spec.Version,
+	}
+	if p.Target != nil {
+		values.APIEndpoint, values.CABundle = p.Target.APIEndpoint, p.Target.CABundle
+	}
+	if bootstrap.NeedsToken(inputs.UserData) && p.Target != nil {
+		life := p.machine.Spec.Timeouts.CreationOrDefault()
+		token, err := p.tokens.Ensure(ctx, attempt, p.now.Add(life))
+		if err != nil {
+			p.launching("The bootstrap token cannot be made: " + err.Error())
+			return provider.Secret{}, wait, err
+		}
+		if token.Expires.Sub(p.now) < life/2 {
+			instance, err := p.findLaunched(ctx, inputs, attempt)
+			if err != nil {
+				p.launchFailed(err, fingerprintOf(p.machine, inputs, attempt))
+				return provider.Secret{}, wait, nil
+			}
+			if instance != nil {
+				_, err = p.recordInstance(ctx, inputs, instance)
+			}
+			return provider.Secret{}, wait, err
+		}
+		values.BootstrapToken = token.Value
+	}
+	out, err := bootstrap.Render(inputs.UserData, values)
+	if err != nil {
+		p.launchRefused(v1beta1.ReasonInvalidConfiguration, err.Error())
+		return provider.Secret{}, wait, nil
+	}
+	return provider.NewSecret(out), next, nil
+}
+
+// attempt names the current attempt.
+func (p *pass) attempt() bootstrap.Attempt {
+	return bootstrap.Attempt{Machine: client.ObjectKeyFromObject(p.machine), UID: p.machine.UID, Number: p.machine.LaunchAttempt()}
+}
+
+// fingerprintOf changes whenever trying Create again could have another outcome for a reason of ours. It is kept in
+// memory only and compared for equality; the hash keeps secrets out of it.
+func fingerprintOf(m *v1beta1.Machine, inputs resolve.Resolved, attempt bootstrap.Attempt) string {
+	h := sha256.New()
+	fmt.Fprintf(h, "%s\x00%s\x00%s\x00", attempt, m.Spec.Version, inputs.ClassName)
+	for _, part := range [][]byte{inputs.ProviderSpec, inputs.UserData} {
+		fmt.Fprintf(h, "%d\x00", len(part))
+		h.Write(part)
+	}
+	for _, key := range inputs.Credentials.Keys() {
+		value, _ := inputs.Credentials.Get(key)
+		fmt.Fprintf(h, "%s\x00%d\x00", key, len(value.Reveal()))
+		h.Write(value.Reveal())
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}

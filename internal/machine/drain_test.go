@@ -1,0 +1,125 @@
+package machine
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machine/drain"
+)
+
+// podOn makes a pod that a drain has to evict.
+func (w *world) podOn(node string) {
+	w.t.Helper()
+	w.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "default"}})
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "work"}}
+	pod.Spec.NodeName = node
+	pod.Spec.Containers = []corev1.Container{{Name: "work", Image: "work"}}
+	w.create(pod)
+}
+
+// M-32.
+func TestADrainHoldsTheDeletionUntilItIsForced(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	m := w.running("m")
+	w.podOn(m.Status.NodeRef.Name)
+	w.delete("m")
+	w.effects.clear()
+	result := w.reconcile("m")
+	m = w.get("m")
+	w.wantPhase(m, v1beta1.MachineDeleting)
+	w.wantCondition(m, v1beta1.ConditionDeleting, "True", v1beta1.ReasonDraining)
+	start := w.wantCondition(m, v1beta1.ConditionDrained, "False", v1beta1.ReasonDraining).LastTransitionTime
+	want(t, "what is done", w.effects.of(), "API Node patch", "API Machine patch status")
+	if result.RequeueAfter == 0 {
+		t.Error("nothing looks at the drain again, should its wake-up be lost")
+	}
+	w.wantQuiet("m")
+	// A new process goes on with the same drain.
+	w.step(time.Minute)
+	w.restart()
+	w.wantQuiet("m")
+	if c := w.wantCondition(w.get("m"), v1beta1.ConditionDrained, "False", v1beta1.ReasonDraining); !c.LastTransitionTime.Equal(&start) {
+		t.Error("the drain began anew after a restart")
+	}
+	w.annotate("m", v1beta1.AnnotationForceDelete)
+	w.reconcile("m")
+	w.wantNothingLeft("m")
+}
+
+// M-32.
+// asked notes what is asked of a Drainer.
+type asked struct {
+	Drainer
+	requests []drain.Request
+}
+
+func (a *asked) Drain(ctx context.Context, r drain.Request) drain.Outcome {
+	a.requests = append(a.requests, r)
+	return a.Drainer.Drain(ctx, r)
+}
+
+// The Drainer takes a request that differs for another drain.
+func TestADrainIsAskedForInTheSameWordsAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	m := w.running("m")
+	drainer := &asked{Drainer: w.process.Drainer}
+	w.process.Drainer = drainer
+	w.podOn(m.Status.NodeRef.Name)
+	w.step(123456789 * time.Nanosecond)
+	w.delete("m")
+	for range 3 {
+		w.reconcile("m")
+		w.step(time.Second)
+	}
+	for _, r := range drainer.requests {
+		if first := drainer.requests[0]; !r.Start.Equal(first.Start) || !r.Deadline.Equal(first.Deadline) {
+			t.Errorf("asked for a drain from %s to %s, and from %s to %s", first.Start, first.Deadline, r.Start, r.Deadline)
+		}
+	}
+	if n := len(drainer.requests); n != 3 {
+		t.Errorf("asked %d times", n)
+	}
+}
+
+func TestADrainIsSkippedOnRequest(t *testing.T) {
+	t.Parallel()
+	for _, annotation := range []string{v1beta1.AnnotationSkipDrain, v1beta1.AnnotationForceDelete} {
+		t.Run(annotation, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.class("small", "")
+			m := w.running("m")
+			w.podOn(m.Status.NodeRef.Name)
+			w.annotate("m", annotation)
+			w.delete("m")
+			w.reconcile("m")
+			w.wantNothingLeft("m")
+		})
+	}
+}
+
+// A Node that registered a moment ago, and is not in the status yet, has pods to drain as well.
+func TestANodeThatIsNotRecordedYetIsDrainedAndDeleted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", joinsWithToken)
+	w.born("m")
+	w.reconcile("m")
+	node := w.node("m", false)
+	w.podOn(node.Name)
+	w.delete("m")
+	w.reconcile("m")
+	w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonDraining)
+	w.annotate("m", v1beta1.AnnotationSkipDrain)
+	w.reconcile("m")
+	w.wantNothingLeft("m")
+}

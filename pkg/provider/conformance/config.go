@@ -1,0 +1,132 @@
+package conformance
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// Config is the driver to test and what its author knows of it. New, Class.Spec and InvalidSpecs are required.
+type Config struct {
+	// New returns a driver as a process that was just started has it: it shares nothing with those that were returned
+	// before but the cloud. It is called many times.
+	New func() (provider.Driver, error)
+
+	// Class is one that works. Where it has no credentials, the driver is taken for one that needs none.
+	Class provider.Class
+	// OtherSpec is another providerSpec that works, with the same credentials, for a different instance: a larger one, say.
+	OtherSpec []byte
+	// InvalidSpecs must be refused. Unknown and repeated fields, other kinds and other API versions are tried anyway.
+	InvalidSpecs []InvalidSpec
+
+	// MalformedCredentials must be refused by Validate, which does not ask the cloud.
+	MalformedCredentials []provider.Credentials
+	// RejectedCredentials are well-formed, and the cloud does not accept them.
+	RejectedCredentials provider.Credentials
+	// PublicCredentials are the keys of the credentials whose values are no secrets and may be shown, such as the name of
+	// an account.
+	PublicCredentials []string
+
+	// Version is the kubelet version to ask for. Default: none.
+	Version string
+	// ClusterID marks the instances that the suite makes; a second cluster has it with "-other" appended. Default: random.
+	ClusterID string
+	// Instances is how many are made at a time where one would prove nothing. Paging is only tested with more than one
+	// page of the driver's List. Default: 5.
+	Instances int
+	// Timeout is how long the cloud may take to show what was done, to boot an instance and to remove one. Default: 2m.
+	Timeout time.Duration
+	// Full makes a case fail whose hook is missing, instead of skipping it.
+	Full bool
+	// Cloud reaches the cloud past the driver.
+	Cloud Cloud
+}
+
+// InvalidSpec is a providerSpec that is wrong.
+type InvalidSpec struct {
+	// Name says what is wrong with it.
+	Name string
+	Spec []byte
+	// Field is the path below providerSpec that the error must be about, such as "disk.sizeGiB".
+	Field string
+}
+
+// Cloud holds the hooks. Each may be nil.
+type Cloud struct {
+	// Resources lists all that costs money or blocks a name: instances, disks, network interfaces, addresses, each with its
+	// kind and name, such as "disk/worker-1". It must not lag behind. Others' resources do no harm as long as they stay.
+	Resources func(ctx context.Context) ([]string, error)
+	// Launch makes an instance that is not Machinist's, with some of the tags provider.Tag* spelt as the driver spells
+	// them, and returns its provider ID and what removes it again. Removing what is gone is no error.
+	Launch func(ctx context.Context, tags map[string]string) (providerID string, remove func(context.Context) error, err error)
+	// Inject makes the cloud fail until end is called. For a fault that cannot be had it returns errors.ErrUnsupported.
+	Inject func(ctx context.Context, fault Fault) (end func(), err error)
+}
+
+// Fault is what befalls the calls of the driver to the cloud. Only the test's own account may suffer from it.
+type Fault struct {
+	Kind FaultKind
+	// Skip lets so many calls through first. Used with Unavailable only.
+	Skip int
+	// RetryAfter is how long the cloud asks to wait. Used with Throttled only.
+	RetryAfter time.Duration
+}
+
+// FaultKind is a way in which clouds fail. Unless said otherwise, every call fails and has no effect.
+type FaultKind string
+
+const (
+	// LostCreate: calls that make an instance take effect, and their answers are lost. All others work.
+	LostCreate FaultKind = "LostCreate"
+	// Unavailable: the cloud does not serve.
+	Unavailable FaultKind = "Unavailable"
+	// Throttled: the cloud refuses the call for being too many, and may say when to come again.
+	Throttled FaultKind = "Throttled"
+	// Exhausted: there is no quota or capacity for another instance. All that makes none works.
+	Exhausted FaultKind = "Exhausted"
+	// Unauthenticated: the cloud does not accept the credentials any more.
+	Unauthenticated FaultKind = "Unauthenticated"
+	// PermissionDenied: the credentials may not do it.
+	PermissionDenied FaultKind = "PermissionDenied"
+	// Hanging: the cloud takes the call and does not answer.
+	Hanging FaultKind = "Hanging"
+)
+
+// complete returns the configuration with its defaults, or what is missing.
+func (c Config) complete() (Config, error) {
+	switch {
+	case c.New == nil:
+		return c, errors.New("Config.New is required")
+	case len(c.Class.Spec) == 0:
+		return c, errors.New("Config.Class.Spec is required")
+	case len(c.InvalidSpecs) == 0:
+		return c, errors.New("Config.InvalidSpecs needs at least one")
+	}
+	for _, s := range c.InvalidSpecs {
+		if s.Name == "" || s.Field == "" {
+			return c, fmt.Errorf("Config.InvalidSpecs: %q about field %q needs a name and a field", s.Name, s.Field)
+		}
+	}
+	if c.ClusterID == "" {
+		c.ClusterID = "conformance-" + random(4)
+	}
+	if c.Instances <= 0 {
+		c.Instances = 5
+	}
+	if c.Timeout <= 0 {
+		c.Timeout = 2 * time.Minute
+	}
+	return c, nil
+}
+
+// random returns so many random bytes in hexadecimal digits.
+func random(bytes int) string {
+	data := make([]byte, bytes)
+	_, _ = rand.Read(data) // Never fails.
+	return hex.EncodeToString(data)
+}

@@ -1,0 +1,171 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// configOf is the complete configuration of a driver of fakeCloud.
+func configOf(c *fakeCloud, driver func() provider.Driver) Config {
+	credentials := func(token string) provider.Credentials {
+		return provider.NewCredentials(map[string][]byte{"token": []byte(token)})
+	}
+	return Config{
+		New:                  func() (provider.Driver, error) { return driver(), nil },
+		Class:                provider.Class{Spec: []byte(`{"apiVersion":"fake/v1","kind":"Fake","size":"small"}`), Credentials: credentials(c.account)},
+		OtherSpec:            []byte(`{"apiVersion":"fake/v1","kind":"Fake","size":"large"}`),
+		InvalidSpecs:         []InvalidSpec{{"no such size", []byte(`{"apiVersion":"fake/v1","kind":"Fake","size":"huge"}`), "size"}},
+		MalformedCredentials: []provider.Credentials{credentials("with white space"), provider.NewCredentials(map[string][]byte{"user": []byte("somebody-else")})},
+		RejectedCredentials:  credentials("token-of-nobody"),
+		Timeout:              time.Minute,
+		Full:                 true,
+		Cloud:                c.hooks(),
+	}
+}
+
+func TestACorrectDriverPassesEverything(t *testing.T) {
+	for name, lag := range map[string]int{"consistent": 0, "lagging": 3} {
+		t.Run(name, func(t *testing.T) {
+			c := newFakeCloud()
+			c.lag = lag
+			Run(t, configOf(c, func() provider.Driver { return newCorrect(c) }))
+		})
+	}
+}
+
+// recorder stands in for *testing.T.
+type recorder struct {
+	ctx context.Context
+
+	mu              sync.Mutex
+	failures        []string
+	failed, skipped bool
+}
+
+func (r *recorder) Helper()                  {}
+func (r *recorder) Context() context.Context { return r.ctx }
+func (r *recorder) Logf(string, ...any)      {}
+
+func (r *recorder) Errorf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failed = true
+	r.failures = append(r.failures, fmt.Sprintf(format, args...))
+}
+
+func (r *recorder) FailNow() {
+	r.mu.Lock()
+	r.failed = true
+	r.mu.Unlock()
+	runtime.Goexit()
+}
+
+func (r *recorder) SkipNow() {
+	r.mu.Lock()
+	r.skipped = true
+	r.mu.Unlock()
+	runtime.Goexit()
+}
+
+// record runs cases one after the other and returns what the last one reported.
+func record(t *testing.T, c Config, names ...string) *recorder {
+	t.Helper()
+	s, err := newSuite(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last *recorder
+	for _, name := range names {
+		i := slices.IndexFunc(cases(), func(c testCase) bool { return c.name == name })
+		if i < 0 {
+			t.Fatalf("there is no case %s", name)
+		}
+		last = &recorder{ctx: t.Context()}
+		done := make(chan struct{})
+		go func() { // FailNow ends the goroutine.
+			defer close(done)
+			s.run(last, cases()[i])
+		}()
+		<-done
+	}
+	return last
+}
+
+func TestWithoutHooksACaseIsSkippedAndFailsWhereAllAreWanted(t *testing.T) {
+	c := newFakeCloud()
+	config := configOf(c, func() provider.Driver { return struct{ provider.Driver }{newCorrect(c)} })
+	config.Cloud, config.RejectedCredentials, config.MalformedCredentials, config.OtherSpec = Cloud{}, provider.Credentials{}, nil, nil
+	for _, tc := range cases() {
+		config.Full = false
+		lenient := record(t, config, tc.name)
+		if want := len(tc.needs) > 0; lenient.skipped != want || lenient.failed {
+			t.Errorf("%s, which needs %v: skipped %v, failed %v", tc.name, tc.needs, lenient.skipped, lenient.failures)
+		}
+		config.Full = true
+		full := record(t, config, tc.name)
+		if want := len(tc.needs) > 0 && tc.needs[0] != needsAdopter; full.failed != want {
+			t.Errorf("%s, which needs %v, with Full: failures %v", tc.name, tc.needs, full.failures)
+		}
+	}
+	config.Full = false
+	config.Cloud.Inject = func(context.Context, Fault) (func(), error) {
+		return nil, fmt.Errorf("no such button: %w", errors.ErrUnsupported)
+	}
+	if r := record(t, config, "ThrottlingCloud"); !r.skipped || r.failed {
+		t.Errorf("a fault that cannot be injected: skipped %v, failed %v", r.skipped, r.failures)
+	}
+}
+
+func TestWhatIsMissingInAConfigurationIsNamed(t *testing.T) {
+	c := newFakeCloud()
+	for field, remove := range map[string]func(*Config){
+		"New":          func(c *Config) { c.New = nil },
+		"Class.Spec":   func(c *Config) { c.Class.Spec = nil },
+		"InvalidSpecs": func(c *Config) { c.InvalidSpecs = nil },
+		"field":        func(c *Config) { c.InvalidSpecs = []InvalidSpec{{Name: "nameless"}} },
+	} {
+		config := configOf(c, func() provider.Driver { return newCorrect(c) })
+		remove(&config)
+		if _, err := newSuite(t.Context(), config); err == nil || !strings.Contains(err.Error(), field) {
+			t.Errorf("without %s: %v", field, err)
+		}
+	}
+}
+
+func TestSecretsAreFoundInDisguise(t *testing.T) {
+	w := func(r *recorder) *watched {
+		return &watched{t: &trial{report: r, suite: &suite{}, userDataSecret: "0123456789abcdef"}}
+	}
+	class := provider.Class{Credentials: provider.NewCredentials(map[string][]byte{
+		"token": []byte("hunter2hunter2"), "pem": []byte("-----BEGIN-----\nMIIBOgIBAAJBAKj34GkxFhD90vcNLYLInFEX\n-----END-----\n"), "region": []byte("eu"),
+	})}
+	for text, leaks := range map[string]bool{
+		"the token hunter2hunter2 is wrong":               true,
+		"header: Basic eDpodW50ZXIyaHVudGVyMg==":          true, // x:hunter2hunter2
+		"68756e7465723268756e74657232":                    true,
+		"MIIBOgIBAAJBAKj34GkxFhD90vcNLYLInFEX":            true,
+		"user data I2Nsb3VkCiMgMDEyMzQ1Njc4OWFiY2RlZgo=":  true, // #cloud\n# 0123456789abcdef\n
+		"no quota in eu, ask for more":                    false,
+		"the cloud does not accept the token: [redacted]": false,
+	} {
+		r := &recorder{ctx: t.Context()}
+		w(r).hush("an error", text, class)
+		if r.failed != leaks {
+			t.Errorf("%q: found %v, want %v", text, r.failed, leaks)
+		}
+		for _, failure := range r.failures {
+			if strings.Contains(failure, "0123456789abcdef") {
+				t.Errorf("the report repeats the secret: %s", failure)
+			}
+		}
+	}
+}

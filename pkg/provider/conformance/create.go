@@ -1,0 +1,150 @@
+package conformance
+
+import (
+	"sync"
+
+	"machinist.dev/machinist/pkg/provider"
+)
+
+func createCases() []testCase {
+	return []testCase{
+		{name: "CreateMakesAnInstance", says: "Create returns an instance, which runs some time later.", test: createMakesAnInstance},
+		{name: "CreateTwiceIsOne", says: "Create with the same request again returns the same instance.", test: createTwiceIsOne},
+		{name: "CreateAtOnceIsOne", says: "Many Creates with the same request at the same time make one instance; those that fail, fail with Aborted or AlreadyExists.", test: createAtOnceIsOne},
+		{name: "CreateAfterRestartIsOne", says: "A new process that repeats Create gets the same instance.", test: createAfterRestartIsOne},
+		{name: "CreateWithOtherParameters", says: "Create with a used token and other parameters returns the instance or AlreadyExists.", test: createWithOtherParameters},
+		{name: "LaterAttemptTakesOver", says: "Create with the token of a later attempt returns the instance that carries the machine's UID.", test: laterAttemptTakesOver},
+		{name: "SpentToken", says: "Create with the token of an instance that is gone returns a live one or AlreadyExists.", test: spentToken},
+	}
+}
+
+func createMakesAnInstance(t *trial) {
+	s := t.subject()
+	in := t.launch(s)
+	if in.State == provider.StateTerminating || in.State == provider.StateFailed {
+		t.Errorf("Create returns an instance in state %s", in.State)
+	}
+	t.awaitRunning(s)
+	t.exactlyOne(s)
+}
+
+func (t *trial) awaitRunning(s *subject) {
+	t.Helper()
+	t.await("the instance is in state Running", func() (bool, string) {
+		in, err := t.driver.Get(t.Context(), t.byID(s))
+		if provider.IsNotFound(err) {
+			return false, "it is not found"
+		}
+		t.must(err, "Get")
+		return in.State == provider.StateRunning, "it is in state " + string(in.State)
+	})
+}
+
+// createAgain repeats a Create that succeeded.
+func (t *trial) createAgain(d provider.Driver, s *subject, when string) {
+	t.Helper()
+	in, err := d.Create(t.Context(), t.request(s))
+	t.must(err, "Create again %s", when)
+	if in.ProviderID != s.providerID {
+		t.Errorf("Create again %s returns %q, want %q as before", when, in.ProviderID, s.providerID)
+	}
+}
+
+func createTwiceIsOne(t *trial) {
+	s := t.subject()
+	t.create(s)
+	t.createAgain(t.driver, s, "at once")
+	t.exactlyOne(s)
+	t.createAgain(t.driver, s, "once it is visible")
+	t.exactlyOne(s)
+}
+
+func createAtOnceIsOne(t *trial) {
+	const callers = 8
+	s := t.subject()
+	req := t.request(s)
+	results := make([]*provider.Instance, callers)
+	errs := make([]error, callers)
+	var all sync.WaitGroup
+	for i := range callers {
+		all.Go(func() { results[i], errs[i] = t.driver.Create(t.Context(), req) })
+	}
+	all.Wait()
+	for i, in := range results {
+		switch {
+		case errs[i] != nil:
+			t.wantCode(errs[i], "Create beside others with the same token", provider.Aborted, provider.AlreadyExists)
+		case s.providerID == "":
+			s.providerID, s.scope = in.ProviderID, in.Scope
+		case s.providerID != in.ProviderID:
+			t.Errorf("Create at the same time with the same token returns %q and %q", s.providerID, in.ProviderID)
+		}
+	}
+	if s.providerID == "" {
+		// They may all have stepped aside for one another. One alone has no reason to.
+		t.create(s)
+	}
+	t.exactlyOne(s)
+}
+
+func createAfterRestartIsOne(t *trial) {
+	s := t.subject()
+	t.create(s)
+	t.createAgain(t.restart(), s, "after a restart")
+	t.exactlyOne(s)
+	t.createAgain(t.restart(), s, "after another restart")
+	t.exactlyOne(s)
+}
+
+func createWithOtherParameters(t *trial) {
+	for name, change := range map[string]func(*provider.CreateRequest){
+		"user data":    func(req *provider.CreateRequest) { req.UserData = t.userData(" changed") },
+		"providerSpec": func(req *provider.CreateRequest) { req.Class.Spec = t.OtherSpec },
+	} {
+		s := t.subject()
+		t.launch(s)
+		req := t.request(s)
+		if change(&req); len(req.Class.Spec) == 0 {
+			continue // There is no OtherSpec.
+		}
+		in, err := t.driver.Create(t.Context(), req)
+		if err != nil {
+			t.wantCode(err, "Create with a used token and other "+name, provider.AlreadyExists)
+		} else if in.ProviderID != s.providerID {
+			t.Errorf("Create with a used token and other %s returns %q, want %q or AlreadyExists", name, in.ProviderID, s.providerID)
+		}
+		t.exactlyOne(s)
+	}
+}
+
+func laterAttemptTakesOver(t *trial) {
+	s := t.subject()
+	t.launch(s)
+	req := t.request(s)
+	req.Token, req.UserData = string(s.UID)+"-2", t.userData(" of attempt 2")
+	for _, d := range []provider.Driver{t.driver, t.restart()} {
+		in, err := d.Create(t.Context(), req)
+		t.must(err, "Create with the token of a second attempt")
+		if in.ProviderID != s.providerID {
+			t.Errorf("Create with the token of a second attempt returns %q, want %q, which carries the machine's UID", in.ProviderID, s.providerID)
+		}
+	}
+	t.exactlyOne(s)
+}
+
+func spentToken(t *trial) {
+	s := t.subject()
+	t.launch(s)
+	t.delete(t.driver, t.deleteByID(s))
+	t.awaitGone(s)
+	in, err := t.driver.Create(t.Context(), t.request(s))
+	if err != nil {
+		t.wantCode(err, "Create with the token of an instance that is gone", provider.AlreadyExists)
+		return
+	}
+	if in.State == provider.StateTerminating {
+		t.Errorf("Create with the token of an instance that is gone returns one in state %s", in.State)
+	}
+	s.providerID, s.scope = in.ProviderID, in.Scope
+	t.exactlyOne(s)
+}

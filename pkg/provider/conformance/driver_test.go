@@ -1,0 +1,327 @@
+package conformance
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// correct is a driver of fakeCloud that keeps the contract. Its functions are fields so that a test can break one.
+type correct struct {
+	cloud    *fakeCloud
+	pageSize int
+
+	// decode reads a providerSpec.
+	decode func(raw []byte) (machineSpec, error)
+	// tokenOf reads the credentials.
+	tokenOf func(provider.Credentials) (string, error)
+	// idempotency is the token for the cloud.
+	idempotency func(provider.CreateRequest) string
+	// nicOf is the name of a machine's network interface.
+	nicOf func(provider.Machine) string
+	// tags are those of an instance.
+	tags func(provider.CreateRequest) map[string]string
+	// translate makes of the cloud's error one of ours.
+	translate func(error) error
+	// mine are the tags without which an instance is not touched.
+	mine func(cluster string, m provider.Machine) map[string]string
+	// convert describes a server.
+	convert func(server) *provider.Instance
+	// looksFirst says that Create looks for an instance of the machine.
+	looksFirst bool
+}
+
+type machineSpec struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Size       string `json:"size"`
+}
+
+func newCorrect(c *fakeCloud) *correct {
+	d := &correct{cloud: c, pageSize: 2, looksFirst: true}
+	d.decode = decodeMachine
+	d.tokenOf = tokenOf
+	d.idempotency = func(req provider.CreateRequest) string { return req.Token }
+	d.nicOf = func(m provider.Machine) string { return "of-" + string(m.UID) }
+	d.tags = func(req provider.CreateRequest) map[string]string { return req.Tags }
+	d.translate = translate
+	d.mine = ownerTags
+	d.convert = d.describe
+	return d
+}
+
+func decodeMachine(raw []byte) (machineSpec, error) {
+	var spec machineSpec
+	if err := provider.DecodeSpec(raw, "fake/v1", "Fake", &spec); err != nil {
+		return spec, err
+	}
+	if spec.Size != "small" && spec.Size != "large" {
+		return spec, provider.InvalidField("size", "%q is not small or large", spec.Size)
+	}
+	return spec, nil
+}
+
+var tokenFormat = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)
+
+func tokenOf(c provider.Credentials) (string, error) {
+	token, found := c.Get("token")
+	if !found || !tokenFormat.Match(token.Reveal()) {
+		return "", provider.Errorf(provider.InvalidArgument, "the credentials have no well-formed token")
+	}
+	return string(token.Reveal()), nil
+}
+
+func ownerTags(cluster string, m provider.Machine) map[string]string {
+	return map[string]string{provider.TagCluster: cluster, provider.TagMachineUID: string(m.UID)}
+}
+
+func translate(err error) error {
+	e, ok := errors.AsType[*cloudError](err)
+	if !ok {
+		return err
+	}
+	code := map[string]provider.Code{
+		"NotFound": provider.NotFound, "Conflict": provider.Aborted, "TagsDiffer": provider.FailedPrecondition,
+		"TokenReused": provider.AlreadyExists, "TokenSpent": provider.AlreadyExists, "Invalid": provider.InvalidArgument,
+		"Exhausted": provider.ResourceExhausted,
+	}[e.kind]
+	out := provider.Errorf(cmp.Or(code, provider.Code(e.kind)), "the cloud answered %s", e.kind)
+	out.RetryAfter = e.retryAfter
+	return out
+}
+
+func (d *correct) describe(s server) *provider.Instance {
+	state := provider.StatePending
+	switch {
+	case s.deletions > 0:
+		state = provider.StateTerminating
+	case s.looks > d.cloud.boot+d.cloud.lag:
+		state = provider.StateRunning
+	}
+	return &provider.Instance{
+		ProviderID: "fake://zone-1/" + s.id, State: state, NodeName: s.node, Type: s.size, Zone: "zone-1",
+		ClusterID: s.tags[provider.TagCluster], MachineUID: types.UID(s.tags[provider.TagMachineUID]), MachineKey: s.tags[provider.TagMachine],
+		Scope: "nic=" + s.nic,
+	}
+}
+
+func (d *correct) Name() string { return "fake" }
+
+func (d *correct) Validate(_ context.Context, req provider.ValidateRequest) error {
+	if _, err := d.decode(req.Class.Spec); err != nil || req.Class.Credentials.Empty() {
+		return err
+	}
+	_, err := d.tokenOf(req.Class.Credentials)
+	return err
+}
+
+func (d *correct) Capacity(_ context.Context, req provider.CapacityRequest) (provider.Capacity, error) {
+	spec, err := d.decode(req.Class.Spec)
+	return provider.Capacity{InstanceType: spec.Size, Resources: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}}, err
+}
+
+func (d *correct) Create(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
+	spec, err := d.decode(req.Class.Spec)
+	if err != nil {
+		return nil, err
+	}
+	token, err := d.tokenOf(req.Class.Credentials)
+	if err != nil {
+		return nil, err
+	}
+	if d.looksFirst {
+		found, err := d.byTags(ctx, token, req.ClusterID, req.Machine)
+		if err == nil {
+			return d.convert(found), nil
+		}
+		if !provider.IsNotFound(err) {
+			return nil, err
+		}
+	}
+	nic := d.nicOf(req.Machine)
+	if err := d.cloud.putNIC(ctx, token, nic, d.tags(req)); err != nil {
+		return nil, d.translate(err)
+	}
+	made, err := d.cloud.createServer(ctx, token, wanted{
+		idempotency: d.idempotency(req), size: spec.Size, node: req.Machine.Name, nic: nic,
+		userData: string(req.UserData.Reveal()), tags: d.tags(req),
+	})
+	if err != nil {
+		return nil, d.translate(err)
+	}
+	return d.convert(made), nil
+}
+
+// byTags returns the machine's server that is not being deleted, else any.
+func (d *correct) byTags(ctx context.Context, token, cluster string, m provider.Machine) (server, error) {
+	if cluster == "" || m.UID == "" {
+		return server{}, provider.Errorf(provider.InvalidArgument, "cluster id or UID is empty")
+	}
+	found, _, err := d.cloud.listServers(ctx, token, ownerTags(cluster, m), 0, 100)
+	if err != nil {
+		return server{}, d.translate(err)
+	}
+	if len(found) == 0 {
+		return server{}, provider.Errorf(provider.NotFound, "machine %s has no server", m.UID)
+	}
+	return found[0], nil
+}
+
+func idOf(providerID string) (string, error) {
+	id, ours := strings.CutPrefix(providerID, "fake://zone-1/")
+	if !ours {
+		return "", provider.Errorf(provider.InvalidArgument, "%.128q is not a provider ID", providerID)
+	}
+	id, _, _ = strings.Cut(id, "/")
+	return id, nil
+}
+
+func (d *correct) Get(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
+	token, err := d.tokenOf(req.Class.Credentials)
+	if err != nil {
+		return nil, err
+	}
+	if req.ProviderID == "" {
+		found, err := d.byTags(ctx, token, req.ClusterID, req.Machine)
+		if err != nil {
+			return nil, err
+		}
+		return d.convert(found), nil
+	}
+	id, err := idOf(req.ProviderID)
+	if err != nil {
+		return nil, err
+	}
+	found, err := d.cloud.getServer(ctx, token, id)
+	if err != nil {
+		return nil, d.translate(err)
+	}
+	return d.convert(found), nil
+}
+
+func (d *correct) List(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
+	token, err := d.tokenOf(req.Class.Credentials)
+	if err != nil {
+		return provider.ListPage{}, err
+	}
+	if req.ClusterID == "" {
+		return provider.ListPage{}, provider.Errorf(provider.InvalidArgument, "the cluster id is empty")
+	}
+	after, _ := strconv.Atoi(req.Continue)
+	servers, more, err := d.cloud.listServers(ctx, token, map[string]string{provider.TagCluster: req.ClusterID}, after, d.pageSize)
+	if err != nil {
+		return provider.ListPage{}, d.translate(err)
+	}
+	var page provider.ListPage
+	for _, s := range servers {
+		page.Instances = append(page.Instances, *d.convert(s))
+	}
+	if more {
+		page.Continue = strconv.Itoa(after + len(servers))
+	}
+	return page, nil
+}
+
+func (d *correct) Delete(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
+	var none provider.DeleteResult
+	token, err := d.tokenOf(req.Class.Credentials)
+	if err != nil {
+		return none, err
+	}
+	if req.ClusterID == "" || req.Machine.UID == "" {
+		return none, provider.Errorf(provider.InvalidArgument, "cluster id or UID is empty")
+	}
+	var id string
+	if req.ProviderID != "" {
+		if id, err = idOf(req.ProviderID); err != nil {
+			return none, err
+		}
+	} else if found, err := d.byTags(ctx, token, req.ClusterID, req.Machine); err == nil {
+		id = found.id
+	} else if !provider.IsNotFound(err) {
+		return none, err
+	}
+	mine := d.mine(req.ClusterID, req.Machine)
+	if id != "" {
+		if err := d.cloud.deleteServer(ctx, token, id, mine); err == nil {
+			return none, nil
+		} else if !isKind(err, "NotFound") {
+			return none, d.translate(err)
+		}
+	}
+	if err := d.cloud.deleteNIC(ctx, token, d.nicOf(req.Machine), mine); err != nil && !isKind(err, "NotFound") {
+		return none, d.translate(err)
+	}
+	return provider.DeleteResult{Gone: true}, nil
+}
+
+func (d *correct) Update(ctx context.Context, req provider.UpdateRequest) (provider.UpdateResult, error) {
+	var none provider.UpdateResult
+	spec, err := d.decode(req.Class.Spec)
+	if err != nil {
+		return none, err
+	}
+	found, err := d.Get(ctx, provider.GetRequest{Machine: req.Machine, Class: req.Class, ClusterID: req.ClusterID, ProviderID: req.ProviderID})
+	switch {
+	case err != nil:
+		return none, err
+	case found.ClusterID != req.ClusterID || found.MachineUID != req.Machine.UID:
+		return none, provider.Errorf(provider.FailedPrecondition, "%s belongs to somebody else", req.ProviderID)
+	case found.Type == spec.Size:
+		return provider.UpdateResult{Outcome: provider.UpdateDone, Instance: found}, nil
+	case !req.Drained:
+		return provider.UpdateResult{Outcome: provider.UpdateNeedsDrain, Instance: found}, nil
+	}
+	id, _ := idOf(req.ProviderID) // Get has read it.
+	token, _ := d.tokenOf(req.Class.Credentials)
+	err = d.cloud.change(ctx, token, id, func(s *server) { s.size = spec.Size })
+	if err != nil {
+		return none, d.translate(err)
+	}
+	return provider.UpdateResult{Outcome: provider.UpdateInProgress, Instance: found}, nil
+}
+
+func (d *correct) Adopt(ctx context.Context, req provider.AdoptRequest) (*provider.Instance, error) {
+	token, err := d.tokenOf(req.Class.Credentials)
+	if err != nil {
+		return nil, err
+	}
+	id, err := idOf(req.ProviderID)
+	if err != nil {
+		return nil, err
+	}
+	var out server
+	refused := false
+	err = d.cloud.change(ctx, token, id, func(s *server) {
+		for key, want := range ownerTags(req.ClusterID, req.Machine) {
+			if got := s.tags[key]; got != "" && got != want {
+				refused = true
+				return
+			}
+		}
+		tags := maps.Clone(req.Tags)
+		maps.Copy(tags, s.tags)
+		s.tags = tags
+		out = *s
+	})
+	switch {
+	case err != nil:
+		return nil, d.translate(err)
+	case refused:
+		// A code counts wherever it is in the chain.
+		return nil, fmt.Errorf("adopt: %w", provider.Errorf(provider.FailedPrecondition, "%s belongs to somebody else", req.ProviderID))
+	}
+	return d.convert(out), nil
+}

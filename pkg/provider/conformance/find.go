@@ -1,0 +1,168 @@
+package conformance
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"machinist.dev/machinist/pkg/provider"
+)
+
+func findCases() []testCase {
+	return []testCase{
+		{name: "TagsAreThere", says: "Create, Get and List tell cluster, UID and namespace/name from the tags.", test: tagsAreThere},
+		{name: "ProviderIDs", says: "A provider ID never changes, and its last segment is unique.", test: providerIDs},
+		{name: "ScopeIsEnough", says: "Get and Delete work with provider ID and Scope when the class is gone, in a new process.", test: scopeIsEnough},
+		{name: "GetAndListAgree", says: "Get by provider ID, Get by tags and List tell the same of an instance.", test: getAndListAgree},
+		{name: "NotFound", says: "Get of an instance that never was, is gone, or is another cluster's by tags, is NotFound.", test: notFound},
+		{name: "ListGoesThroughAllPages", says: "The pages of List have every instance once, and end.", test: listGoesThroughAllPages},
+		{name: "ListIsOfOneCluster", says: "List has the instances of the cluster asked for and no others.", test: listIsOfOneCluster},
+	}
+}
+
+// carries reports tags of an instance that are not the subject's.
+func (t *trial) carries(in *provider.Instance, s *subject, how string) {
+	t.Helper()
+	if key := s.Namespace + "/" + s.Name; in.ClusterID != s.cluster || in.MachineUID != s.UID || in.MachineKey != key {
+		t.Errorf("%s: the instance has ClusterID %q, MachineUID %q, MachineKey %q; want %q, %q, %q",
+			how, in.ClusterID, in.MachineUID, in.MachineKey, s.cluster, s.UID, key)
+	}
+}
+
+func tagsAreThere(t *trial) {
+	s := t.subject()
+	t.carries(t.create(s), s, "Create")
+	t.awaitVisible(s)
+	in, err := t.driver.Get(t.Context(), t.byID(s))
+	t.must(err, "Get by provider ID")
+	t.carries(in, s, "Get by provider ID")
+	in, err = t.driver.Get(t.Context(), t.byTags(s))
+	t.must(err, "Get by tags")
+	t.carries(in, s, "Get by tags")
+	for _, in := range t.listed(s) {
+		t.carries(&in, s, "List")
+	}
+}
+
+func providerIDs(t *trial) {
+	segments := map[string]string{}
+	for range t.Instances {
+		s := t.subject()
+		t.launch(s)
+		last := s.providerID[strings.LastIndex(s.providerID, "/")+1:]
+		if other, taken := segments[last]; taken {
+			t.Errorf("the provider IDs %q and %q end in the same segment", other, s.providerID)
+		}
+		segments[last] = s.providerID
+	}
+	for _, s := range t.subjects {
+		t.awaitRunning(s)
+		in, err := t.restart().Get(t.Context(), t.byTags(s))
+		t.must(err, "Get by tags")
+		if in.ProviderID != s.providerID {
+			t.Errorf("the provider ID is %q when the instance runs, and was %q", in.ProviderID, s.providerID)
+		}
+	}
+}
+
+func scopeIsEnough(t *trial) {
+	s := t.subject()
+	t.launch(s)
+	get, del := t.byID(s), t.deleteByID(s)
+	get.Class.Spec, del.Class.Spec = nil, nil
+	d := t.restart()
+	in, err := d.Get(t.Context(), get)
+	t.must(err, "Get by provider ID without Class.Spec, with Scope %q", s.scope)
+	if in.ProviderID != s.providerID || in.Scope != s.scope {
+		t.Errorf("Get without Class.Spec returns %q with Scope %q, want %q with %q", in.ProviderID, in.Scope, s.providerID, s.scope)
+	}
+	t.delete(d, del)
+	t.awaitGone(s)
+}
+
+// identity is what must not depend on how an instance was found.
+func identity(in *provider.Instance) string {
+	return fmt.Sprintf("%q of machine %q (%s) in cluster %q, node %q, type %q in %q %q, scope %q",
+		in.ProviderID, in.MachineUID, in.MachineKey, in.ClusterID, in.NodeName, in.Type, in.Region, in.Zone, in.Scope)
+}
+
+func getAndListAgree(t *trial) {
+	s := t.subject()
+	t.launch(s)
+	t.awaitRunning(s)
+	byID, err := t.driver.Get(t.Context(), t.byID(s))
+	t.must(err, "Get by provider ID")
+	byTags, err := t.driver.Get(t.Context(), t.byTags(s))
+	t.must(err, "Get by tags")
+	if a, b := identity(byID), identity(byTags); a != b {
+		t.Errorf("Get by provider ID and by tags disagree:\n%s\n%s", a, b)
+	}
+	for _, listed := range t.listed(s) {
+		if a, b := identity(byID), identity(&listed); a != b {
+			t.Errorf("Get and List disagree:\n%s\n%s", a, b)
+		}
+	}
+}
+
+func notFound(t *trial) {
+	never := t.subject()
+	_, err := t.driver.Get(t.Context(), t.byTags(never))
+	t.wantCode(err, "Get by tags of a machine that has no instance", provider.NotFound)
+
+	s := t.subject()
+	t.launch(s)
+	elsewhere := t.byTags(s)
+	elsewhere.ClusterID = t.otherCluster()
+	_, err = t.driver.Get(t.Context(), elsewhere)
+	t.wantCode(err, "Get by tags of another cluster", provider.NotFound)
+	nobody := t.byTags(s)
+	nobody.Machine.UID = ""
+	if in, err := t.driver.Get(t.Context(), nobody); err == nil {
+		t.Errorf("Get with neither provider ID nor UID returns %q", in.ProviderID)
+	}
+	t.delete(t.driver, t.deleteByID(s))
+	t.awaitGone(s)
+}
+
+func listGoesThroughAllPages(t *trial) {
+	var want []string
+	for range t.Instances {
+		s := t.subject()
+		t.launch(s)
+		want = append(want, s.providerID)
+	}
+	all, pages := t.list(t.ClusterID)
+	if pages == 1 {
+		t.Logf("all %d instances came on one page: paging itself was not tested", len(all))
+	}
+	counts := map[string]int{}
+	for _, in := range all {
+		counts[in.ProviderID]++
+	}
+	for _, id := range want {
+		if counts[id] != 1 {
+			t.Errorf("List has %s %d times on its %d pages, want once", id, counts[id], pages)
+		}
+	}
+}
+
+func listIsOfOneCluster(t *trial) {
+	mine, other := t.subject(), t.subjectOf(t.otherCluster())
+	t.launch(mine)
+	t.launch(other)
+	for cluster, absent := range map[string]*subject{mine.cluster: other, other.cluster: mine} {
+		all, _ := t.list(cluster)
+		for _, in := range all {
+			if in.ClusterID != cluster {
+				t.Errorf("List of cluster %q has %s of cluster %q", cluster, in.ProviderID, in.ClusterID)
+			}
+		}
+		if slices.Contains(ids(all), absent.providerID) {
+			t.Errorf("List of cluster %q has %s, which is not its own", cluster, absent.providerID)
+		}
+	}
+	page, err := t.driver.List(t.Context(), provider.ListRequest{Class: t.Class})
+	if err == nil && len(page.Instances) > 0 {
+		t.Errorf("List without a cluster id has %v", ids(page.Instances))
+	}
+}

@@ -1,0 +1,419 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// trial is one case while it runs.
+type trial struct {
+	report
+	*suite
+	name string
+	// driver is fresh for each case.
+	driver *watched
+	// userDataSecret is in all user data and must not be seen again.
+	userDataSecret string
+	subjects       []*subject
+	// ends are those of the faults, and of the instances that are not the driver's.
+	ends []func()
+	// over is set when the case has ended: a call that outlives it, against the contract, is not heard any more.
+	over atomic.Bool
+}
+
+// Errorf reports a failure, and keeps secrets that a driver let slip out of the test's log.
+func (t *trial) Errorf(format string, args ...any) {
+	t.Helper()
+	if t.over.Load() {
+		return
+	}
+	t.report.Errorf("%s", t.redact(fmt.Sprintf(format, args...)))
+}
+
+// Logf is like Errorf for what is no failure.
+func (t *trial) Logf(format string, args ...any) {
+	t.Helper()
+	t.report.Logf("%s", t.redact(fmt.Sprintf(format, args...)))
+}
+
+func (t *trial) fatalf(format string, args ...any) {
+	t.Helper()
+	t.Errorf(format, args...)
+	t.FailNow()
+}
+
+// must ends the case after an error that is not the case's to judge.
+func (t *trial) must(err error, attempted string, args ...any) {
+	t.Helper()
+	if err != nil {
+		t.fatalf("%s: %v", fmt.Sprintf(attempted, args...), err)
+	}
+}
+
+// restart returns a driver as a new process has it.
+func (t *trial) restart() *watched {
+	t.Helper()
+	d, err := t.New()
+	t.must(err, "Config.New")
+	return &watched{driver: d, t: t, timeout: provider.CallTimeout(d)}
+}
+
+// subject is a machine that the case makes an instance for.
+type subject struct {
+	provider.Machine
+	cluster string
+	// providerID and scope are those of its instance, empty as long as it is not known.
+	providerID, scope string
+}
+
+// subject returns a new machine of the suite's first cluster.
+func (t *trial) subject() *subject { return t.subjectOf(t.ClusterID) }
+
+func (t *trial) subjectOf(cluster string) *subject {
+	s := &subject{cluster: cluster, Machine: provider.Machine{Namespace: "default", Name: "conformance-" + random(4), UID: newUID()}}
+	t.subjects = append(t.subjects, s)
+	return s
+}
+
+func (t *trial) otherCluster() string { return t.ClusterID + "-other" }
+
+// newUID is a random one of the form that Kubernetes gives.
+func newUID() types.UID {
+	hex := random(16)
+	return types.UID(fmt.Sprintf("%s-%s-4%s-8%s-%s", hex[:8], hex[8:12], hex[13:16], hex[17:20], hex[20:]))
+}
+
+// request asks for the subject's instance as Machinist does.
+func (t *trial) request(s *subject) provider.CreateRequest {
+	return provider.CreateRequest{
+		Machine: s.Machine, Class: t.Class, ClusterID: s.cluster, Token: string(s.UID) + "-1",
+		Tags:     s.tags(),
+		UserData: t.userData(""),
+		Version:  t.Version,
+	}
+}
+
+// tags are the three of the contract.
+func (s *subject) tags() map[string]string {
+	return map[string]string{
+		provider.TagCluster:    s.cluster,
+		provider.TagMachineUID: string(s.UID),
+		provider.TagMachine:    s.Namespace + "/" + s.Name,
+	}
+}
+
+func (t *trial) userData(more string) provider.Secret {
+	return provider.NewSecret([]byte("#cloud-config\n# " + t.userDataSecret + more + "\n"))
+}
+
+// byID asks for the instance that the subject has.
+func (t *trial) byID(s *subject) provider.GetRequest {
+	req := t.byTags(s)
+	req.ProviderID, req.Scope = s.providerID, s.scope
+	return req
+}
+
+func (t *trial) byTags(s *subject) provider.GetRequest {
+	return provider.GetRequest{Machine: s.Machine, Class: t.Class, ClusterID: s.cluster}
+}
+
+// deleteByID asks for the removal of the instance that the subject has.
+func (t *trial) deleteByID(s *subject) provider.DeleteRequest {
+	req := t.deleteByTags(s)
+	req.ProviderID, req.Scope = s.providerID, s.scope
+	return req
+}
+
+func (t *trial) deleteByTags(s *subject) provider.DeleteRequest {
+	return provider.DeleteRequest{Machine: s.Machine, Class: t.Class, ClusterID: s.cluster}
+}
+
+func (t *trial) update(s *subject) provider.UpdateRequest {
+	return provider.UpdateRequest{
+		Machine: s.Machine, Class: t.Class, ClusterID: s.cluster, ProviderID: s.providerID, Scope: s.scope, Version: t.Version,
+	}
+}
+
+// create makes the subject's instance; it has to succeed.
+func (t *trial) create(s *subject) *provider.Instance {
+	t.Helper()
+	in, err := t.driver.Create(t.Context(), t.request(s))
+	t.must(err, "Create")
+	s.providerID, s.scope = in.ProviderID, in.Scope
+	return in
+}
+
+// launch makes the subject's instance and waits until every way of looking finds it.
+func (t *trial) launch(s *subject) *provider.Instance {
+	t.Helper()
+	in := t.create(s)
+	t.awaitVisible(s)
+	return in
+}
+
+func (t *trial) awaitVisible(s *subject) {
+	t.Helper()
+	t.await("Get by provider ID, Get by tags and List find "+s.providerID, func() (bool, string) {
+		for how, req := range map[string]provider.GetRequest{"provider ID": t.byID(s), "tags": t.byTags(s)} {
+			in, err := t.driver.Get(t.Context(), req)
+			if provider.IsNotFound(err) {
+				return false, "Get by " + how + " does not"
+			}
+			t.must(err, "Get by %s", how)
+			if in.ProviderID != s.providerID {
+				t.fatalf("Get by %s returns %q, want %q, which Create returned", how, in.ProviderID, s.providerID)
+			}
+		}
+		return len(t.listed(s)) > 0, "List does not"
+	})
+}
+
+// listed returns the subject's instances in List.
+func (t *trial) listed(s *subject) []provider.Instance {
+	t.Helper()
+	all, _ := t.list(s.cluster)
+	return slices.DeleteFunc(all, func(in provider.Instance) bool { return in.MachineUID != s.UID })
+}
+
+// maxPages is far above what a list of the suite's instances can take.
+const maxPages = 10000
+
+// list goes through all pages.
+func (t *trial) list(cluster string) (all []provider.Instance, pages int) {
+	t.Helper()
+	req := provider.ListRequest{Class: t.Class, ClusterID: cluster}
+	for range maxPages {
+		page, err := t.driver.List(t.Context(), req)
+		t.must(err, "List, page %d", pages+1)
+		pages++
+		all = append(all, page.Instances...)
+		if page.Continue == "" {
+			return all, pages
+		}
+		if page.Continue == req.Continue {
+			t.fatalf("List returns the page that it was given to continue from: it never ends")
+		}
+		req.Continue = page.Continue
+	}
+	t.fatalf("List does not end within %d pages", maxPages)
+	return nil, 0
+}
+
+// exactlyOne holds the driver to one instance for the subject, the one that it knows.
+func (t *trial) exactlyOne(s *subject) {
+	t.Helper()
+	t.awaitVisible(s)
+	found := t.listed(s)
+	if len(found) != 1 || found[0].ProviderID != s.providerID {
+		t.Errorf("the machine has %d instances, %v; want exactly one, %s", len(found), ids(found), s.providerID)
+	}
+}
+
+func ids(all []provider.Instance) []string {
+	out := make([]string, len(all))
+	for i := range all {
+		out[i] = all[i].ProviderID
+	}
+	return out
+}
+
+// delete calls Delete until it reports Gone.
+func (t *trial) delete(d provider.Driver, req provider.DeleteRequest) {
+	t.Helper()
+	t.await("Delete reports Gone", func() (bool, string) {
+		result, err := d.Delete(t.Context(), req)
+		if provider.CodeOf(err) == provider.Aborted {
+			return false, err.Error() // Machinist tries again.
+		}
+		t.must(err, "Delete of %q", req.ProviderID)
+		return result.Gone, "it does not"
+	})
+}
+
+// awaitGone waits until no way of looking finds the subject's instance any more: reads may lag.
+func (t *trial) awaitGone(s *subject) {
+	t.Helper()
+	t.await("Get and List no longer find what Delete reported Gone", func() (bool, string) {
+		looks := map[string]provider.GetRequest{"tags": t.byTags(s)}
+		if s.providerID != "" {
+			looks["provider ID"] = t.byID(s)
+		}
+		for how, req := range looks {
+			in, err := t.driver.Get(t.Context(), req)
+			if err == nil {
+				return false, fmt.Sprintf("Get by %s still shows %s in state %s", how, in.ProviderID, in.State)
+			}
+			if !provider.IsNotFound(err) {
+				t.fatalf("Get by %s of what is gone: %v, want NotFound", how, err)
+			}
+		}
+		return len(t.listed(s)) == 0, "List still shows it"
+	})
+}
+
+// await polls until done, which also says how things are.
+func (t *trial) await(what string, done func() (bool, string)) {
+	t.Helper()
+	t.awaitFor(t.Timeout, what, done)
+}
+
+// awaitFor polls for the given time. The last look begins after it.
+func (t *trial) awaitFor(within time.Duration, what string, done func() (bool, string)) {
+	t.Helper()
+	began := time.Now()
+	for pause := time.Millisecond; ; pause = min(2*pause, time.Second) {
+		late := time.Since(began) >= within
+		ok, state := done()
+		if ok {
+			return
+		}
+		if late {
+			t.fatalf("not within %s: %s: %s", within, what, state)
+		}
+		next := time.NewTimer(min(pause, within-time.Since(began)))
+		select {
+		case <-next.C:
+		case <-t.Context().Done():
+			next.Stop()
+			t.fatalf("the test ended while waiting: %s: %s", what, state)
+		}
+	}
+}
+
+// resources returns what there is in the cloud, nil without the hook.
+func (s *suite) resources(ctx context.Context) (map[string]bool, error) {
+	if s.Cloud.Resources == nil {
+		return nil, nil
+	}
+	all, err := s.Cloud.Resources(ctx)
+	if err != nil {
+		return nil, err
+	}
+	set := make(map[string]bool, len(all))
+	for _, name := range all {
+		set[name] = true
+	}
+	return set, nil
+}
+
+// resourcesNow is resources where failing ends the case.
+func (t *trial) resourcesNow() map[string]bool {
+	t.Helper()
+	now, err := t.resources(t.Context())
+	t.must(err, "Cloud.Resources")
+	return now
+}
+
+// beyond returns what is in the cloud now and was not before, sorted. Without the hook that is nothing.
+func (t *trial) beyond(before map[string]bool) []string {
+	t.Helper()
+	var more []string
+	for name := range t.resourcesNow() {
+		if !before[name] {
+			more = append(more, name)
+		}
+	}
+	slices.Sort(more)
+	return more
+}
+
+func sorted(set map[string]bool) []string { return slices.Sorted(maps.Keys(set)) }
+
+// inject makes the cloud fail until the returned function is called, at the latest when the case ends.
+func (t *trial) inject(fault Fault) (end func()) {
+	t.Helper()
+	end, injected := t.tryInject(fault)
+	if !injected {
+		t.miss(injecting(fault.Kind))
+	}
+	return end
+}
+
+// tryInject is inject for a case that can do without.
+func (t *trial) tryInject(fault Fault) (end func(), injected bool) {
+	t.Helper()
+	if t.Cloud.Inject == nil {
+		return nil, false
+	}
+	heal, err := t.Cloud.Inject(t.Context(), fault)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return nil, false
+	}
+	t.must(err, "Cloud.Inject %s", fault.Kind)
+	ended := false
+	once := func() {
+		if !ended {
+			ended = true
+			heal()
+		}
+	}
+	t.ends = append(t.ends, once)
+	return once, true
+}
+
+// cleanUp ends what the case began. That it can is not what the case is about, so it only tells.
+func (t *trial) cleanUp() {
+	defer t.over.Store(true)
+	for _, end := range slices.Backward(t.ends) {
+		end()
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), t.Timeout)
+	defer cancel()
+	d, err := t.New()
+	if err != nil {
+		t.Logf("clean up: Config.New: %v", err)
+		return
+	}
+	for _, s := range t.subjects {
+		requests := []provider.DeleteRequest{t.deleteByTags(s)}
+		if s.providerID != "" {
+			requests = append(requests, t.deleteByID(s))
+		}
+		for _, req := range requests {
+			if err := remove(ctx, d, req); err != nil {
+				t.Logf("clean up: Delete of the instance %q of machine %s: %s", req.ProviderID, req.Machine.UID, err)
+			}
+		}
+	}
+}
+
+// remove calls Delete until it reports Gone or fails.
+func remove(ctx context.Context, d provider.Driver, req provider.DeleteRequest) error {
+	for pause := time.Millisecond; ; pause = min(2*pause, time.Second) {
+		result, err := d.Delete(ctx, req)
+		if result.Gone || err != nil && provider.CodeOf(err) != provider.Aborted {
+			return err
+		}
+		next := time.NewTimer(pause)
+		select {
+		case <-next.C:
+		case <-ctx.Done():
+			next.Stop()
+			return ctx.Err()
+		}
+	}
+}
+
+// wantCode reports an error that has another code.
+func (t *trial) wantCode(err error, attempted string, want ...provider.Code) bool {
+	t.Helper()
+	if slices.Contains(want, provider.CodeOf(err)) {
+		return true
+	}
+	names := make([]string, len(want))
+	for i, code := range want {
+		names[i] = string(code)
+	}
+	t.Errorf("%s: %v; want an error with code %s", attempted, err, strings.Join(names, " or "))
+	return false
+}

@@ -1,0 +1,174 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/examples"
+	"machinist.dev/machinist/internal/stack"
+)
+
+// Without a target cluster a machine is an instance that runs, and its whole life goes on without Nodes.
+func TestWithoutATargetClusterMachinesBecomeAvailable(t *testing.T) {
+	m := start(t, stack.Options{NoTarget: true})
+	m.quick()
+	m.fleet(2, func(o client.Object) {
+		// What tells an instance how to join a cluster means nothing here.
+		if s, ok := o.(*corev1.Secret); ok && s.Name == examples.UserDataSecret {
+			s.StringData = map[string]string{v1beta1.DefaultUserDataKey: "#cloud-config\nhostname: <<MACHINE_NAME>>\n"}
+		}
+	})
+	for i, machine := range m.available(2) {
+		if machine.Status.NodeRef != nil {
+			t.Errorf("machine %s refers to node %v", machine.Name, machine.Status.NodeRef)
+		}
+		for kind, want := range map[string]string{v1beta1.ConditionReady: v1beta1.ReasonMachineReady, v1beta1.ConditionRegistered: v1beta1.ReasonNoTargetCluster} {
+			if c := meta.FindStatusCondition(machine.Status.Conditions, kind); c == nil || c.Reason != want {
+				t.Errorf("machine %d: condition %s is %v, want reason %s", i, kind, c, want)
+			}
+		}
+	}
+
+	m.scale(4)
+	m.available(4)
+	m.awaitReplicas(4)
+
+	// One that a user deletes is replaced.
+	gone := m.available(4)[0]
+	if err := m.control.Delete(context.Background(), &gone); err != nil {
+		t.Fatalf("delete machine %s: %v", gone.Name, err)
+	}
+	m.await("four available machines without the deleted one", func(machines []v1beta1.Machine) bool {
+		return len(machines) == 4 && !slices.ContainsFunc(machines, func(m v1beta1.Machine) bool {
+			return m.UID == gone.UID || m.Status.Phase != v1beta1.MachineAvailable
+		})
+	})
+
+	m.scale(0)
+	m.none()
+	m.nothingLeft(5)
+	if nodes := m.nodes(m.control); len(nodes) != 0 {
+		t.Errorf("%d nodes registered: %v", len(nodes), nodes)
+	}
+	secrets := &corev1.SecretList{}
+	if err := m.control.List(context.Background(), secrets, client.InNamespace(metav1.NamespaceSystem)); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range secrets.Items {
+		if s.Type == corev1.SecretTypeBootstrapToken {
+			t.Errorf("bootstrap token %s was made for nobody", s.Name)
+		}
+	}
+}
+
+// With two clusters, Machines are in one and their Nodes and tokens in the other, whatever happens to the fleet.
+func TestControlAndTargetAreTwoClusters(t *testing.T) {
+	m := start(t, stack.Options{SeparateTarget: true})
+	m.quick()
+	m.fleet(2, nil)
+	check := func(n int) {
+		t.Helper()
+		machines := m.running(n)
+		if nodes := m.nodes(m.control); len(nodes) != 0 {
+			t.Errorf("%d nodes are in the control cluster: %v", len(nodes), nodes)
+		}
+		nodes := m.nodes(m.target)
+		if len(nodes) != n {
+			t.Errorf("%d nodes are in the target cluster for %d machines: %v", len(nodes), n, nodes)
+		}
+		for i := range machines {
+			if ref := machines[i].Status.NodeRef; ref == nil || !slices.Contains(nodes, ref.Name) {
+				t.Errorf("machine %s refers to node %v, which is none of %v", machines[i].Name, ref, nodes)
+			}
+		}
+		strays := &v1beta1.MachineList{}
+		if err := m.target.List(context.Background(), strays); err != nil {
+			t.Fatal(err)
+		}
+		if len(strays.Items) != 0 {
+			t.Errorf("%d Machines are in the target cluster", len(strays.Items))
+		}
+	}
+	check(2)
+	m.scale(5)
+	check(5)
+
+	// Pods are drained where they run.
+	machine := m.running(5)[0]
+	pod := m.protectedPod("web", machine.Status.NodeRef.Name)
+	if err := m.control.Delete(context.Background(), &machine); err != nil {
+		t.Fatalf("delete machine %s: %v", machine.Name, err)
+	}
+	m.await("a drain that the budget holds up", func(machines []v1beta1.Machine) bool {
+		return slices.ContainsFunc(machines, func(m v1beta1.Machine) bool { return m.UID == machine.UID && heldUpBy(&m, pod.Name, "web") })
+	})
+	m.liftBudget("web")
+	m.await("the end of the drained machine", func(machines []v1beta1.Machine) bool {
+		return !slices.ContainsFunc(machines, func(m v1beta1.Machine) bool { return m.UID == machine.UID })
+	})
+	check(5)
+
+	m.scale(1)
+	check(1)
+	if err := m.control.Delete(context.Background(), m.deployment()); err != nil {
+		t.Fatalf("delete the deployment: %v", err)
+	}
+	m.none()
+	m.nothingLeft(6)
+	if nodes := m.nodes(m.target); len(nodes) != 0 {
+		t.Errorf("nodes are left: %v", nodes)
+	}
+}
+
+// available waits until there are exactly n machines, all Available.
+func (m *machinist) available(n int) []v1beta1.Machine {
+	m.t.Helper()
+	return m.await("available machines", func(machines []v1beta1.Machine) bool {
+		return len(machines) == n && !slices.ContainsFunc(machines, func(m v1beta1.Machine) bool {
+			return m.Status.Phase != v1beta1.MachineAvailable || !meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady)
+		})
+	})
+}
+
+// awaitReplicas waits until the deployment counts n machines as ready and available.
+func (m *machinist) awaitReplicas(n int32) {
+	m.t.Helper()
+	eventually(m.t, "the deployment counts its machines", func() (bool, string) {
+		d := m.deployment()
+		return d.Status.ReadyReplicas == n && d.Status.AvailableReplicas == n, d.Name
+	})
+}
+
+// nodes are the names of a cluster's Nodes.
+func (m *machinist) nodes(c client.Client) []string {
+	m.t.Helper()
+	list := &corev1.NodeList{}
+	if err := c.List(context.Background(), list); err != nil {
+		m.t.Fatalf("list nodes: %v", err)
+	}
+	var names []string
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	return names
+}
+
+// nothingLeft fails the test if an instance lives or if others than the given number were made.
+func (m *machinist) nothingLeft(made int) {
+	m.t.Helper()
+	if n := m.live(); n != 0 {
+		m.t.Errorf("%d instances are left", n)
+	}
+	if n := len(m.instances()); n != made {
+		m.t.Errorf("the cloud made %d instances, want %d", n, made)
+	}
+}

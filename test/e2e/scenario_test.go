@@ -1,0 +1,45 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"machinist.dev/machinist/internal/demo"
+)
+
+// A scenario fails by itself when something that it tells does not come true.
+func TestTheDemoScenarios(t *testing.T) {
+	for _, name := range demo.ScenarioNames() {
+		for _, args := range [][]string{{"demo", "--scenario", name}, {"demo", "--scenario", name, "--separate-target"}} {
+			t.Run(strings.Join(args, " "), func(t *testing.T) {
+				begun := time.Now()
+				var out bytes.Buffer
+				cmd := exec.Command(filepath.Join(binDir(t), "machinist"), args...)
+				cmd.Stdout, cmd.Stderr = &out, &out
+				err := cmd.Run()
+				t.Logf("after %s:\n%s", time.Since(begun).Round(time.Second), out.String())
+				if err != nil {
+					t.Errorf("machinist %s: %v", strings.Join(args, " "), err)
+				}
+			})
+		}
+	}
+}
+
+// Who mistypes a scenario is told the names, before anything is started.
+func TestAnUnknownScenarioIsRefusedWithTheNames(t *testing.T) {
+	out, err := exec.Command(filepath.Join(binDir(t), "machinist"), "demo", "--scenario", "no-such").CombinedOutput()
+	if err == nil {
+		t.Error("it ended without an error")
+	}
+	contains(t, string(out), append(demo.ScenarioNames(), "no-such")...)
+	if strings.Contains(string(out), "control plane") {
+		t.Errorf("it started something:\n%s", out)
+	}
+}

@@ -1,0 +1,416 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/examples"
+	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/simcloud"
+	"machinist.dev/machinist/simcloud/driver"
+)
+
+// Classes beside those of the example. The simulated cloud changes small to medium live, to large with a restart, and to
+// gpu not at all; the last is a type that it does not have.
+const (
+	mediumClass  = "medium"
+	gpuClass     = "gpu"
+	unknownClass = "unknown"
+)
+
+// A Machine that belongs to no set goes through every way in which an instance can change.
+func TestAMachineMadeByHandFollowsItsSpecification(t *testing.T) {
+	m := start(t, stack.Options{})
+	m.quick()
+	m.handMade("hand")
+	m.running(1)
+	first := m.updated("hand", examples.SmallClass, "v1.36.3")
+	instance := m.instanceOf(first)
+	same := func(what string, class, instanceType, version string) *v1beta1.Machine {
+		t.Helper()
+		now := m.updated("hand", class, version)
+		r := m.instanceOf(now)
+		if r.ID != instance.ID || now.Spec.ProviderID != first.Spec.ProviderID || now.LaunchAttempt() != 1 {
+			t.Errorf("%s: instance %s became %s (%s, attempt %d)", what, instance.ID, r.ID, now.Spec.ProviderID, now.LaunchAttempt())
+		}
+		if r.Type != instanceType || r.State != simcloud.StateRunning || now.Status.Instance.Type != instanceType {
+			t.Errorf("%s: the instance is %s of type %s and reported as %s, want type %s", what, r.State, r.Type, now.Status.Instance.Type, instanceType)
+		}
+		if now.Status.NodeRef.UID != first.Status.NodeRef.UID {
+			t.Errorf("%s: the node is another one", what)
+		}
+		if op := now.Status.LastOperation; op == nil || op.Type != v1beta1.OperationUpdate || op.State != v1beta1.OperationSucceeded {
+			t.Errorf("%s: the last operation is %+v", what, op)
+		}
+		return now
+	}
+
+	t.Log("live, in place: the pods notice nothing")
+	pod := m.protectedPod("web", first.Status.NodeRef.Name)
+	m.setClass("hand", mediumClass)
+	same("live", mediumClass, "medium", "v1.36.3")
+	if node := m.node(first); node.Spec.Unschedulable {
+		t.Error("the node was cordoned for a change that disturbs nobody")
+	}
+	if now := m.pod(pod); now == nil || !now.DeletionTimestamp.IsZero() {
+		t.Error("the pod was evicted for a change that disturbs nobody")
+	}
+
+	t.Log("with a restart, in place: the node is drained before, and back in service after")
+	m.setClass("hand", examples.LargeClass)
+	blocked := m.awaitMachine("hand", "an update whose drain the budget holds up", func(m *v1beta1.Machine) bool {
+		return heldUpBy(m, pod.Name, "web") && isUpToDate(m, metav1.ConditionFalse, v1beta1.ReasonUpdating)
+	})
+	if blocked.Status.Phase != v1beta1.MachineUpdating || meta.IsStatusConditionTrue(blocked.Status.Conditions, v1beta1.ConditionReady) {
+		t.Errorf("while its node is drained the machine is %s: %+v", blocked.Status.Phase, blocked.Status.Conditions)
+	}
+	if r := m.instanceOf(blocked); r.Type != "medium" || r.State != simcloud.StateRunning {
+		t.Errorf("while its node is drained the instance is already %s of type %s", r.State, r.Type)
+	}
+	if !m.node(first).Spec.Unschedulable {
+		t.Error("the node is drained and not cordoned")
+	}
+	m.liftBudget("web")
+	same("restart", examples.LargeClass, "large", "v1.36.3")
+	m.inService("hand")
+	if m.pod(pod) != nil {
+		t.Error("the instance restarted under the pod")
+	}
+
+	t.Log("the version, up and down, in place")
+	for _, version := range []string{"v1.37.0", "v1.36.3"} {
+		m.change("hand", func(m *v1beta1.Machine) { m.Spec.Version = version })
+		same(version, examples.LargeClass, "large", version)
+		m.awaitMachine("hand", "a node of version "+version, func(m *v1beta1.Machine) bool { return m.Status.Version == version })
+		m.inService("hand")
+	}
+
+	t.Log("refused: the instance stays as it is, and serves")
+	m.setClass("hand", unknownClass)
+	refused := m.awaitMachine("hand", "a refused update", func(m *v1beta1.Machine) bool {
+		return isUpToDate(m, metav1.ConditionFalse, v1beta1.ReasonUnsupportedChange)
+	})
+	if c := meta.FindStatusCondition(refused.Status.Conditions, v1beta1.ConditionUpToDate); !strings.Contains(c.Message, "no-such-type") {
+		t.Errorf("the refusal does not name the type: %q", c.Message)
+	}
+	if refused.Status.Phase != v1beta1.MachineRunning || !meta.IsStatusConditionTrue(refused.Status.Conditions, v1beta1.ConditionReady) {
+		t.Errorf("a refused update made the machine %s: %+v", refused.Status.Phase, refused.Status.Conditions)
+	}
+	if a := refused.Status.Applied; a.ClassName != examples.LargeClass {
+		t.Errorf("a refused update counts as applied: %+v", a)
+	}
+	m.setClass("hand", examples.LargeClass)
+	m.updated("hand", examples.LargeClass, "v1.36.3")
+
+	t.Log("by replacement, under the same Machine")
+	pod = m.protectedPod("db", m.machine("hand").Status.NodeRef.Name)
+	m.setClass("hand", gpuClass)
+	blocked = m.awaitMachine("hand", "a replacement whose drain the budget holds up", func(m *v1beta1.Machine) bool {
+		return heldUpBy(m, pod.Name, "db") && isUpToDate(m, metav1.ConditionFalse, v1beta1.ReasonReplacing)
+	})
+	if l := blocked.Status.Launch; l == nil || l.Step != v1beta1.LaunchStepReplacing || l.OldProviderID != first.Spec.ProviderID {
+		t.Errorf("the replacement that is under way is recorded as %+v", l)
+	}
+	if r := m.instanceOf(blocked); r.ID != instance.ID || r.State != simcloud.StateRunning {
+		t.Errorf("while the node is drained instance %s is %s", r.ID, r.State)
+	}
+	m.liftBudget("db")
+	replaced := m.updated("hand", gpuClass, "v1.36.3")
+	r := m.instanceOf(replaced)
+	switch {
+	case replaced.UID != first.UID:
+		t.Error("the Machine itself was replaced")
+	case r.ID == instance.ID || r.Type != "gpu":
+		t.Errorf("the instance is %s of type %s, and was %s", r.ID, r.Type, instance.ID)
+	case replaced.Spec.ProviderID != r.ProviderID || replaced.Spec.ProviderID == first.Spec.ProviderID:
+		t.Errorf("the provider ID is %s, the instance's %s, and it was %s", replaced.Spec.ProviderID, r.ProviderID, first.Spec.ProviderID)
+	case replaced.LaunchAttempt() != 2 || replaced.Replacing():
+		t.Errorf("the launch is recorded as %+v, want attempt 2", replaced.Status.Launch)
+	case replaced.Status.NodeRef.UID == first.Status.NodeRef.UID:
+		t.Error("the node of the old instance is still that of the machine")
+	}
+	if node := m.node(replaced); node.Spec.ProviderID != r.ProviderID || node.Spec.Unschedulable {
+		t.Errorf("node %s has the provider ID %s and unschedulable=%v", node.Name, node.Spec.ProviderID, node.Spec.Unschedulable)
+	}
+	if nodes := m.nodes(m.target); len(nodes) != 1 {
+		t.Errorf("nodes %v are there, want that of the new instance only", nodes)
+	}
+
+	m.delete("hand")
+	m.none()
+	m.nothingLeft(2)
+	m.neverTwoAtOnce()
+	if nodes := m.nodes(m.target); len(nodes) != 0 {
+		t.Errorf("nodes are left: %v", nodes)
+	}
+}
+
+// A Machine without a class says itself what it is made from, and a change of that is one like any other.
+func TestAnInlineMachineFollowsItsSpecification(t *testing.T) {
+	m := start(t, stack.Options{})
+	m.quick()
+	m.handMade("hand")
+	m.create(&v1beta1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Name: "inline"},
+		Spec: v1beta1.MachineSpec{
+			Provider: driver.Name, ProviderSpec: providerSpec(m.t, "small"), Version: "v1.36.3",
+			CredentialsRef: &v1beta1.LocalRef{Name: examples.CredentialsSecret},
+			UserDataRef:    &v1beta1.UserDataRef{Name: examples.UserDataSecret},
+		},
+	})
+	m.running(2)
+	before := m.updated("inline", "", "v1.36.3")
+	for _, instanceType := range []string{"medium", "gpu"} {
+		hash := m.machine("inline").Status.Applied.ProviderSpecHash
+		m.change("inline", func(machine *v1beta1.Machine) { machine.Spec.ProviderSpec = providerSpec(m.t, instanceType) })
+		m.awaitMachine("inline", "an instance of type "+instanceType, func(m *v1beta1.Machine) bool {
+			return m.Status.Applied != nil && m.Status.Applied.ProviderSpecHash != hash && isUpToDate(m, metav1.ConditionTrue, v1beta1.ReasonUpToDate) &&
+				meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady)
+		})
+		if r := m.instanceOf(m.machine("inline")); r.Type != instanceType {
+			t.Errorf("the instance is of type %s, want %s", r.Type, instanceType)
+		}
+	}
+	if now := m.machine("inline"); now.UID != before.UID || now.LaunchAttempt() != 2 {
+		t.Errorf("the machine is at attempt %d, want 2: medium is a change in place, gpu a replacement", now.LaunchAttempt())
+	}
+	m.delete("inline")
+	m.delete("hand")
+	m.none()
+	m.nothingLeft(3)
+	m.neverTwoAtOnce()
+}
+
+// Who takes an update back while the node is being drained for it has the node back in service, and the pods stay.
+func TestAnUpdateTakenBackEndsItsDrain(t *testing.T) {
+	m := start(t, stack.Options{})
+	m.quick()
+	m.handMade("hand")
+	m.running(1)
+	machine := m.updated("hand", examples.SmallClass, "v1.36.3")
+	for _, back := range []struct{ how, class, reason string }{
+		{"to what the instance is", examples.SmallClass, v1beta1.ReasonUpToDate},
+		{"to what the cloud refuses", unknownClass, v1beta1.ReasonUnsupportedChange},
+	} {
+		app := "app-" + back.class
+		pod := m.protectedPod(app, machine.Status.NodeRef.Name)
+		m.setClass("hand", examples.LargeClass)
+		m.awaitMachine("hand", "an update whose drain the budget holds up", func(m *v1beta1.Machine) bool { return heldUpBy(m, pod.Name, app) })
+		m.setClass("hand", back.class)
+		m.awaitMachine("hand", "the end of the drain: back "+back.how, func(m *v1beta1.Machine) bool {
+			c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate)
+			return c.Reason == back.reason && m.Status.Phase == v1beta1.MachineRunning &&
+				meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady) &&
+				meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionDrained) == nil
+		})
+		m.inService("hand")
+		m.liftBudget(app)
+		// A drain that went on would evict the pod now. What comes after this change comes after that.
+		m.setClass("hand", mediumClass)
+		m.updated("hand", mediumClass, "v1.36.3")
+		m.setClass("hand", examples.SmallClass)
+		m.updated("hand", examples.SmallClass, "v1.36.3")
+		if now := m.pod(pod); now == nil || !now.DeletionTimestamp.IsZero() {
+			t.Errorf("back %s: the pod was evicted although nobody drains the node any more", back.how)
+		}
+	}
+	m.delete("hand")
+	m.none()
+	m.nothingLeft(1)
+}
+
+// A change that is taken back while the cloud makes it is a change back: what was recorded before is not what is there.
+func TestAnUpdateTakenBackInTheMiddleIsUndone(t *testing.T) {
+	m := start(t, stack.Options{})
+	m.quick()
+	m.handMade("hand")
+	m.running(1)
+	before := m.instanceOf(m.updated("hand", examples.SmallClass, "v1.36.3"))
+	reboot := simcloud.Duration(5 * time.Second)
+	m.settings(simcloud.SettingsPatch{RebootTime: &reboot})
+	m.setClass("hand", examples.LargeClass)
+	eventually(t, "the instance restarts", func() (bool, string) {
+		r := m.instanceOf(m.machine("hand"))
+		return r.State == simcloud.StateRebooting, string(r.State)
+	})
+	m.setClass("hand", examples.SmallClass)
+	now := m.instanceOf(m.updated("hand", examples.SmallClass, "v1.36.3"))
+	if now.ID != before.ID || now.Type != before.Type || now.Image != before.Image {
+		t.Errorf("the machine is said to be up to date; its instance is %s (%s, %s), want %s (%s, %s)", now.ID, now.Type, now.Image, before.ID, before.Type, before.Image)
+	}
+	m.inService("hand")
+	m.delete("hand")
+	m.none()
+	m.nothingLeft(1)
+}
+
+// handMade creates a Machine of the small class that belongs to no set, and what it needs.
+func (m *machinist) handMade(name string) {
+	m.t.Helper()
+	m.fleet(0, nil)
+	for class, instanceType := range map[string]string{mediumClass: "medium", gpuClass: "gpu", unknownClass: "no-such-type"} {
+		m.create(&v1beta1.MachineClass{
+			ObjectMeta: metav1.ObjectMeta{Name: class},
+			Spec: v1beta1.MachineClassSpec{
+				Provider: driver.Name, ProviderSpec: providerSpec(m.t, instanceType),
+				CredentialsRef: &v1beta1.LocalRef{Name: examples.CredentialsSecret},
+				UserDataRef:    &v1beta1.UserDataRef{Name: examples.UserDataSecret},
+			},
+		})
+	}
+	m.create(&v1beta1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: examples.SmallClass}, Version: "v1.36.3"},
+	})
+}
+
+func (m *machinist) create(o client.Object) {
+	m.t.Helper()
+	o.SetNamespace(namespace)
+	if err := m.control.Create(context.Background(), o, client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
+		m.t.Fatalf("create %T %s: %v", o, o.GetName(), err)
+	}
+}
+
+// providerSpec describes an instance of a type as the example's small class describes its own.
+func providerSpec(t *testing.T, instanceType string) *runtime.RawExtension {
+	t.Helper()
+	raw, err := json.Marshal(driver.Spec{APIVersion: driver.APIVersion, Kind: driver.Kind, Region: "sim-1", InstanceType: instanceType, Image: "sim-os-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &runtime.RawExtension{Raw: raw}
+}
+
+func (m *machinist) machine(name string) *v1beta1.Machine {
+	m.t.Helper()
+	machine := &v1beta1.Machine{}
+	if err := m.control.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: name}, machine); err != nil {
+		m.t.Fatalf("read machine %s: %v", name, err)
+	}
+	return machine
+}
+
+func (m *machinist) change(name string, what func(*v1beta1.Machine)) {
+	m.t.Helper()
+	machine := m.machine(name)
+	before := machine.DeepCopy()
+	what(machine)
+	if err := m.control.Patch(context.Background(), machine, client.MergeFrom(before)); err != nil {
+		m.t.Fatalf("change machine %s: %v", name, err)
+	}
+}
+
+func (m *machinist) setClass(name, class string) {
+	m.t.Helper()
+	m.change(name, func(m *v1beta1.Machine) { m.Spec.ClassRef.Name = class })
+}
+
+func (m *machinist) delete(name string) {
+	m.t.Helper()
+	if err := m.control.Delete(context.Background(), m.machine(name)); err != nil {
+		m.t.Fatalf("delete machine %s: %v", name, err)
+	}
+}
+
+// awaitMachine waits until one machine is as wanted.
+func (m *machinist) awaitMachine(name, what string, done func(*v1beta1.Machine) bool) *v1beta1.Machine {
+	m.t.Helper()
+	is := func(machine v1beta1.Machine) bool { return machine.Name == name && done(&machine) }
+	machines := m.await(what, func(machines []v1beta1.Machine) bool { return slices.ContainsFunc(machines, is) })
+	return &machines[slices.IndexFunc(machines, is)]
+}
+
+// updated waits until a machine was made from a class and a version and is a Ready node.
+func (m *machinist) updated(name, class, version string) *v1beta1.Machine {
+	m.t.Helper()
+	return m.awaitMachine(name, fmt.Sprintf("machine %s of class %q and version %s", name, class, version), func(m *v1beta1.Machine) bool {
+		a := m.Status.Applied
+		return a != nil && a.ClassName == class && a.Version == version && isUpToDate(m, metav1.ConditionTrue, v1beta1.ReasonUpToDate) &&
+			m.Status.Phase == v1beta1.MachineRunning && meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady)
+	})
+}
+
+func isUpToDate(m *v1beta1.Machine, status metav1.ConditionStatus, reason string) bool {
+	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate)
+	return c != nil && c.Status == status && c.Reason == reason
+}
+
+// inService waits until the machine's node takes pods and load again.
+func (m *machinist) inService(name string) {
+	m.t.Helper()
+	eventually(m.t, "the node is back in service", func() (bool, string) {
+		node := m.node(m.machine(name))
+		_, excluded := node.Labels[v1beta1.NodeLabelExcludeFromLoadBalancers]
+		return !node.Spec.Unschedulable && !excluded, fmt.Sprintf("unschedulable=%v, excluded from load balancers=%v", node.Spec.Unschedulable, excluded)
+	})
+}
+
+// node reads the Node that a machine is paired with.
+func (m *machinist) node(machine *v1beta1.Machine) *corev1.Node {
+	m.t.Helper()
+	node := &corev1.Node{}
+	if err := m.target.Get(context.Background(), client.ObjectKey{Name: machine.Status.NodeRef.Name}, node); err != nil {
+		m.t.Fatalf("read the node of machine %s: %v", machine.Name, err)
+	}
+	return node
+}
+
+// pod reads a pod again; nil if it is gone.
+func (m *machinist) pod(pod *corev1.Pod) *corev1.Pod {
+	m.t.Helper()
+	now := &corev1.Pod{}
+	err := m.target.Get(context.Background(), client.ObjectKeyFromObject(pod), now)
+	if apierrors.IsNotFound(err) || err == nil && now.UID != pod.UID {
+		return nil
+	}
+	if err != nil {
+		m.t.Fatalf("read pod %s: %v", pod.Name, err)
+	}
+	return now
+}
+
+// instanceOf asks the cloud for the one instance of a machine that is not terminated.
+func (m *machinist) instanceOf(machine *v1beta1.Machine) simcloud.Record {
+	m.t.Helper()
+	var live []simcloud.Record
+	for _, r := range m.instances() {
+		if r.Tags[provider.TagMachineUID] == string(machine.UID) && r.State != simcloud.StateTerminated {
+			live = append(live, r)
+		}
+	}
+	if len(live) != 1 {
+		m.t.Fatalf("machine %s has %d instances at the cloud, want one", machine.Name, len(live))
+	}
+	return live[0]
+}
+
+// neverTwoAtOnce fails the test if two instances of one Machine were ever there at the same time.
+func (m *machinist) neverTwoAtOnce() {
+	m.t.Helper()
+	last := map[types.UID]simcloud.Record{}
+	for _, r := range m.instances() {
+		uid := types.UID(r.Tags[provider.TagMachineUID])
+		if before, ok := last[uid]; ok && (before.TerminationTime == nil || r.LaunchTime.Before(*before.TerminationTime)) {
+			m.t.Errorf("machine %s had two instances at once: %s, terminated at %v, and %s, launched at %s", uid, before.ID, before.TerminationTime, r.ID, r.LaunchTime)
+		}
+		last[uid] = r
+	}
+}

@@ -118,7 +118,8 @@ type NodeTemplate struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.creation) || duration(self.creation) > duration('0s')",message="creation must be longer than 0s",fieldPath=".creation"
 // +kubebuilder:validation:XValidation:rule="!has(self.update) || duration(self.update) > duration('0s')",message="update must be longer than 0s",fieldPath=".update"
 type MachineTimeouts struct {
-	// creation is the time from the Machine's creation until it must be Running. Then it is Failed. Defaults to 20m.
+	// creation is the time until the machine must be Running, from its creation or, if something it needs was missing,
+	// from when that came. Then it is Failed. Defaults to 20m.
 	// +optional
 	// +kubebuilder:default="20m"
 	Creation *metav1.Duration `json:"creation,omitempty"`

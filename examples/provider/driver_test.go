@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"sigs.k8s.io/yaml"
+
+	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/pkg/provider/conformance"
 )
@@ -52,17 +55,39 @@ func TestTheDriverIsShort(t *testing.T) {
 	}
 }
 
-func TestTheGuideShowsThisVeryCode(t *testing.T) {
-	guide, err := os.ReadFile("../../docs/provider-guide.md")
+func guide(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/provider-guide.md")
 	if err != nil {
 		t.Fatal(err)
 	}
+	return string(text)
+}
+
+func TestTheDriverAcceptsTheClassOfTheGuide(t *testing.T) {
+	_, manifest, _ := strings.Cut(guide(t), "<<'END'\n")
+	manifest, _, _ = strings.Cut(manifest, "---\n")
+	class := &v1beta1.MachineClass{}
+	if err := yaml.UnmarshalStrict([]byte(manifest), class); err != nil {
+		t.Fatal(err)
+	}
+	d := &driver{}
+	if class.Spec.Provider != d.Name() {
+		t.Errorf("the class is for provider %q, the driver is %q", class.Spec.Provider, d.Name())
+	}
+	if err := d.Validate(t.Context(), provider.ValidateRequest{Class: provider.Class{Spec: class.Spec.ProviderSpec.Raw}}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheGuideShowsThisVeryCode(t *testing.T) {
+	shown := guide(t)
 	for _, file := range []string{"driver.go", "spec.go", "main.go"} {
 		code, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(string(guide), "```go\n"+string(code)+"```") {
+		if !strings.Contains(shown, "```go\n"+string(code)+"```") {
 			t.Errorf("docs/provider-guide.md does not show %s as it is", file)
 		}
 	}

@@ -4,6 +4,7 @@ package index
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,7 +23,8 @@ const (
 	MachineByNodeName = "machine.nodeName"
 	// MachineByClass finds Machines by the name of their class.
 	MachineByClass = "machine.className"
-	// MachineBySecret finds Machines of the inline form by the names of the Secrets they refer to.
+	// MachineBySecret finds Machines by the names of the Secrets that they refer to themselves: those of the inline form, and
+	// the credentials that their instance was made with.
 	MachineBySecret = "machine.secretName"
 	// MachineSetByOwner finds MachineSets by the UID of their controller.
 	MachineSetByOwner = "machineset.controllerUID"
@@ -47,8 +49,12 @@ func RegisterMachines(ctx context.Context, indexer client.FieldIndexer) error {
 			return nil
 		}},
 		{&v1beta1.Machine{}, MachineBySecret, func(o client.Object) []string {
-			spec := o.(*v1beta1.Machine).Spec
-			return secrets(spec.CredentialsRef, spec.UserDataRef)
+			m := o.(*v1beta1.Machine)
+			names := secrets(m.Spec.CredentialsRef, m.Spec.UserDataRef)
+			if i := m.Status.Instance; i != nil && i.CredentialsRef != nil && !slices.Contains(names, i.CredentialsRef.Name) {
+				names = append(names, i.CredentialsRef.Name)
+			}
+			return names
 		}},
 	})
 }

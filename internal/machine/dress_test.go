@@ -14,7 +14,7 @@ func taint(key, value string) corev1.Taint {
 	return corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffectNoSchedule}
 }
 
-// dressAgain applies dressed until it asks for nothing more, which must be after one step.
+// dressOnce applies dressed and checks that it asks for nothing more after one step.
 func dressOnce(t *testing.T, node *corev1.Node, m *v1beta1.Machine) *corev1.Node {
 	t.Helper()
 	out, err := dressed(node, m)

@@ -1,0 +1,63 @@
+package provider_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// goCommand runs the go command in the core module as one who has only that module would.
+func goCommand(t *testing.T, args ...string) []string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", args...)
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly")
+	out, err := cmd.Output()
+	if exit, failed := errors.AsType[*exec.ExitError](err); failed {
+		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, exit.Stderr)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Fields(string(out))
+}
+
+// cloudSDKs are the modules of clouds' clients, by how their paths begin.
+var cloudSDKs = []string{
+	"cloud.google.com/go", "google.golang.org/api",
+	"github.com/Azure/azure-sdk-for-go", "github.com/Azure/go-autorest", "github.com/AzureAD/",
+	"github.com/aws/", "github.com/gophercloud/", "github.com/hetznercloud/", "github.com/digitalocean/", "github.com/linode/",
+	"github.com/vmware/", "github.com/oracle/", "github.com/aliyun/", "github.com/alibabacloud-go/", "github.com/tencentcloud/",
+	"github.com/huaweicloud/", "github.com/scaleway/", "github.com/packethost/", "github.com/equinix/", "github.com/vultr/",
+	"github.com/exoscale/", "github.com/IBM/", "github.com/ovh/", "github.com/UpCloudLtd/", "github.com/ionos-cloud/",
+	"github.com/nutanix-cloud-native/", "k8s.io/cloud-provider-", "k8s.io/legacy-cloud-providers",
+}
+
+// notSDKs are in the graph and only read where the process runs; telemetry libraries bring them.
+var notSDKs = []string{"cloud.google.com/go/compute/metadata"}
+
+func TestTheCoreModuleHasNoCloudSDK(t *testing.T) {
+	graph := goCommand(t, "mod", "graph")
+	if len(graph) < 100 {
+		t.Fatalf("the module graph has %d entries: nothing is tested here", len(graph))
+	}
+	for _, module := range slices.Compact(slices.Sorted(slices.Values(graph))) {
+		path, _, _ := strings.Cut(module, "@")
+		isSDK := slices.ContainsFunc(cloudSDKs, func(sdk string) bool { return strings.HasPrefix(path, sdk) })
+		if isSDK && !slices.Contains(notSDKs, path) {
+			t.Errorf("the core module depends on %s: it belongs into the module of its provider", module)
+		}
+	}
+}
+
+func TestADriverDoesNotInheritTheControllers(t *testing.T) {
+	for _, dependency := range goCommand(t, "list", "-deps", ".", "./conformance") {
+		for _, heavy := range []string{"machinist.dev/machinist/internal/", "machinist.dev/machinist/api/", "k8s.io/client-go/", "sigs.k8s.io/controller-runtime"} {
+			if strings.HasPrefix(dependency, heavy) {
+				t.Errorf("package provider or its conformance suite imports %s", dependency)
+			}
+		}
+	}
+}

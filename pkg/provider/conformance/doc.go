@@ -8,7 +8,7 @@
 //		})
 //	}
 //
-// About two thirds of the cases need no more than that. The others need the author's help to reach the cloud past the
+// Three cases in five need no more than that. The others need the author's help to reach the cloud past the
 // driver: to list what is left in it, or to let calls fail. Those hooks are in Cloud; a case whose hook is missing is
 // skipped by name, or fails where Config.Full is set.
 //

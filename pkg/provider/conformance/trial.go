@@ -1,10 +1,7 @@
 package conformance
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -286,120 +283,6 @@ func (t *trial) awaitFor(within time.Duration, what string, done func() (bool, s
 		case <-t.Context().Done():
 			next.Stop()
 			t.fatalf("the test ended while waiting: %s: %s", what, state)
-		}
-	}
-}
-
-// resources returns what there is in the cloud, nil without the hook.
-func (s *suite) resources(ctx context.Context) (map[string]bool, error) {
-	if s.Cloud.Resources == nil {
-		return nil, nil
-	}
-	all, err := s.Cloud.Resources(ctx)
-	if err != nil {
-		return nil, err
-	}
-	set := make(map[string]bool, len(all))
-	for _, name := range all {
-		set[name] = true
-	}
-	return set, nil
-}
-
-// resourcesNow is resources where failing ends the case.
-func (t *trial) resourcesNow() map[string]bool {
-	t.Helper()
-	now, err := t.resources(t.Context())
-	t.must(err, "Cloud.Resources")
-	return now
-}
-
-// beyond returns what is in the cloud now and was not before, sorted. Without the hook that is nothing.
-func (t *trial) beyond(before map[string]bool) []string {
-	t.Helper()
-	var more []string
-	for name := range t.resourcesNow() {
-		if !before[name] {
-			more = append(more, name)
-		}
-	}
-	slices.Sort(more)
-	return more
-}
-
-func sorted(set map[string]bool) []string { return slices.Sorted(maps.Keys(set)) }
-
-// inject makes the cloud fail until the returned function is called, at the latest when the case ends.
-func (t *trial) inject(fault Fault) (end func()) {
-	t.Helper()
-	end, injected := t.tryInject(fault)
-	if !injected {
-		t.miss(injecting(fault.Kind))
-	}
-	return end
-}
-
-// tryInject is inject for a case that can do without.
-func (t *trial) tryInject(fault Fault) (end func(), injected bool) {
-	t.Helper()
-	if t.Cloud.Inject == nil {
-		return nil, false
-	}
-	heal, err := t.Cloud.Inject(t.Context(), fault)
-	if errors.Is(err, errors.ErrUnsupported) {
-		return nil, false
-	}
-	t.must(err, "Cloud.Inject %s", fault.Kind)
-	ended := false
-	once := func() {
-		if !ended {
-			ended = true
-			heal()
-		}
-	}
-	t.ends = append(t.ends, once)
-	return once, true
-}
-
-// cleanUp ends what the case began. That it can is not what the case is about, so it only tells.
-func (t *trial) cleanUp() {
-	defer t.over.Store(true)
-	for _, end := range slices.Backward(t.ends) {
-		end()
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), t.Timeout)
-	defer cancel()
-	d, err := t.New()
-	if err != nil {
-		t.Logf("clean up: Config.New: %v", err)
-		return
-	}
-	for _, s := range t.subjects {
-		requests := []provider.DeleteRequest{t.deleteByTags(s)}
-		if s.providerID != "" {
-			requests = append(requests, t.deleteByID(s))
-		}
-		for _, req := range requests {
-			if err := remove(ctx, d, req); err != nil {
-				t.Logf("clean up: Delete of the instance %q of machine %s: %s", req.ProviderID, req.Machine.UID, err)
-			}
-		}
-	}
-}
-
-// remove calls Delete until it reports Gone or fails.
-func remove(ctx context.Context, d provider.Driver, req provider.DeleteRequest) error {
-	for pause := time.Millisecond; ; pause = min(2*pause, time.Second) {
-		result, err := d.Delete(ctx, req)
-		if result.Gone || err != nil && provider.CodeOf(err) != provider.Aborted {
-			return err
-		}
-		next := time.NewTimer(pause)
-		select {
-		case <-next.C:
-		case <-ctx.Done():
-			next.Stop()
-			return ctx.Err()
 		}
 	}
 }

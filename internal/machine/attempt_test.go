@@ -173,3 +173,24 @@ func TestALaunchWaitsForTheTargetClusterIfItNeedsAToken(t *testing.T) {
 	w.refuse = nil
 	w.untilPhase("m", v1beta1.MachineRunning)
 }
+
+// M-9: what a call that lasted long may still do is not forgotten while it can do it.
+func TestTheSettlingTimeCountsFromTheEndOfTheCall(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, joining)
+	w.reconcile("nobody")
+	w.step(10 * time.Minute)
+	w.cloud.settle, w.cloud.blind = time.Minute, 40*time.Second
+	w.class("small", "one")
+	w.born("m")
+	w.cloud.will("Create", scripted{
+		err: provider.Errorf(provider.DeadlineExceeded, "no answer"), late: time.Millisecond,
+		during: func() { w.step(50 * time.Second) },
+	})
+	w.step(w.reconcile("m").RequeueAfter)
+	w.setSecret("small-user-data", "userData", "two")
+	m := w.untilPhase("m", v1beta1.MachineRunning)
+	if made := w.cloud.made[m.UID]; made != 1 || len(w.cloud.twins) > 0 {
+		t.Errorf("%d instances were made", made)
+	}
+}

@@ -92,7 +92,12 @@ func (p *pass) launch(ctx context.Context) (progress, error) {
 		UserData: userData,
 		Version:  p.machine.Spec.Version,
 	})
-	if err != nil && !provider.CodeOf(err).Ambiguous() {
+	switch code := provider.CodeOf(err); {
+	case err == nil:
+	case code.Ambiguous():
+		// The call may have lasted longer than the cloud takes to settle, which counts from its end.
+		p.memory.update(p.machine, func(m *recollection) { m.ambiguousAt = p.Clock.Now() })
+	default:
 		// It took no effect. One that was sent before it still may.
 		p.memory.update(p.machine, func(m *recollection) { m.ambiguousAt = unsettled })
 	}

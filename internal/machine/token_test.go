@@ -17,7 +17,8 @@ func TestTheTokenOfAFailedMachineGoes(t *testing.T) {
 	if n := len(w.tokens()); n != 1 {
 		t.Fatalf("there are %d tokens for one machine", n)
 	}
-	w.step(v1beta1.DefaultCreationTimeout + time.Second)
+	// A minute more: the Machine's time began by the API server's own clock.
+	w.step(v1beta1.DefaultCreationTimeout + time.Minute)
 	w.reconcile("m")
 	w.wantPhase(w.get("m"), v1beta1.MachineFailed)
 	if n := len(w.tokens()); n != 0 {

@@ -91,6 +91,6 @@ func (p *pass) drainStart() time.Time {
 
 // nodeReachable reports whether the Node's kubelet reports.
 func nodeReachable(node *corev1.Node) bool {
-	c := nodeCondition(node, corev1.NodeReady)
+	c := readyCondition(node)
 	return c != nil && c.Status != corev1.ConditionUnknown
 }

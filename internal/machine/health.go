@@ -26,7 +26,7 @@ func (p *pass) observe(ctx context.Context) (progress, error) {
 		p.failAfterTimeout(nil)
 		return next, nil
 	}
-	ready := nodeCondition(p.node, corev1.NodeReady)
+	ready := readyCondition(p.node)
 	wasHealthy := p.isTrue(v1beta1.ConditionNodeHealthy)
 	switch {
 	case ready != nil && ready.Status == corev1.ConditionTrue:

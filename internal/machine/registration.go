@@ -159,13 +159,14 @@ func (p *pass) dress(ctx context.Context, node *corev1.Node) (refused string, er
 }
 
 func nodeReady(node *corev1.Node) bool {
-	c := nodeCondition(node, corev1.NodeReady)
+	c := readyCondition(node)
 	return c != nil && c.Status == corev1.ConditionTrue
 }
 
-func nodeCondition(node *corev1.Node, kind corev1.NodeConditionType) *corev1.NodeCondition {
+// readyCondition returns the Node's condition Ready, nil when its kubelet has not said anything yet.
+func readyCondition(node *corev1.Node) *corev1.NodeCondition {
 	for i := range node.Status.Conditions {
-		if node.Status.Conditions[i].Type == kind {
+		if node.Status.Conditions[i].Type == corev1.NodeReady {
 			return &node.Status.Conditions[i]
 		}
 	}

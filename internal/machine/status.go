@@ -33,10 +33,6 @@ func (p *pass) isTrue(kind string) bool {
 	return meta.IsStatusConditionTrue(p.machine.Status.Conditions, kind)
 }
 
-func (p *pass) known(kind string) bool {
-	return meta.FindStatusCondition(p.machine.Status.Conditions, kind) != nil
-}
-
 func (p *pass) endPause() {
 	if p.isTrue(v1beta1.ConditionPaused) {
 		p.setCondition(v1beta1.ConditionPaused, false, v1beta1.ReasonNotPaused, "")

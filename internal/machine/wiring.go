@@ -83,7 +83,7 @@ func nodeChanged() predicate.TypedPredicate[*corev1.Node] {
 }
 
 func readiness(node *corev1.Node) corev1.ConditionStatus {
-	if c := nodeCondition(node, corev1.NodeReady); c != nil {
+	if c := readyCondition(node); c != nil {
 		return c.Status
 	}
 	return ""

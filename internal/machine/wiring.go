@@ -7,13 +7,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -21,32 +18,26 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/index"
 	"machinist.dev/machinist/internal/machineclass/resolve"
+	"machinist.dev/machinist/internal/wiring"
 )
 
-// Sources are the events from outside the manager's own cache that wake Machines.
-type Sources struct {
-	// Nodes returns a source of the target cluster's Nodes; nil where there is none.
-	Nodes func(handler.TypedEventHandler[*corev1.Node, reconcile.Request], ...predicate.TypedPredicate[*corev1.Node]) source.Source
-	// Drains wakes a Machine whose drain has come to another point; nil where there is no target.
-	Drains source.Source
-}
-
-// Register adds the controller to the manager. This is the one table of what wakes a Machine.
-func (r *Reconciler) Register(mgr manager.Manager, s Sources) error {
-	// Whom an event concerns is read from the bare cache: waiting for our own writes there would hold up all events.
-	cache := mgr.GetCache()
-	b := builder.ControllerManagedBy(mgr).Named("machine").
-		WithOptions(controller.Options{MaxConcurrentReconciles: r.Concurrency}).
-		For(&v1beta1.Machine{}, builder.WithPredicates(machineChanged())).
-		Watches(&v1beta1.MachineClass{}, handler.EnqueueRequestsFromMapFunc(resolve.MachinesOfClass(cache)), builder.WithPredicates(classChanged())).
-		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(resolve.MachinesOfSecret(cache)), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{}))
-	if s.Nodes != nil {
-		b = b.WatchesRawSource(s.Nodes(handler.TypedEnqueueRequestsFromMapFunc(machinesOfNode(cache)), nodeChanged()))
+// Wiring is the one table of what wakes a Machine. drains are the wakes of the Drainer, nil where there is none.
+//
+// Whom an event concerns is read from a bare cache: waiting for our own writes there would hold up all events.
+func (r *Reconciler) Wiring(cache client.Reader, drains source.Source) wiring.Table {
+	t := wiring.Table{
+		Name: "machine", Reconciler: r, Concurrency: r.Concurrency,
+		For: &wiring.Watch{Object: &v1beta1.Machine{}, News: machineChanged()},
+		Watches: []wiring.Watch{
+			{Object: &v1beta1.MachineClass{}, Keys: handler.EnqueueRequestsFromMapFunc(resolve.MachinesOfClass(cache)), News: classChanged()},
+			{Object: wiring.Secrets(), Keys: handler.EnqueueRequestsFromMapFunc(resolve.MachinesOfSecret(cache)), News: predicate.ResourceVersionChangedPredicate{}},
+			{Cluster: wiring.Target, Object: &corev1.Node{}, Keys: handler.EnqueueRequestsFromMapFunc(machinesOfNode(cache)), News: nodeChanged()},
+		},
 	}
-	if s.Drains != nil {
-		b = b.WatchesRawSource(s.Drains)
+	if drains != nil {
+		t.Sources = append(t.Sources, drains)
 	}
-	return b.Complete(r)
+	return t
 }
 
 // machineChanged lets through what people and owners change; what this controller writes into the status is no news to it.
@@ -68,10 +59,11 @@ func classChanged() predicate.Predicate {
 }
 
 // nodeChanged lets through what a Machine takes from its Node. Heartbeats are not among it.
-func nodeChanged() predicate.TypedPredicate[*corev1.Node] {
-	return predicate.TypedFuncs[*corev1.Node]{UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Node]) bool {
-		o, n := e.ObjectOld, e.ObjectNew
-		return o.UID != n.UID ||
+func nodeChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		o, isNode := e.ObjectOld.(*corev1.Node)
+		n, alsoNode := e.ObjectNew.(*corev1.Node)
+		return !isNode || !alsoNode || o.UID != n.UID ||
 			(o.DeletionTimestamp == nil) != (n.DeletionTimestamp == nil) ||
 			o.Spec.ProviderID != n.Spec.ProviderID ||
 			o.Status.NodeInfo.KubeletVersion != n.Status.NodeInfo.KubeletVersion ||
@@ -90,8 +82,12 @@ func readiness(node *corev1.Node) corev1.ConditionStatus {
 }
 
 // machinesOfNode finds whose Node it is: by the machine paired with or expecting the name, and by the provider ID.
-func machinesOfNode(cache client.Reader) handler.TypedMapFunc[*corev1.Node, reconcile.Request] {
-	return func(ctx context.Context, node *corev1.Node) []reconcile.Request {
+func machinesOfNode(cache client.Reader) handler.MapFunc {
+	return func(ctx context.Context, o client.Object) []reconcile.Request {
+		node, ok := o.(*corev1.Node)
+		if !ok {
+			return nil
+		}
 		found := machinesIn(ctx, cache, client.MatchingFields{index.MachineByNodeName: node.Name})
 		if node.Spec.ProviderID != "" {
 			found = append(found, machinesIn(ctx, cache, client.MatchingFields{index.MachineByProviderID: node.Spec.ProviderID})...)

@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -48,12 +47,10 @@ func managed(t *testing.T) *world {
 		o.Client, o.Live = counted, mgr.GetAPIReader()
 		o.Classes = &resolve.Resolver{Classes: mgr.GetClient(), Secrets: mgr.GetAPIReader()}
 		o.Target = &Target{Nodes: counted, Live: w.api}
-		return New(o).Register(mgr, Sources{
-			Drains: drains.Wakes(),
-			Nodes: func(h handler.TypedEventHandler[*corev1.Node, reconcile.Request], p ...predicate.TypedPredicate[*corev1.Node]) source.Source {
-				return source.Kind(mgr.GetCache(), &corev1.Node{}, h, p...)
-			},
-		})
+		events := func(object client.Object, keys handler.EventHandler, news ...predicate.Predicate) source.Source {
+			return source.Kind(mgr.GetCache(), object, keys, news...)
+		}
+		return New(o).Wiring(mgr.GetCache(), drains.Wakes()).Add(mgr, events)
 	})
 	return w
 }
@@ -252,7 +249,7 @@ func TestHeartbeatsWakeNobody(t *testing.T) {
 	} {
 		changed := old.DeepCopy()
 		tc.change(changed)
-		if got := nodeChanged().Update(event.TypedUpdateEvent[*corev1.Node]{ObjectOld: old, ObjectNew: changed}); got != tc.wakes {
+		if got := nodeChanged().Update(event.UpdateEvent{ObjectOld: old, ObjectNew: changed}); got != tc.wakes {
 			t.Errorf("a change of %s wakes: %t", tc.name, got)
 		}
 	}

@@ -5,12 +5,9 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -21,32 +18,43 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machineclass/resolve"
+	"machinist.dev/machinist/internal/wiring"
 )
 
-// Register adds the two controllers, of classes and of their Secrets, to the manager. This is the one table of what wakes
-// them. Secrets are watched as metadata.
+// Register adds the two controllers, of classes and of their Secrets, to the manager.
 func (r *Reconciler) Register(mgr manager.Manager) error {
-	// Whom an event concerns is read from the bare cache: waiting for our own writes there would hold up all events.
-	w := wiring{cache: mgr.GetCache(), provider: r.Driver.Name()}
-	secretChanged := builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})
-	err := builder.ControllerManagedBy(mgr).Named("machineclass").
-		WithOptions(controller.Options{MaxConcurrentReconciles: r.Concurrency}).
-		For(&v1beta1.MachineClass{}, builder.WithPredicates(classChanged())).
-		Watches(&v1beta1.Machine{}, w.machineEvents()).
-		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(w.classesOfSecret), secretChanged).
-		Complete(r)
-	if err != nil {
-		return err
+	for _, table := range r.Wiring(mgr.GetCache()) {
+		if err := table.Add(mgr, nil); err != nil {
+			return err
+		}
 	}
-	return builder.ControllerManagedBy(mgr).Named("machineclass-secrets").
-		WithOptions(controller.Options{MaxConcurrentReconciles: r.Concurrency}).
-		Watches(&v1beta1.MachineClass{}, secretsOfClass()).
-		WatchesMetadata(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(w.secretOutOfOrder), secretChanged).
-		Complete(&secretKeeper{r.Options})
+	return nil
 }
 
-// wiring finds out whom an event concerns.
-type wiring struct {
+// Wiring returns the tables of what wakes a class, and what the Secret of one.
+//
+// Whom an event concerns is read from a bare cache: waiting for our own writes there would hold up all events.
+func (r *Reconciler) Wiring(cache client.Reader) []wiring.Table {
+	c := concerned{cache: cache, provider: r.Driver.Name()}
+	secretChanged := predicate.ResourceVersionChangedPredicate{}
+	return []wiring.Table{{
+		Name: "machineclass", Reconciler: r, Concurrency: r.Concurrency,
+		For: &wiring.Watch{Object: &v1beta1.MachineClass{}, News: classChanged()},
+		Watches: []wiring.Watch{
+			{Object: &v1beta1.Machine{}, Keys: c.machineEvents()},
+			{Object: wiring.Secrets(), Keys: handler.EnqueueRequestsFromMapFunc(c.classesOfSecret), News: secretChanged},
+		},
+	}, {
+		Name: "machineclass-secrets", Reconciler: &secretKeeper{r.Options}, Concurrency: r.Concurrency,
+		Watches: []wiring.Watch{
+			{Object: &v1beta1.MachineClass{}, Keys: secretsOfClass()},
+			{Object: wiring.Secrets(), Keys: handler.EnqueueRequestsFromMapFunc(c.secretOutOfOrder), News: secretChanged},
+		},
+	}}
+}
+
+// concerned finds out whom an event concerns.
+type concerned struct {
 	cache    client.Reader
 	provider string
 }
@@ -70,15 +78,15 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // machineEvents wakes a class when its first Machine comes, or when one goes. All other events of Machines cost a look
 // into the cache at most.
-func (w wiring) machineEvents() handler.EventHandler {
+func (c concerned) machineEvents() handler.EventHandler {
 	comes := func(ctx context.Context, o client.Object, q queue) {
-		class, key := w.classOf(ctx, o)
+		class, key := c.classOf(ctx, o)
 		if class != nil && (!controllerutil.ContainsFinalizer(class, v1beta1.InUseFinalizer) || !class.DeletionTimestamp.IsZero()) {
 			q.Add(reconcile.Request{NamespacedName: key})
 		}
 	}
 	goes := func(ctx context.Context, o client.Object, q queue) {
-		if class, key := w.classOf(ctx, o); class != nil {
+		if class, key := c.classOf(ctx, o); class != nil {
 			q.AddAfter(reconcile.Request{NamespacedName: key}, gather)
 		}
 	}
@@ -102,29 +110,29 @@ func className(o client.Object) string {
 }
 
 // classOf returns the class of a Machine if it exists and is this provider's. It must not be changed.
-func (w wiring) classOf(ctx context.Context, machine client.Object) (*v1beta1.MachineClass, types.NamespacedName) {
+func (c concerned) classOf(ctx context.Context, machine client.Object) (*v1beta1.MachineClass, types.NamespacedName) {
 	key := types.NamespacedName{Namespace: machine.GetNamespace(), Name: className(machine)}
 	if key.Name == "" {
 		return nil, key
 	}
 	class := &v1beta1.MachineClass{}
-	if err := w.cache.Get(ctx, key, class, client.UnsafeDisableDeepCopy); err != nil {
+	if err := c.cache.Get(ctx, key, class, client.UnsafeDisableDeepCopy); err != nil {
 		if client.IgnoreNotFound(err) != nil {
 			logf.FromContext(ctx).Error(err, "Cannot find the class of a Machine", "machine", client.ObjectKeyFromObject(machine))
 		}
 		return nil, key
 	}
-	if class.Spec.Provider != w.provider {
+	if class.Spec.Provider != c.provider {
 		return nil, key
 	}
 	return class, key
 }
 
 // classesOfSecret wakes the classes that refer to a Secret.
-func (w wiring) classesOfSecret(ctx context.Context, secret client.Object) []reconcile.Request {
+func (c concerned) classesOfSecret(ctx context.Context, secret client.Object) []reconcile.Request {
 	var requests []reconcile.Request
-	for _, class := range w.referring(ctx, secret) {
-		if class.Spec.Provider == w.provider {
+	for _, class := range c.referring(ctx, secret) {
+		if class.Spec.Provider == c.provider {
 			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&class)})
 		}
 	}
@@ -133,17 +141,17 @@ func (w wiring) classesOfSecret(ctx context.Context, secret client.Object) []rec
 
 // secretOutOfOrder wakes a Secret whose finalizer is not as the classes in the cache would have it. Most Secrets of a
 // cluster are none of ours, and those must not cost a request.
-func (w wiring) secretOutOfOrder(ctx context.Context, secret client.Object) []reconcile.Request {
-	classes := w.referring(ctx, secret)
-	ours := slices.ContainsFunc(classes, func(c v1beta1.MachineClass) bool { return c.Spec.Provider == w.provider })
+func (c concerned) secretOutOfOrder(ctx context.Context, secret client.Object) []reconcile.Request {
+	classes := c.referring(ctx, secret)
+	ours := slices.ContainsFunc(classes, func(class v1beta1.MachineClass) bool { return class.Spec.Provider == c.provider })
 	if kept := controllerutil.ContainsFinalizer(secret, v1beta1.InUseFinalizer); kept && len(classes) > 0 || !kept && !ours {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(secret)}}
 }
 
-func (w wiring) referring(ctx context.Context, secret client.Object) []v1beta1.MachineClass {
-	classes, err := resolve.ClassesOfSecret(ctx, w.cache, secret)
+func (c concerned) referring(ctx context.Context, secret client.Object) []v1beta1.MachineClass {
+	classes, err := resolve.ClassesOfSecret(ctx, c.cache, secret)
 	if err != nil {
 		logf.FromContext(ctx).Error(err, "Cannot find out whom a Secret concerns")
 	}

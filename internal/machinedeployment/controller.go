@@ -8,15 +8,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/wiring"
 )
 
 // Name of the controller, of its work queue's metrics and of the reporter of its events.
@@ -66,26 +65,19 @@ func New(o Options) *Reconciler {
 	return &Reconciler{Options: o, memory: newMemory()}
 }
 
-// Register makes the manager call the Reconciler:
-//
-//	what changes           whose deployment is looked at
-//	MachineDeployment      itself
-//	MachineSet             its controller; without one, every deployment whose selector matches
-//	Machine                the one that its label names
-//
-// The manager's cache must have the indexes of package index.
-func (r *Reconciler) Register(mgr manager.Manager) error {
-	err := builder.ControllerManagedBy(mgr).
-		Named(Name).
-		WithOptions(controller.Options{MaxConcurrentReconciles: r.Concurrency}).
-		For(&v1beta1.MachineDeployment{}, builder.WithPredicates(deploymentChanged())).
-		Watches(&v1beta1.MachineSet{}, handler.EnqueueRequestsFromMapFunc(r.deploymentsOfSet), builder.WithPredicates(setChanged())).
-		Watches(&v1beta1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.deploymentOfMachine), builder.WithPredicates(machineChanged())).
-		Complete(r)
-	if err != nil {
-		return fmt.Errorf("register the controller %s: %w", Name, err)
+// Register adds the controller to a manager whose cache has the indexes of package index.
+func (r *Reconciler) Register(mgr manager.Manager) error { return r.Wiring().Add(mgr, nil) }
+
+// Wiring is the one table of what wakes a deployment.
+func (r *Reconciler) Wiring() wiring.Table {
+	return wiring.Table{
+		Name: Name, Reconciler: r, Concurrency: r.Concurrency,
+		For: &wiring.Watch{Object: &v1beta1.MachineDeployment{}, News: deploymentChanged()},
+		Watches: []wiring.Watch{
+			{Object: &v1beta1.MachineSet{}, Keys: handler.EnqueueRequestsFromMapFunc(r.deploymentsOfSet), News: setChanged()},
+			{Object: &v1beta1.Machine{}, Keys: handler.EnqueueRequestsFromMapFunc(r.deploymentOfMachine), News: machineChanged()},
+		},
 	}
-	return nil
 }
 
 // Reconcile makes one pass over a MachineDeployment.

@@ -12,9 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -24,6 +22,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/index"
+	"machinist.dev/machinist/internal/wiring"
 )
 
 // orphanIndex finds Machines without a controller, which is where a set looks for some to adopt.
@@ -44,19 +43,25 @@ func RegisterIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 
 // Register adds the controller to a manager whose cache has the indexes of package index.
 func (r *Reconciler) Register(mgr manager.Manager) error {
-	ctx := context.Background()
-	if err := RegisterIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+	if err := RegisterIndexes(context.Background(), mgr.GetFieldIndexer()); err != nil {
 		return fmt.Errorf("add the index of orphaned machines: %w", err)
 	}
 	if r.MachinesSeen == nil {
 		r.MachinesSeen = seenBy(mgr)
 	}
-	return builder.ControllerManagedBy(mgr).Named("machineset").
-		For(&v1beta1.MachineSet{}, builder.WithPredicates(setChanged())).
-		Watches(&v1beta1.Machine{}, r.machineEvents(), builder.WithPredicates(machineChanged())).
-		Watches(&v1beta1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(r.setsOfDeployment), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: r.Concurrency}).
-		Complete(r)
+	return r.Wiring().Add(mgr, nil)
+}
+
+// Wiring is the one table of what wakes a set.
+func (r *Reconciler) Wiring() wiring.Table {
+	return wiring.Table{
+		Name: "machineset", Reconciler: r, Concurrency: r.Concurrency,
+		For: &wiring.Watch{Object: &v1beta1.MachineSet{}, News: setChanged()},
+		Watches: []wiring.Watch{
+			{Object: &v1beta1.Machine{}, Keys: r.machineEvents(), News: machineChanged()},
+			{Object: &v1beta1.MachineDeployment{}, Keys: handler.EnqueueRequestsFromMapFunc(r.setsOfDeployment), News: predicate.GenerationChangedPredicate{}},
+		},
+	}
 }
 
 // seenBy returns a function that tells up to which resource version the manager's cache of Machines is complete.

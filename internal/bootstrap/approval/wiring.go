@@ -6,74 +6,55 @@ import (
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/index"
+	"machinist.dev/machinist/internal/wiring"
 )
 
-// Sources are the events of the target cluster that are waited for.
-type Sources struct {
-	// Requests returns a source of CertificateSigningRequests.
-	Requests func(handler.TypedEventHandler[*certificatesv1.CertificateSigningRequest, reconcile.Request], ...predicate.TypedPredicate[*certificatesv1.CertificateSigningRequest]) source.Source
-	// Nodes returns a source of Nodes.
-	Nodes func(handler.TypedEventHandler[*corev1.Node, reconcile.Request], ...predicate.TypedPredicate[*corev1.Node]) source.Source
-	// Synced reports whether the target cluster's cache was filled. Before, nothing can be waiting for a Machine.
-	Synced func() bool
-}
-
-// Register adds a controller for each signer to the manager, so that requests for which the provider is asked never hold
-// up those for which it is not. This is the one table of what wakes a request: itself, and what changes the name or the
-// pairing of a Machine or Node with its name.
-func (r *Reconciler) Register(mgr manager.Manager, s Sources) error {
-	for name, signer := range map[string]string{
-		"kubelet-client-certificate":  certificatesv1.KubeAPIServerClientKubeletSignerName,
-		"kubelet-serving-certificate": certificatesv1.KubeletServingSignerName,
-	} {
-		waiting := waitingFor(r.Cache, signer, s.Synced)
-		err := builder.ControllerManagedBy(mgr).Named(name).
-			WithOptions(controller.Options{MaxConcurrentReconciles: r.Concurrency}).
-			WatchesRawSource(s.Requests(handler.TypedEnqueueRequestsFromMapFunc(itself), pendingOf(signer))).
-			Watches(&v1beta1.Machine{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
-				return waiting(ctx, index.NodeName(o.(*v1beta1.Machine)))
-			}), builder.WithPredicates(machineChanged())).
-			WatchesRawSource(s.Nodes(handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, node *corev1.Node) []reconcile.Request {
-				return waiting(ctx, node.Name)
-			}), nodeChanged())).
-			Complete(r)
-		if err != nil {
-			return err
+// Wiring returns a table for each signer, so that requests for which the provider is asked never hold up those for which
+// it is not: a request is woken by itself, and by what changes the name or the pairing of a Machine or Node with its name.
+// synced reports whether the target cluster's cache was filled: before, nothing can be waiting for a Machine.
+func (r *Reconciler) Wiring(synced func() bool) []wiring.Table {
+	table := func(name, signer string) wiring.Table {
+		waiting := waitingFor(r.Cache, signer, synced)
+		return wiring.Table{
+			Name: name, Reconciler: r, Concurrency: r.Concurrency,
+			Watches: []wiring.Watch{
+				{Cluster: wiring.Target, Object: &certificatesv1.CertificateSigningRequest{}, News: pendingOf(signer)},
+				{Object: &v1beta1.Machine{}, News: machineChanged(), Keys: handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+					return waiting(ctx, index.NodeName(o.(*v1beta1.Machine)))
+				})},
+				{Cluster: wiring.Target, Object: &corev1.Node{}, News: nodeChanged(), Keys: handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+					return waiting(ctx, o.GetName())
+				})},
+			},
 		}
 	}
-	return nil
-}
-
-func itself(_ context.Context, csr *certificatesv1.CertificateSigningRequest) []reconcile.Request {
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: csr.Name}}}
+	return []wiring.Table{
+		table("kubelet-client-certificate", certificatesv1.KubeAPIServerClientKubeletSignerName),
+		table("kubelet-serving-certificate", certificatesv1.KubeletServingSignerName),
+	}
 }
 
 // pendingOf lets through the pending requests for a signer. What others write into one is no news.
-func pendingOf(signer string) predicate.TypedPredicate[*certificatesv1.CertificateSigningRequest] {
-	pending := func(csr *certificatesv1.CertificateSigningRequest) bool {
-		return csr.Spec.SignerName == signer && Pending(csr)
+func pendingOf(signer string) predicate.Predicate {
+	pending := func(o client.Object) bool {
+		csr, ok := o.(*certificatesv1.CertificateSigningRequest)
+		return ok && csr.Spec.SignerName == signer && Pending(csr)
 	}
-	return predicate.TypedFuncs[*certificatesv1.CertificateSigningRequest]{
-		CreateFunc: func(e event.TypedCreateEvent[*certificatesv1.CertificateSigningRequest]) bool {
-			return pending(e.Object)
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return pending(e.Object) },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return pending(e.ObjectNew) && (e.ObjectOld.GetUID() != e.ObjectNew.GetUID() || !pending(e.ObjectOld))
 		},
-		UpdateFunc: func(e event.TypedUpdateEvent[*certificatesv1.CertificateSigningRequest]) bool {
-			return pending(e.ObjectNew) && (e.ObjectOld.UID != e.ObjectNew.UID || !pending(e.ObjectOld))
-		},
-		DeleteFunc: func(event.TypedDeleteEvent[*certificatesv1.CertificateSigningRequest]) bool { return false },
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
 	}
 }
 
@@ -103,9 +84,11 @@ func refOf(m *v1beta1.Machine) v1beta1.NodeRef {
 }
 
 // nodeChanged lets through Nodes that come, go or get another identity.
-func nodeChanged() predicate.TypedPredicate[*corev1.Node] {
-	return predicate.TypedFuncs[*corev1.Node]{UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Node]) bool {
-		return e.ObjectOld.UID != e.ObjectNew.UID || e.ObjectOld.Spec.ProviderID != e.ObjectNew.Spec.ProviderID
+func nodeChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		o, okOld := e.ObjectOld.(*corev1.Node)
+		n, okNew := e.ObjectNew.(*corev1.Node)
+		return okOld && okNew && (o.UID != n.UID || o.Spec.ProviderID != n.Spec.ProviderID)
 	}}
 }
 
@@ -123,7 +106,7 @@ func waitingFor(cache client.Reader, signer string, synced func() bool) func(con
 		var out []reconcile.Request
 		for i := range list.Items {
 			if list.Items[i].Spec.SignerName == signer {
-				out = append(out, itself(ctx, &list.Items[i])...)
+				out = append(out, reconcile.Request{NamespacedName: types.NamespacedName{Name: list.Items[i].Name}})
 			}
 		}
 		return out

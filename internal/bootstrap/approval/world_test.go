@@ -70,15 +70,15 @@ func newWorld(t *testing.T) *world {
 			Provider: w.ns, ClusterID: "c", Machines: mgr.GetCache(), Live: w.WithWatch, Cache: mgr.GetCache(), Target: w.WithWatch,
 			Classes: w.cloud, Cloud: w.cloud, Recorder: recorder, Clock: w.clock,
 		})
-		return w.approver.Register(mgr, Sources{
-			Requests: func(h handler.TypedEventHandler[*certificatesv1.CertificateSigningRequest, reconcile.Request], p ...predicate.TypedPredicate[*certificatesv1.CertificateSigningRequest]) source.Source {
-				return source.Kind(mgr.GetCache(), &certificatesv1.CertificateSigningRequest{}, h, p...)
-			},
-			Nodes: func(h handler.TypedEventHandler[*corev1.Node, reconcile.Request], p ...predicate.TypedPredicate[*corev1.Node]) source.Source {
-				return source.Kind(mgr.GetCache(), &corev1.Node{}, h, p...)
-			},
-			Synced: func() bool { return true },
-		})
+		for _, table := range w.approver.Wiring(func() bool { return true }) {
+			err := table.Add(mgr, func(object client.Object, keys handler.EventHandler, news ...predicate.Predicate) source.Source {
+				return source.Kind(mgr.GetCache(), object, keys, news...)
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	return w
 }

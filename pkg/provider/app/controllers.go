@@ -13,10 +13,10 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -28,6 +28,7 @@ import (
 	"machinist.dev/machinist/internal/machineclass"
 	"machinist.dev/machinist/internal/machineclass/resolve"
 	"machinist.dev/machinist/internal/operator"
+	"machinist.dev/machinist/internal/wiring"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -83,7 +84,10 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 		Clock:       realClock,
 		Concurrency: s.concurrentMachines,
 	}
-	var sources machine.Sources
+	var (
+		targetEvents wiring.TargetEvents
+		drainWakes   source.Source
+	)
 	if target := op.Target(); target != nil {
 		if err := index.RegisterTarget(ctx, target.Cache); err != nil {
 			return err
@@ -113,18 +117,18 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 		}
 		machines.Drainer = drains
 		machines.Target = &machine.Target{Nodes: target.Client, Live: target.Live, APIEndpoint: endpoint, CABundle: ca}
-		sources.Drains = drains.Wakes()
-		sources.Nodes = func(h handler.TypedEventHandler[*corev1.Node, reconcile.Request], p ...predicate.TypedPredicate[*corev1.Node]) source.Source {
-			return operator.Events(target, &corev1.Node{}, h, p...)
+		drainWakes = drains.Wakes()
+		targetEvents = func(object client.Object, keys handler.EventHandler, news ...predicate.Predicate) source.Source {
+			return operator.Events(target, object, keys, news...)
 		}
 		if s.approveKubeletCSRs {
-			if err := addApproval(ctx, op, guarded, resolver, sources); err != nil {
+			if err := addApproval(ctx, op, guarded, resolver, targetEvents); err != nil {
 				return fmt.Errorf("add the approval of kubelets' certificates: %w", err)
 			}
 		}
 	}
-	if err := machine.New(machines).Register(mgr, sources); err != nil {
-		return fmt.Errorf("add the machine controller: %w", err)
+	if err := machine.New(machines).Wiring(control.Cache, drainWakes).Add(mgr, targetEvents); err != nil {
+		return err
 	}
 	classes := machineclass.New(machineclass.Options{
 		Driver: guarded, Client: control.Client, Live: control.Live,
@@ -137,7 +141,7 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 }
 
 // addApproval wires the approval of what the kubelets of this provider's machines ask for.
-func addApproval(ctx context.Context, op *operator.Operator, driver *cloud.Cloud, classes approval.Classes, machines machine.Sources) error {
+func addApproval(ctx context.Context, op *operator.Operator, driver *cloud.Cloud, classes approval.Classes, events wiring.TargetEvents) error {
 	mgr, control, target := op.Manager(), op.Control(), op.Target()
 	if err := approval.RegisterIndexes(ctx, target.Cache); err != nil {
 		return err
@@ -154,11 +158,10 @@ func addApproval(ctx context.Context, op *operator.Operator, driver *cloud.Cloud
 		Recorder:  mgr.GetEventRecorder("machinist-approval"),
 		Clock:     clock.RealClock{},
 	})
-	return approver.Register(mgr, approval.Sources{
-		Requests: func(h handler.TypedEventHandler[*certificatesv1.CertificateSigningRequest, reconcile.Request], p ...predicate.TypedPredicate[*certificatesv1.CertificateSigningRequest]) source.Source {
-			return operator.Events(target, &certificatesv1.CertificateSigningRequest{}, h, p...)
-		},
-		Nodes:  machines.Nodes,
-		Synced: target.Synced,
-	})
+	for _, table := range approver.Wiring(target.Synced) {
+		if err := table.Add(mgr, events); err != nil {
+			return err
+		}
+	}
+	return nil
 }

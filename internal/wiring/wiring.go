@@ -1,0 +1,109 @@
+// Package wiring describes what wakes a controller, apart from who brings the events: a manager, or a simulated process.
+package wiring
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// Cluster is where the objects of a watch are.
+type Cluster string
+
+// The two clusters.
+const (
+	Control Cluster = "control"
+	Target  Cluster = "target"
+)
+
+// Table is all that wakes one controller.
+type Table struct {
+	// Name of the controller, of its queue's metrics and in its logs.
+	Name string
+	// Reconciler is what is woken.
+	Reconciler reconcile.Reconciler
+	// Concurrency is the number of keys worked on at once.
+	Concurrency int
+	// For are the objects that the keys name; nil where there is no one kind of them.
+	For *Watch
+	// Watches are other objects whose events concern keys.
+	Watches []Watch
+	// Sources are events that come from within the process.
+	Sources []source.Source
+}
+
+// Watch says whom the events of one kind of objects concern.
+type Watch struct {
+	// Cluster defaults to Control.
+	Cluster Cluster
+	// Object is an empty one of the kind: typed, or a PartialObjectMetadata with its kind set where only metadata is used.
+	Object client.Object
+	// Keys enqueues those concerned. It defaults to the object's own name.
+	Keys handler.EventHandler
+	// News drops events that are no news to the controller; nil lets all through.
+	News predicate.Predicate
+}
+
+// TargetEvents makes a source of events of the target cluster.
+type TargetEvents func(object client.Object, keys handler.EventHandler, news ...predicate.Predicate) source.Source
+
+// Everything returns For and Watches with their defaults filled in.
+func (t Table) Everything() []Watch {
+	var all []Watch
+	if t.For != nil {
+		all = append(all, *t.For)
+	}
+	all = append(all, t.Watches...)
+	for i := range all {
+		if all[i].Cluster == "" {
+			all[i].Cluster = Control
+		}
+		if all[i].Keys == nil {
+			all[i].Keys = &handler.EnqueueRequestForObject{}
+		}
+		if all[i].News == nil {
+			all[i].News = predicate.Funcs{}
+		}
+	}
+	return all
+}
+
+// Add makes a manager of the control cluster run the controller. Where there is no target cluster, events is nil and the
+// watches of its objects are left out.
+func (t Table) Add(mgr manager.Manager, events TargetEvents) error {
+	b := builder.ControllerManagedBy(mgr).Named(t.Name).WithOptions(controller.Options{MaxConcurrentReconciles: t.Concurrency})
+	for i, w := range t.Everything() {
+		switch news := builder.WithPredicates(w.News); {
+		case w.Cluster == Target:
+			if events != nil {
+				b = b.WatchesRawSource(events(w.Object, w.Keys, w.News))
+			}
+		case t.For != nil && i == 0:
+			b = b.For(w.Object, news)
+		default:
+			b = b.Watches(w.Object, w.Keys, news)
+		}
+	}
+	for _, s := range t.Sources {
+		b = b.WatchesRawSource(s)
+	}
+	if err := b.Complete(t.Reconciler); err != nil {
+		return fmt.Errorf("add the controller %s: %w", t.Name, err)
+	}
+	return nil
+}
+
+// Secrets returns an empty object for watching Secrets, of which only the metadata is ever cached.
+func Secrets() *metav1.PartialObjectMetadata {
+	secret := &metav1.PartialObjectMetadata{}
+	secret.APIVersion, secret.Kind = "v1", "Secret"
+	return secret
+}

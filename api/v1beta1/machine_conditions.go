@@ -17,6 +17,10 @@ const (
 	// ConditionDrained follows the drain. Its first transition is the start of the drain.
 	ConditionDrained = "Drained"
 
+	// ConditionDrainExtended is True when the target cluster was away during a drain. The time does not count; the transition
+	// is until when it was left out.
+	ConditionDrainExtended = "DrainExtended"
+
 	// ConditionVolumesDetached follows the detachment of volumes after the drain.
 	ConditionVolumesDetached = "VolumesDetached"
 
@@ -131,8 +135,8 @@ const (
 	// ReasonNodeGone surfaces when the Node was deleted. It is a reason of Registered too.
 	ReasonNodeGone = "NodeGone"
 
-	// ReasonTargetUnreachable surfaces when the target cluster cannot be reached. It is a reason of Registered, Drained
-	// and Deleting too.
+	// ReasonTargetUnreachable surfaces when the target cluster cannot be reached. It is a reason of Registered, Drained,
+	// DrainExtended and Deleting too.
 	ReasonTargetUnreachable = "TargetUnreachable"
 )
 
@@ -191,6 +195,10 @@ const (
 
 	// ReasonWaitingForVolumeDetach surfaces when volumes are still attached. It is a reason of Deleting too.
 	ReasonWaitingForVolumeDetach = "WaitingForVolumeDetach"
+
+	// ReasonNodeOutOfService surfaces when the instance of a node that did not report is gone and volumes are still attached
+	// to it: Kubernetes detaches them by force. It is a reason of VolumesDetached.
+	ReasonNodeOutOfService = "NodeOutOfService"
 
 	// ReasonVolumeDetachTimeout surfaces when volumes are still attached after timeouts.volumeDetach: it goes on.
 	ReasonVolumeDetachTimeout = "VolumeDetachTimeout"

@@ -14,6 +14,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/index"
@@ -112,13 +113,19 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings) err
 	sets := machineset.New(machineset.Options{
 		Client: control.Client, Live: control.Live, Clock: clock.RealClock{},
 		Recorder: mgr.GetEventRecorder("machinist-machineset"), Concurrency: s.concurrentSets,
+		Stopped: func() (r machineset.Reason) { r.Reason, r.Message = op.Reachability().Stopped(); return r },
 	})
 	if err := sets.Register(mgr); err != nil {
 		return fmt.Errorf("add the machine set controller: %w", err)
 	}
+	deploymentMetrics, err := machinedeployment.NewMetrics(metrics.Registry)
+	if err != nil {
+		return err
+	}
 	deployments := machinedeployment.New(machinedeployment.Options{
 		Client: control.Client, Live: control.Live, Clock: clock.RealClock{},
 		Recorder: mgr.GetEventRecorder("machinist-machinedeployment"), Concurrency: s.concurrentDeployments,
+		Stopped: op.Reachability().Stopped, Metrics: deploymentMetrics,
 	})
 	if err := deployments.Register(mgr); err != nil {
 		return fmt.Errorf("add the machine deployment controller: %w", err)

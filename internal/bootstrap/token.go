@@ -61,6 +61,19 @@ func (a Attempt) tokenID(salt int) string {
 	return text[:6]
 }
 
+// Follows reports whether the id may be that of a token made for an earlier attempt to launch the same Machine.
+func (a Attempt) Follows(id string) bool {
+	for earlier := a; earlier.Number > 1; {
+		earlier.Number--
+		for salt := range maxSalt {
+			if earlier.tokenID(salt) == id {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // Token is a bootstrap token of the target cluster. It prints as its id: half of Value is a secret.
 type Token struct {
 	// Value is "id.secret".
@@ -144,6 +157,26 @@ func (t Tokens) Ensure(ctx context.Context, a Attempt, expires time.Time) (Token
 
 // Delete removes the token of the attempt, if it is there, and no other.
 func (t Tokens) Delete(ctx context.Context, a Attempt) error {
+	id, found, err := t.find(ctx, a)
+	if err != nil || found == nil {
+		return err
+	}
+	err = t.Client.Delete(ctx, found, client.Preconditions{UID: &found.UID})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("delete bootstrap token %s of the target cluster: %w", id, err)
+	}
+	return nil
+}
+
+// ID returns the public half of the attempt's token. Where there is none (any more) it is the id that a token of the
+// attempt would have now, which nobody else's has.
+func (t Tokens) ID(ctx context.Context, a Attempt) (string, error) {
+	id, _, err := t.find(ctx, a)
+	return id, err
+}
+
+// find returns the token of the attempt, nil if it is not there, and its id: empty if all that it may have are taken.
+func (t Tokens) find(ctx context.Context, a Attempt) (id string, found *metav1.PartialObjectMetadata, err error) {
 	for salt := range maxSalt {
 		id := a.tokenID(salt)
 		meta := &metav1.PartialObjectMetadata{}
@@ -152,21 +185,16 @@ func (t Tokens) Delete(ctx context.Context, a Attempt) error {
 		if apierrors.IsNotFound(err) {
 			// Salts are raised one by one: where one is missing, none after it was used. (If the token of an earlier salt
 			// was deleted meanwhile, the expiry removes ours.)
-			return nil
+			return id, nil, nil
 		}
 		if err != nil {
-			return fmt.Errorf("read bootstrap token %s of the target cluster: %w", id, err)
+			return "", nil, fmt.Errorf("read bootstrap token %s of the target cluster: %w", id, err)
 		}
-		if meta.Annotations[annotationOwner] != a.String() {
-			continue
+		if meta.Annotations[annotationOwner] == a.String() {
+			return id, meta, nil
 		}
-		err = t.Client.Delete(ctx, meta, client.Preconditions{UID: &meta.UID})
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			return fmt.Errorf("delete bootstrap token %s of the target cluster: %w", id, err)
-		}
-		return nil
 	}
-	return nil
+	return "", nil, nil
 }
 
 var tokenSecretForm = regexp.MustCompile(`^[a-z0-9]{16}$`)

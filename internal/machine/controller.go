@@ -19,6 +19,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/bootstrap"
+	"machinist.dev/machinist/internal/bootstrap/approval"
 	"machinist.dev/machinist/internal/machineclass/resolve"
 	"machinist.dev/machinist/pkg/provider"
 )
@@ -39,6 +40,12 @@ type Options struct {
 	Classes Classes
 	// Drainer empties nodes. Needed where there is a Target.
 	Drainer Drainer
+	// Reach tells of outages of the target cluster; nil where nobody watches it.
+	Reach Reach
+	// Places bounds how many creations are under way at a time; nil means no limit.
+	Places Places
+	// Metrics may be nil.
+	Metrics *Metrics
 	// Recorder records events on Machines.
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
@@ -77,6 +84,7 @@ type Target struct {
 type Reconciler struct {
 	Options
 	tokens bootstrap.Tokens
+	joins  *approval.Joins
 	memory *memory
 }
 
@@ -85,9 +93,13 @@ func New(o Options) *Reconciler {
 	if o.Concurrency <= 0 {
 		o.Concurrency = 32
 	}
+	if o.Places == nil {
+		o.Places = unlimited{}
+	}
 	r := &Reconciler{Options: o, memory: newMemory()}
 	if o.Target != nil {
 		r.tokens = bootstrap.Tokens{Client: o.Target.Live}
+		r.joins = approval.NewJoins(o.Target.Live)
 	}
 	return r
 }
@@ -96,6 +108,13 @@ func New(o Options) *Reconciler {
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	now := r.Clock.Now()
 	leading := r.memory.since(now)
+	keepsPlace := false
+	defer func() {
+		if !keepsPlace {
+			r.Places.Leave(req.NamespacedName)
+		}
+	}()
+	r.Metrics.lead()
 	m := &v1beta1.Machine{}
 	if err := r.Client.Get(ctx, req.NamespacedName, m); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -116,6 +135,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	p := &pass{Reconciler: r, provider: name, machine: m.DeepCopy(), before: m, now: now, leading: leading}
 	err = p.run(ctx)
+	keepsPlace = p.keepsPlace()
 	// What was learned is written even when a later step failed.
 	if !errors.Is(err, errStale) {
 		if statusErr := p.writeStatus(ctx); statusErr != nil && err == nil {
@@ -139,13 +159,7 @@ var errStale = errors.New("the cached machine is out of date")
 // providerOf tells whose the Machine is: by its label, else by what made its instance, else by its specification. A
 // Machine that nobody can place because its class does not exist ("") is everybody's, so that it is told so.
 func (r *Reconciler) providerOf(ctx context.Context, m *v1beta1.Machine) (string, error) {
-	name := m.Labels[v1beta1.LabelProvider]
-	if name == "" && m.Status.Instance != nil {
-		name = m.Status.Instance.Provider
-	}
-	if name == "" {
-		name = m.Spec.Provider
-	}
+	name := recordedProvider(m)
 	if name == "" {
 		var err error
 		if name, err = r.Classes.Provider(ctx, m); err != nil {
@@ -153,6 +167,18 @@ func (r *Reconciler) providerOf(ctx context.Context, m *v1beta1.Machine) (string
 		}
 	}
 	return name, nil
+}
+
+// recordedProvider returns whose the Machine says that it is, "" where only its class could tell.
+func recordedProvider(m *v1beta1.Machine) string {
+	name := m.Labels[v1beta1.LabelProvider]
+	if name == "" && m.Status.Instance != nil {
+		name = m.Status.Instance.Provider
+	}
+	if name == "" {
+		name = m.Spec.Provider
+	}
+	return name
 }
 
 // forget drops what is remembered of a Machine that is gone, or that nothing is done about any more.
@@ -184,6 +210,13 @@ type pass struct {
 	heldUp *metav1.Condition
 	// leftBehind is true when the deletion went on without the target cluster.
 	leftBehind bool
+	// epoch is that of the outages which are left out of the drain's time.
+	epoch uint64
+	// queued is true when the Machine waits for a place among the creations under way, and silent when that is not worth
+	// a write yet.
+	queued, silent bool
+	// spans are the phases of its life that ended in this pass, to be observed once that is written down.
+	spans []span
 	// gone is true once the finalizer is removed: there is no status to write any more.
 	gone bool
 }
@@ -257,7 +290,7 @@ func (p *pass) patchMachine(ctx context.Context, change func(*v1beta1.Machine)) 
 
 // writeStatus writes what the pass changed, if anything.
 func (p *pass) writeStatus(ctx context.Context) error {
-	if p.gone || equality.Semantic.DeepEqual(p.before.Status, p.machine.Status) {
+	if p.gone || p.silent || equality.Semantic.DeepEqual(p.before.Status, p.machine.Status) || p.heldBack() {
 		return nil
 	}
 	changed := p.machine.DeepCopy()
@@ -265,6 +298,8 @@ func (p *pass) writeStatus(ctx context.Context) error {
 		return fmt.Errorf("patch machine status: %w", err)
 	}
 	p.before, p.machine = changed, changed.DeepCopy()
+	p.memory.update(p.machine, func(m *recollection) { m.booted = nil })
+	p.observeSpans()
 	return nil
 }
 

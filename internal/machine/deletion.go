@@ -34,7 +34,7 @@ func (p *pass) delete(ctx context.Context) error {
 		return nil
 	}
 	for _, step := range []func(context.Context) (progress, error){
-		p.awaitPreDrainHooks, p.findNodeToDelete, p.drain, p.awaitPreTerminateHooks, p.deleteInstance, p.deleteNode, p.release,
+		p.findLost, p.awaitPreDrainHooks, p.findNodeToDelete, p.drain, p.awaitPreTerminateHooks, p.deleteInstance, p.deleteNode, p.release,
 	} {
 		if proceed, err := step(ctx); err != nil || !bool(proceed) {
 			return err
@@ -90,15 +90,18 @@ func (p *pass) findNodeToDelete(ctx context.Context) (progress, error) {
 	if p.Target == nil {
 		return next, nil
 	}
+	if proceed, away := p.holdWhileAway(); away {
+		return proceed, nil
+	}
 	if p.machine.Spec.ProviderID != "" {
-		node, conflict, err := p.findNode(ctx)
+		found, err := p.findNode(ctx)
 		switch {
 		case err != nil:
 			return p.targetAway(err)
-		case conflict != "":
+		case found.conflict != "":
 			return next, nil // The Node is another machine's, or nobody knows whose.
-		case node != nil:
-			p.node = node
+		case found.node != nil:
+			p.node = found.node
 			return next, nil
 		}
 	}
@@ -114,6 +117,12 @@ func (p *pass) findNodeToDelete(ctx context.Context) (progress, error) {
 	case p.machine.Status.NodeRef != nil && p.machine.Status.NodeRef.UID == node.UID,
 		node.Spec.ProviderID != "" && node.Spec.ProviderID == p.machine.Spec.ProviderID:
 		p.node = node
+	default:
+		found, err := p.sight(ctx, node)
+		if err != nil {
+			return p.targetAway(err)
+		}
+		p.node = found.node
 	}
 	return next, nil
 }
@@ -254,6 +263,9 @@ func (p *pass) deleteFailed(err error) {
 
 // deleteNode removes the Node of an instance that is gone, and no other of that name.
 func (p *pass) deleteNode(ctx context.Context) (progress, error) {
+	if proceed, err := p.detachByForce(ctx); err != nil || !bool(proceed) {
+		return wait, err
+	}
 	if p.node == nil {
 		return next, nil
 	}
@@ -267,7 +279,7 @@ func (p *pass) deleteNode(ctx context.Context) (progress, error) {
 
 // release removes the token and then the finalizer: the last trace.
 func (p *pass) release(ctx context.Context) (progress, error) {
-	if p.Target != nil && !p.isTrue(v1beta1.ConditionNodeHealthy) {
+	if p.Target != nil && !p.leftBehind && !p.isTrue(v1beta1.ConditionNodeHealthy) {
 		// It may never have run; else its token went when it did.
 		if err := p.dropToken(ctx); err != nil {
 			if proceed, err := p.targetAway(err); !bool(proceed) {
@@ -293,6 +305,8 @@ func (p *pass) release(ctx context.Context) (progress, error) {
 	if err != nil {
 		return next, nil // Released before, and said so: the cache was late.
 	}
+	p.ended(phaseTermination, p.terminationBegan())
+	p.observeSpans()
 	message := "The instance is gone."
 	if id := p.machine.Spec.ProviderID; id != "" {
 		message = fmt.Sprintf("Instance %s is gone.", id)

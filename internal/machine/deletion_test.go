@@ -190,12 +190,12 @@ func TestDeletionBeforeTheInstanceIsKnownWaitsForItToShow(t *testing.T) {
 			w.cloud.will("Create", scripted{err: lost, late: time.Nanosecond})
 			w.reconcile("m")
 		}, time.Minute},
-		{"it takes its time to go", func(w *world) {
+		{"it shows at once and takes its time to go", func(w *world) {
 			w.cloud.shutdown = 5 * time.Minute
 			w.cloud.will("Create", scripted{err: lost, late: time.Nanosecond})
 			w.reconcile("m")
 			w.step(time.Second)
-		}, 6 * time.Minute},
+		}, 5 * time.Minute},
 		{"a look fails", func(w *world) {
 			w.cloud.fail("Delete", nil, provider.Errorf(provider.Unavailable, "no"))
 		}, 2 * time.Minute},

@@ -42,6 +42,7 @@ func (p *pass) drain(ctx context.Context) (progress, error) {
 		}
 		p.node = cordoned
 	}
+	p.leaveOutagesOut()
 	key := client.ObjectKeyFromObject(p.machine)
 	reachable := nodeReachable(p.node)
 	if !p.isTrue(v1beta1.ConditionDrained) {
@@ -49,17 +50,20 @@ func (p *pass) drain(ctx context.Context) (progress, error) {
 		outcome := p.Drainer.Drain(ctx, drain.Request{
 			Machine: key, UID: p.machine.UID, Node: p.node.Name, NodeUID: p.node.UID,
 			Start: start, Deadline: start.Add(p.machine.Spec.Timeouts.DrainOrDefault()),
-			NodeReachable: reachable, Force: p.forced(), Skip: skip,
+			NodeReachable: reachable, Force: p.forced(), Skip: skip, Epoch: p.epoch,
 		})
-		p.setCondition(v1beta1.ConditionDrained, outcome.Done, outcome.Reason, outcome.Message)
+		transition := p.setCondition(v1beta1.ConditionDrained, outcome.Done, outcome.Reason, outcome.Message)
 		if !outcome.Done {
+			if transition && outcome.Denied {
+				p.warn(outcome.Reason, "Drain", outcome.Message)
+			}
 			p.deleting(v1beta1.ReasonDraining, outcome.Message)
 			p.operation(v1beta1.OperationDrain, v1beta1.OperationProcessing, outcome.Message, "")
 			p.wakeIn(drainBackstop)
 			return wait, nil
 		}
 	}
-	if p.isTrue(v1beta1.ConditionVolumesDetached) {
+	if p.isTrue(v1beta1.ConditionVolumesDetached) || p.outOfService() {
 		return next, nil
 	}
 	if !reachable {
@@ -70,7 +74,7 @@ func (p *pass) drain(ctx context.Context) (progress, error) {
 	drained := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionDrained).LastTransitionTime.Time
 	outcome := p.Drainer.VolumesDetached(ctx, drain.VolumesRequest{
 		Machine: key, UID: p.machine.UID, Node: p.node.Name, NodeUID: p.node.UID, Reported: p.node.Status.VolumesAttached,
-		Drained: drained, Timeout: p.machine.Spec.Timeouts.VolumeDetachOrDefault(), Force: p.forced(),
+		Drained: drained, Timeout: p.machine.Spec.Timeouts.VolumeDetachOrDefault(), Force: p.forced(), Epoch: p.epoch,
 	})
 	p.setCondition(v1beta1.ConditionVolumesDetached, outcome.Done, outcome.Reason, outcome.Message)
 	if !outcome.Done {

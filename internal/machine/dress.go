@@ -48,12 +48,15 @@ func dressed(node *corev1.Node, m *v1beta1.Machine) (*corev1.Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode what was applied to node %s: %w", node.Name, err)
 	}
+	if out.Spec.ProviderID == "" {
+		out.Spec.ProviderID = m.Spec.ProviderID // For those who know a Node's instance by it. One that is there never changes.
+	}
 	set(&out.Labels, v1beta1.NodeLabelMachine, m.Name)
 	set(&out.Annotations, v1beta1.NodeAnnotationMachine, m.Name)
 	set(&out.Annotations, v1beta1.NodeAnnotationClusterNamespace, m.Namespace)
 	set(&out.Annotations, v1beta1.NodeAnnotationLastAppliedNodeTemplate, string(record))
 
-	if reflect.DeepEqual(out.Labels, node.Labels) && reflect.DeepEqual(out.Annotations, node.Annotations) &&
+	if out.Spec.ProviderID == node.Spec.ProviderID && reflect.DeepEqual(out.Labels, node.Labels) && reflect.DeepEqual(out.Annotations, node.Annotations) &&
 		equality.Semantic.DeepEqual(out.Spec.Taints, node.Spec.Taints) {
 		return nil, nil
 	}

@@ -61,6 +61,11 @@ func (p *pass) launch(ctx context.Context) (progress, error) {
 		}
 	}
 
+	if !p.Places.Take(client.ObjectKeyFromObject(p.machine)) {
+		return p.awaitPlace(), nil
+	}
+	p.memory.update(p.machine, func(m *recollection) { m.queuedSince = time.Time{} })
+
 	// A cache may be late by any amount. Nothing is created for a Machine that has meanwhile gone, is going, or has its
 	// instance: a token that the cloud has forgotten would make a second one.
 	live := &v1beta1.Machine{}
@@ -140,6 +145,9 @@ func (p *pass) followInstance(ctx context.Context) (progress, error) {
 	}
 	if known && p.machine.Status.NodeRef != nil {
 		return next, nil // Its Node says more than the provider could.
+	}
+	if known && p.recallBoot() {
+		return next, nil
 	}
 	inputs, err := p.Classes.ResolveForDeletion(ctx, p.machine)
 	if missing, ok := errors.AsType[*resolve.Error](err); ok {

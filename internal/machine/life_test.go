@@ -79,7 +79,9 @@ func TestWithoutATargetClusterTheMachineIsAvailable(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// A cloud that takes its time adds no more than what it has to say.
+// A cloud that takes its time adds no write while a machine comes to be, and no more than what it has to say at its end.
+//
+// M-14, M-25.
 func TestASlowCloudIsFollowedWithoutWritingTheSameAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -88,19 +90,26 @@ func TestASlowCloudIsFollowedWithoutWritingTheSameAgain(t *testing.T) {
 	w.born("m")
 	result := w.reconcile("m")
 	w.wantPhase(w.get("m"), v1beta1.MachineProvisioned)
+	launch := w.effects.writes()
 	for range 2 {
 		w.step(result.RequeueAfter)
 		result = w.wantQuiet("m")
 		want(t, "driver calls of a pass over a booting machine", w.effects.calls(), "cloud get")
 	}
 	w.step(20e9)
-	w.reconcile("m")
-	if m := w.get("m"); m.Status.Instance.State != v1beta1.InstanceRunning {
-		t.Errorf("instance is %s after it booted", m.Status.Instance.State)
-	}
+	w.wantQuiet("m")
+	want(t, "driver calls of a pass over a machine that booted", w.effects.calls(), "cloud get")
+	w.wantQuiet("m")
+	want(t, "driver calls of another one", w.effects.calls())
 	w.node("m", true)
+	w.effects.clear()
 	w.reconcile("m")
 	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
+	if in := w.get("m").Status.Instance; in.State != v1beta1.InstanceRunning {
+		t.Errorf("instance is %s after it booted", in.State)
+	}
+	want(t, "driver calls until Running", w.effects.calls())
+	want(t, "writes until Running", append(launch, w.effects.writes()...), "API Machine patch", "API Machine patch status", "API Node patch", "API Machine patch status")
 	w.wantRest("m")
 
 	w.delete("m")

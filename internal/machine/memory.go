@@ -27,6 +27,10 @@ type recollection struct {
 	notBefore time.Time
 	// ambiguousAt is when this process last sent a Create whose outcome it does not know.
 	ambiguousAt time.Time
+	// queuedSince is when this process first found no place for the creation of its instance.
+	queuedSince time.Time
+	// booted is what the provider said of its instance since the status was written.
+	booted *booted
 	// lookupFailures counts the driver's errors in a row while following an instance.
 	lookupFailures int32
 	// released is true once our finalizer is off: the cache shows the Machine for a moment longer, and its own writes do

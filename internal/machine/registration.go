@@ -22,21 +22,17 @@ func (p *pass) register(ctx context.Context) (progress, error) {
 	if p.Target == nil {
 		return p.withoutTarget()
 	}
-	node, conflict, err := p.findNode(ctx)
+	found, err := p.findNode(ctx)
+	node := found.node
 	switch {
 	case err != nil:
 		return wait, err
-	case conflict != "":
-		if p.setCondition(v1beta1.ConditionRegistered, false, v1beta1.ReasonNodeConflict, conflict) {
-			p.warn(v1beta1.ReasonNodeConflict, "Register", conflict)
-		}
-		p.failAfterTimeout(nil)
-		return wait, nil
+	case found.conflict != "":
+		return p.refuseNode(found.conflict)
 	case node == nil && p.machine.Status.NodeRef != nil:
 		return p.nodeGone(ctx)
 	case node == nil:
-		p.setCondition(v1beta1.ConditionRegistered, false, v1beta1.ReasonWaitingForNode, fmt.Sprintf("No node with the provider ID %s has registered.", p.machine.Spec.ProviderID))
-		p.failAfterTimeout(nil)
+		p.awaitNode(found)
 		return wait, nil
 	}
 	refused, err := p.dress(ctx, node)
@@ -70,6 +66,29 @@ func (p *pass) register(ctx context.Context) (progress, error) {
 	return next, nil
 }
 
+// refuseNode says that a Node may not become the Machine's.
+func (p *pass) refuseNode(conflict string) (progress, error) {
+	if p.setCondition(v1beta1.ConditionRegistered, false, v1beta1.ReasonNodeConflict, conflict) {
+		p.warn(v1beta1.ReasonNodeConflict, "Register", conflict)
+	}
+	p.failAfterTimeout(nil)
+	return wait, nil
+}
+
+// awaitNode says what the Machine without a Node waits for. What a Node lacks it may get a moment later.
+func (p *pass) awaitNode(s sighting) {
+	message := fmt.Sprintf("No node with the provider ID %s has registered.", p.machine.Spec.ProviderID)
+	if s.unproven != "" {
+		if left := s.since.Add(registrationGrace).Sub(p.now); left > 0 {
+			p.wakeIn(left)
+		} else {
+			message = s.unproven
+		}
+	}
+	p.setCondition(v1beta1.ConditionRegistered, false, v1beta1.ReasonWaitingForNode, message)
+	p.failAfterTimeout(nil)
+}
+
 // withoutTarget ends the life of a Machine that is no Node at "Available".
 func (p *pass) withoutTarget() (progress, error) {
 	p.setCondition(v1beta1.ConditionRegistered, false, v1beta1.ReasonNoTargetCluster, "There is no target cluster to register in.")
@@ -79,42 +98,42 @@ func (p *pass) withoutTarget() (progress, error) {
 	return next, nil
 }
 
-// findNode returns the Machine's Node: the one it is paired with while that exists, else the one with its provider ID.
-// A conflict says why a Node with the provider ID is not accepted.
-func (p *pass) findNode(ctx context.Context) (node *corev1.Node, conflict string, err error) {
+// findNode returns the Machine's Node: the one it is paired with while that exists, else the one with its provider ID,
+// else one of its name that has none and is proven to be its.
+func (p *pass) findNode(ctx context.Context) (sighting, error) {
 	if ref := p.machine.Status.NodeRef; ref != nil {
 		paired := &corev1.Node{}
 		err := p.Target.Nodes.Get(ctx, client.ObjectKey{Name: ref.Name}, paired)
 		if err == nil && paired.UID == ref.UID {
-			return paired.DeepCopy(), "", nil
+			return sighting{node: paired.DeepCopy()}, nil
 		}
 		if err != nil && !apierrors.IsNotFound(err) {
-			return nil, "", fmt.Errorf("read node %s: %w", ref.Name, err)
+			return sighting{}, fmt.Errorf("read node %s: %w", ref.Name, err)
 		}
 	}
 	nodes := &corev1.NodeList{}
 	if err := p.Target.Nodes.List(ctx, nodes, client.MatchingFields{index.NodeByProviderID: p.machine.Spec.ProviderID}); err != nil {
-		return nil, "", fmt.Errorf("find the node with the provider ID %s: %w", p.machine.Spec.ProviderID, err)
+		return sighting{}, fmt.Errorf("find the node with the provider ID %s: %w", p.machine.Spec.ProviderID, err)
 	}
 	switch len(nodes.Items) {
 	case 0:
-		return nil, "", nil
+		return p.findNodeByName(ctx)
 	case 1:
 	default:
-		return nil, fmt.Sprintf("Nodes %s and %s both have the provider ID %s.", nodes.Items[0].Name, nodes.Items[1].Name, p.machine.Spec.ProviderID), nil
+		return sighting{conflict: fmt.Sprintf("Nodes %s and %s both have the provider ID %s.", nodes.Items[0].Name, nodes.Items[1].Name, p.machine.Spec.ProviderID)}, nil
 	}
 	machines := &v1beta1.MachineList{}
 	if err := p.Client.List(ctx, machines, client.MatchingFields{index.MachineByProviderID: p.machine.Spec.ProviderID}); err != nil {
-		return nil, "", fmt.Errorf("find the machines with the provider ID %s: %w", p.machine.Spec.ProviderID, err)
+		return sighting{}, fmt.Errorf("find the machines with the provider ID %s: %w", p.machine.Spec.ProviderID, err)
 	}
 	for i := range machines.Items {
 		other := &machines.Items[i]
 		paired := other.Status.NodeRef != nil && other.Status.NodeRef.UID == nodes.Items[0].UID
 		if other.UID != p.machine.UID && (paired || older(other, p.machine)) {
-			return nil, fmt.Sprintf("Node %s belongs to machine %s, which has the same provider ID and was first.", nodes.Items[0].Name, client.ObjectKeyFromObject(other)), nil
+			return sighting{conflict: fmt.Sprintf("Node %s belongs to machine %s, which has the same provider ID and was first.", nodes.Items[0].Name, client.ObjectKeyFromObject(other))}, nil
 		}
 	}
-	return nodes.Items[0].DeepCopy(), "", nil
+	return sighting{node: nodes.Items[0].DeepCopy()}, nil
 }
 
 func older(a, b *v1beta1.Machine) bool {
@@ -151,7 +170,8 @@ func (p *pass) dress(ctx context.Context, node *corev1.Node) (refused string, er
 		if err := p.Target.Live.Get(ctx, client.ObjectKeyFromObject(node), fresh); err != nil {
 			return "", fmt.Errorf("read node %s: %w", node.Name, err)
 		}
-		if fresh.UID != node.UID {
+		if fresh.UID != node.UID || fresh.Spec.ProviderID != node.Spec.ProviderID {
+			// It may be another machine's Node now.
 			return "", fmt.Errorf("patch node %s: %w", node.Name, err)
 		}
 		*node = *fresh

@@ -22,6 +22,7 @@ func (p *pass) setCondition(kind string, status bool, reason, message string) (t
 	}
 	old := meta.FindStatusCondition(p.machine.Status.Conditions, kind)
 	transition = old == nil || old.Status != value || old.Reason != reason
+	p.measure(kind, status, reason)
 	meta.SetStatusCondition(&p.machine.Status.Conditions, metav1.Condition{
 		Type: kind, Status: value, Reason: reason, Message: message,
 		ObservedGeneration: p.machine.Generation, LastTransitionTime: metav1.NewTime(p.now),
@@ -73,6 +74,9 @@ func (p *pass) arrived() {
 		return
 	}
 	if !p.hasRun() {
+		if m.LaunchAttempt() == 1 && p.before.Status.FailureReason != v1beta1.FailureInstanceVanished {
+			p.ended(spanJoin, m.CreationTimestamp.Time) // One that was replaced joined before.
+		}
 		p.operation(v1beta1.OperationCreate, v1beta1.OperationSucceeded, note, "")
 		p.note(string(phase), "Launch", note)
 	}

@@ -136,6 +136,7 @@ func (p *pass) updateInstance(ctx context.Context, inputs resolve.Resolved, want
 	case provider.UpdateDone:
 		p.memory.update(m, func(r *recollection) { r.tried = "" })
 		m.Status.Applied = wanted
+		p.ended(phaseUpdate, p.updateBegan())
 		if result.Instance != nil && m.Status.Instance != nil {
 			m.Status.Instance.Type, m.Status.Instance.State = result.Instance.Type, v1beta1.InstanceState(result.Instance.State)
 		}
@@ -231,6 +232,7 @@ func (p *pass) drainedForUpdate() bool {
 // endDrain takes back what was done to the node for an update. The node is uncordoned when it is Ready again.
 func (p *pass) endDrain() {
 	meta.RemoveStatusCondition(&p.machine.Status.Conditions, v1beta1.ConditionDrained)
+	meta.RemoveStatusCondition(&p.machine.Status.Conditions, v1beta1.ConditionDrainExtended)
 	meta.RemoveStatusCondition(&p.machine.Status.Conditions, v1beta1.ConditionVolumesDetached)
 	if p.Drainer != nil {
 		p.Drainer.Forget(client.ObjectKeyFromObject(p.machine))

@@ -37,6 +37,9 @@ func (r *Reconciler) Wiring(cache client.Reader, drains source.Source) wiring.Ta
 	if drains != nil {
 		t.Sources = append(t.Sources, drains)
 	}
+	if places := r.Places.Wakes(); places != nil {
+		t.Sources = append(t.Sources, places)
+	}
 	return t
 }
 

@@ -26,7 +26,7 @@ import (
 )
 
 // managed is a world whose process runs by itself, in a real manager and under the real clock.
-func managed(t *testing.T) *world {
+func managed(t *testing.T, change ...func(*Options)) *world {
 	t.Helper()
 	w := newWorld(t)
 	w.cloud = newFakeCloud(clock.RealClock{}, w.effects)
@@ -47,6 +47,9 @@ func managed(t *testing.T) *world {
 		o.Client, o.Live = counted, mgr.GetAPIReader()
 		o.Classes = &resolve.Resolver{Classes: mgr.GetClient(), Secrets: mgr.GetAPIReader()}
 		o.Target = &Target{Nodes: counted, Live: w.api}
+		for _, f := range change {
+			f(&o)
+		}
 		events := func(object client.Object, keys handler.EventHandler, news ...predicate.Predicate) source.Source {
 			return source.Kind(mgr.GetCache(), object, keys, news...)
 		}

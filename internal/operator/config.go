@@ -1,6 +1,10 @@
 package operator
 
-import "time"
+import (
+	"time"
+
+	"machinist.dev/machinist/internal/safety/reachability"
+)
 
 // Values of the kubeconfig flags that are not paths.
 const (
@@ -55,6 +59,11 @@ type Config struct {
 	TargetQPS    float32
 	TargetBurst  int
 
+	// StatusCheckPeriod is the time between two looks whether the API servers answer.
+	StatusCheckPeriod time.Duration
+	// StatusCheckTimeout is the time within which two looks in a row fail when a cluster is away.
+	StatusCheckTimeout time.Duration
+
 	// GracefulShutdownTimeout is how long the end of running work is waited for after a signal.
 	GracefulShutdownTimeout time.Duration
 
@@ -81,6 +90,8 @@ func DefaultConfig(name string) *Config {
 		ControlBurst:            100,
 		TargetQPS:               -1,
 		TargetBurst:             100,
+		StatusCheckPeriod:       reachability.DefaultPeriod,
+		StatusCheckTimeout:      reachability.DefaultTimeout,
 		GracefulShutdownTimeout: 10 * time.Second,
 		LogLevel:                "info",
 		LogFormat:               "json",

@@ -55,6 +55,11 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&c.TargetBurst, "target-burst", c.TargetBurst,
 		"Number of requests that may exceed --target-qps for a moment.")
 
+	fs.DurationVar(&c.StatusCheckPeriod, "machine-safety-apiserver-statuscheck-period", c.StatusCheckPeriod,
+		"Time between two looks whether the API servers of both clusters answer.")
+	fs.DurationVar(&c.StatusCheckTimeout, "machine-safety-apiserver-statuscheck-timeout", c.StatusCheckTimeout,
+		"Time within which an API server that does not answer is looked at twice. Then the cluster counts as away, and no machines are added, exchanged or drained until it answers.")
+
 	fs.DurationVar(&c.GracefulShutdownTimeout, "graceful-shutdown-timeout", c.GracefulShutdownTimeout,
 		"How long to wait, after SIGTERM or SIGINT, for work in progress to end.")
 	fs.StringVar(&c.LogLevel, "log-level", c.LogLevel,
@@ -115,6 +120,12 @@ func (c *Config) Validate() error {
 		case f.burst < 1:
 			refuse(f.cluster+"-burst", f.burst, "must be at least 1")
 		}
+	}
+	if c.StatusCheckPeriod <= 0 {
+		refuse("machine-safety-apiserver-statuscheck-period", c.StatusCheckPeriod, "must be more than 0")
+	}
+	if c.StatusCheckTimeout <= 0 {
+		refuse("machine-safety-apiserver-statuscheck-timeout", c.StatusCheckTimeout, "must be more than 0")
 	}
 	if c.GracefulShutdownTimeout <= 0 {
 		refuse("graceful-shutdown-timeout", c.GracefulShutdownTimeout, "must be more than 0")

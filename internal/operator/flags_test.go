@@ -57,6 +57,8 @@ func TestUnusableValuesAreRefusedByTheNameOfTheirFlag(t *testing.T) {
 		"--cluster-id=with space",
 		"--cluster-id=/",
 		"--leader-election-retry-period=0s",
+		"--machine-safety-apiserver-statuscheck-period=0s",
+		"--machine-safety-apiserver-statuscheck-timeout=-1s",
 		"--leader-election-renew-deadline=1s",
 		"--leader-election-renew-deadline=-1s",
 		"--leader-election-lease-duration=10s",

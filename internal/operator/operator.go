@@ -33,6 +33,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"machinist.dev/machinist/internal/operator/fence"
+	"machinist.dev/machinist/internal/safety/reachability"
 )
 
 // Options are what a process brings itself.
@@ -77,6 +78,7 @@ type Operator struct {
 	core    coreclient.CoreV1Interface
 	probes  *probes
 	gauge   prometheus.Gauge
+	watch   *reachability.Watch
 
 	waitingFor atomic.Pointer[string]
 	identity   atomic.Pointer[identity]
@@ -110,7 +112,7 @@ func New(c *Config, o Options) (*Operator, error) {
 		op.fence = fence.New(c.RenewDeadline, o.Clock)
 	}
 	op.probes = newProbes(op.log)
-	for _, step := range []func() error{op.connect, op.makeLock, op.makeManager, op.addMetrics, op.addProbes} {
+	for _, step := range []func() error{op.connect, op.makeLock, op.makeManager, op.addMetrics, op.makeWatch, op.addProbes} {
 		if err := step(); err != nil {
 			return nil, err
 		}
@@ -260,6 +262,12 @@ func (o *Operator) addProbes() error {
 			return "reachable"
 		}
 	})
+	o.probes.note("frozen", func(*http.Request) string {
+		if _, message := o.watch.Stopped(); message != "" {
+			return message
+		}
+		return "no"
+	})
 	o.probes.note("cluster id", func(*http.Request) string {
 		switch {
 		case o.identity.Load() == nil:
@@ -271,6 +279,23 @@ func (o *Operator) addProbes() error {
 		}
 	})
 	return errors.Join(append(checks, o.probes.listen(o.config.HealthProbeBindAddress))...)
+}
+
+// makeWatch makes what looks whether the clusters answer.
+func (o *Operator) makeWatch() error {
+	frozen, err := reachability.FrozenMetric(o.options.Registerer)
+	if err != nil {
+		return err
+	}
+	options := reachability.Options{
+		Control: o.control.Ping, Period: o.config.StatusCheckPeriod, Timeout: o.config.StatusCheckTimeout,
+		Leading: o.manager.Elected(), Clock: o.clock, Log: o.options.Logger.WithName("reachability"), Frozen: frozen,
+	}
+	if o.target != nil {
+		options.Target = o.target.Ping
+	}
+	o.watch = reachability.New(options)
+	return nil
 }
 
 func (o *Operator) addMetrics() (err error) {
@@ -291,6 +316,9 @@ func (o *Operator) Target() *Cluster { return o.target }
 
 // Fence returns the fence of this process's lease.
 func (o *Operator) Fence() *fence.Fence { return o.fence }
+
+// Reachability returns what is known of whether the clusters answer. It is kept as long as Run runs.
+func (o *Operator) Reachability() *reachability.Watch { return o.watch }
 
 // ClusterID returns what marks the instances of this installation. It is known from the call of Run's setup function on,
 // and empty before.

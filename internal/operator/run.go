@@ -40,6 +40,8 @@ func (o *Operator) Run(ctx context.Context, setup func(context.Context) error) e
 		}
 	})
 
+	background.Go(func() { o.watch.Run(serving) })
+
 	working, cancel := o.fence.With(ctx)
 	defer cancel()
 	if err := o.prepare(working, setup); err != nil {
@@ -52,6 +54,7 @@ func (o *Operator) Run(ctx context.Context, setup func(context.Context) error) e
 	if err := o.await(working, "the control cluster's objects", fillPeriod, o.control.missingObjects); err != nil {
 		return unlessEnded(ctx, err)
 	}
+	o.watch.Settle(working)
 	o.waitingFor.Store(nil)
 	return o.finish(o.manager.Start(working))
 }

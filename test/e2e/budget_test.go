@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"machinist.dev/machinist/examples"
 	"machinist.dev/machinist/internal/controlplane/auditlog"
 	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/simcloud"
 )
 
 // What a fleet costs the API server, counted in its own audit log: everything that our two processes wrote, and nothing
@@ -66,37 +68,43 @@ func TestWritesPerMachineAreWithinTheBudget(t *testing.T) {
 		}
 	})
 	m.settled()
-	mark()
-	m.scale(machines)
-	m.running(machines)
-	m.settled()
-	created := count("create")
-	if writes := float64(created.Writes) / machines; writes > perMachine {
-		t.Errorf("%.2f writes per machine created, the budget is %.1f", writes, perMachine)
-	}
-	if events := float64(created.Events) / machines; events > 1.1 {
-		t.Errorf("%.2f events per machine created, the budget is 1 and a few for the set", events)
-	}
-	if made := len(m.instances()); made != machines {
-		t.Errorf("%d instances were made for %d machines", made, machines)
-	}
-	if n := created.ByCall[auditlog.Call{Verb: "create", Group: v1beta1.GroupName, Resource: "machines"}]; n != machines {
-		t.Errorf("%d Machines were created for %d asked", n, machines)
-	}
+	// A cloud that answers at once, and one whose instances are pending for longer than a look at them takes.
+	for _, boot := range []time.Duration{0, 1500 * time.Millisecond} {
+		bootTime := simcloud.Duration(boot)
+		m.settings(simcloud.SettingsPatch{BootTime: &bootTime})
+		before := len(m.instances())
+		mark()
+		m.scale(machines)
+		m.running(machines)
+		m.settled()
+		created := count(fmt.Sprintf("create with a boot time of %s", boot))
+		if writes := float64(created.Writes) / machines; writes > perMachine {
+			t.Errorf("%.2f writes per machine created, the budget is %.1f", writes, perMachine)
+		}
+		if events := float64(created.Events) / machines; events > 1.1 {
+			t.Errorf("%.2f events per machine created, the budget is 1 and a few for the set", events)
+		}
+		if made := len(m.instances()) - before; made != machines {
+			t.Errorf("%d instances were made for %d machines", made, machines)
+		}
+		if n := created.ByCall[auditlog.Call{Verb: "create", Group: v1beta1.GroupName, Resource: "machines"}]; n != machines {
+			t.Errorf("%d Machines were created for %d asked", n, machines)
+		}
 
-	mark()
-	m.scale(0)
-	m.none()
-	m.settled()
-	deleted := count("delete")
-	if writes := float64(deleted.Writes) / machines; writes > perMachine {
-		t.Errorf("%.2f writes per machine deleted, the budget is %.1f", writes, perMachine)
-	}
-	if events := float64(deleted.Events) / machines; events > 1.1 {
-		t.Errorf("%.2f events per machine deleted, the budget is 1 and a few for the set", events)
-	}
-	if n := m.live(); n != 0 {
-		t.Errorf("%d instances are left", n)
+		mark()
+		m.scale(0)
+		m.none()
+		m.settled()
+		deleted := count(fmt.Sprintf("delete with a boot time of %s", boot))
+		if writes := float64(deleted.Writes) / machines; writes > perMachine {
+			t.Errorf("%.2f writes per machine deleted, the budget is %.1f", writes, perMachine)
+		}
+		if events := float64(deleted.Events) / machines; events > 1.1 {
+			t.Errorf("%.2f events per machine deleted, the budget is 1 and a few for the set", events)
+		}
+		if n := m.live(); n != 0 {
+			t.Errorf("%d instances are left", n)
+		}
 	}
 }
 

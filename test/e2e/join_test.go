@@ -10,11 +10,13 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/examples"
 	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/simcloud"
 )
 
 // Nodes join by what their user data says, and by nothing else.
@@ -70,6 +72,38 @@ func requestedByToken(csrs []certificatesv1.CertificateSigningRequest, node stri
 		}
 	}
 	return false
+}
+
+// Kubelets do not tell their provider IDs by themselves. Where nobody else does it for them, the Nodes get them from us.
+//
+// M-50.
+func TestNodesWithoutAProviderIDJoin(t *testing.T) {
+	m := start(t, stack.Options{})
+	m.quick()
+	m.settings(simcloud.SettingsPatch{Host: &simcloud.HostSettingsPatch{OmitProviderID: ptr.To(true)}})
+	m.fleet(3, nil)
+	machines := m.running(3)
+	for i := range machines {
+		node := m.node(&machines[i])
+		if node.UID != machines[i].Status.NodeRef.UID || node.Spec.ProviderID == "" || node.Spec.ProviderID != machines[i].Spec.ProviderID {
+			t.Errorf("machine %s has the provider ID %s; its node %s has %q", machines[i].Name, machines[i].Spec.ProviderID, node.Name, node.Spec.ProviderID)
+		}
+		for _, field := range node.ManagedFields {
+			if field.Manager == "kubelet" && strings.Contains(string(field.FieldsV1.Raw), "f:providerID") {
+				t.Errorf("the kubelet of node %s did tell its provider ID", node.Name)
+			}
+		}
+	}
+	m.scale(0)
+	m.none()
+	nodes := &corev1.NodeList{}
+	if err := m.target.List(context.Background(), nodes); err != nil {
+		t.Fatal(err)
+	}
+	if len(nodes.Items) != 0 || m.live() != 0 {
+		t.Errorf("%d nodes and %d instances are left", len(nodes.Items), m.live())
+	}
+	m.noTwins()
 }
 
 // The same fleet with a token that is nobody's must not join: this is what makes the test above worth something.

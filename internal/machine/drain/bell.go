@@ -1,7 +1,10 @@
 package drain
 
 import (
+	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -13,12 +16,19 @@ import (
 // bell puts machines into a controller's queue. It never blocks, and what is rung before the controller starts is kept
 // for it.
 type bell struct {
+	// hear, if set, takes the machines instead of a queue.
+	hear func(types.NamespacedName)
+
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 	early map[reconcile.Request]bool
 }
 
 func (b *bell) ring(machine types.NamespacedName) {
+	if b.hear != nil {
+		b.hear(machine)
+		return
+	}
 	request := reconcile.Request{NamespacedName: machine}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -38,10 +48,23 @@ func (b *bell) source() source.Source {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.queue = queue
-		for request := range b.early {
+		for _, request := range slices.SortedFunc(maps.Keys(b.early), byName) {
 			queue.Add(request)
 		}
 		b.early = nil
 		return nil
 	})
+}
+
+// inherit keeps for the controller of this bell what is kept by another one. Who hears the machines itself keeps them.
+func (b *bell) inherit(other *bell) {
+	other.mu.Lock()
+	defer other.mu.Unlock()
+	if b.hear == nil {
+		b.early = maps.Clone(other.early)
+	}
+}
+
+func byName(a, b reconcile.Request) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }

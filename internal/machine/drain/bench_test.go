@@ -34,6 +34,7 @@ type bench struct {
 	refuse   map[string]error
 	callTime time.Duration
 	onEvict  func(pod string)
+	onList   func()
 	// away is what it answers to everything.
 	away error
 
@@ -51,6 +52,9 @@ func newBench(t *testing.T, objects ...client.Object) *bench {
 		interceptor.Funcs{
 			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 				b.reads++
+				if b.onList != nil {
+					b.onList()
+				}
 				if b.away != nil {
 					return b.away
 				}

@@ -70,8 +70,7 @@ func newCluster(t *testing.T) *cluster {
 			WithControllerManager: true,
 			// These would find fault with nodes without a kubelet, or do the work of a drain.
 			ExtraControllerManagerArgs: []string{"--controllers=-daemonset-controller,-garbage-collector-controller," +
-				"-node-lifecycle-controller,-pod-garbage-collector-controller,-taint-eviction-controller," +
-				"-persistentvolume-attach-detach-controller"},
+				"-node-lifecycle-controller,-taint-eviction-controller"},
 		})
 	})
 	if shared.err != nil {

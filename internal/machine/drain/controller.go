@@ -70,6 +70,16 @@ type Options struct {
 
 	// Metrics is where the metrics are registered, by default nowhere.
 	Metrics prometheus.Registerer
+
+	// Epoch changes when the target cluster goes away and when it comes back. While a request is of another epoch nothing is
+	// done for it but to wake its machine: the target cluster cannot be reached, or times were reckoned before an outage
+	// that is to be left out. By default there is one epoch, 0.
+	Epoch func() uint64
+
+	// OnWork takes the machines that a worker is to look at, and OnWake those of which there is something new to report,
+	// for a caller with a queue of its own, who calls Reconcile itself: Work and Wakes are then silent. They are called in
+	// the goroutine in which it happens, and must not call the controller back.
+	OnWork, OnWake func(types.NamespacedName)
 }
 
 // BudgetHandler takes the events of PodDisruptionBudgets.
@@ -78,13 +88,11 @@ type BudgetHandler = handler.TypedEventHandler[*policyv1.PodDisruptionBudget, re
 // Controller drains Nodes and waits for their volumes, for the Machine reconciler.
 //
 // Who has asked for a drain says when it is no longer wanted (the machine is paused or gone, or an update in place is over):
-// until Forget, the workers go on. The memory may be lost at any time.
+// until Forget, the workers go on. The memory may be lost at any time. It starts no goroutine of its own, and what it asks
+// of the API and in which order follows from its calls, the answers and the clock alone.
 type Controller struct {
+	*state
 	options     Options
-	memory      memory
-	refusals    refusals
-	attachments attachments
-	daemonSets  daemonSets
 	metrics     metrics
 	work, wakes bell
 }
@@ -103,14 +111,18 @@ func New(o Options) *Controller {
 	if o.Workers <= 0 {
 		o.Workers = DefaultWorkers
 	}
+	if o.Epoch == nil {
+		o.Epoch = func() uint64 { return 0 }
+	}
 	if o.Evictions == nil {
 		o.Evictions = NewLimiter(DefaultConcurrentEvictions)
 	}
 	return &Controller{
-		options:     o,
-		attachments: attachments{target: o.Target, clock: o.Clock},
-		daemonSets:  daemonSets{target: o.Target, clock: o.Clock},
-		metrics:     newMetrics(),
+		state:   newState(o),
+		options: o,
+		metrics: newMetrics(),
+		work:    bell{hear: o.OnWork},
+		wakes:   bell{hear: o.OnWake},
 	}
 }
 
@@ -172,6 +184,8 @@ func (c *Controller) Drain(ctx context.Context, request Request) Outcome {
 // VolumesDetached reports whether the volumes of a drained Node are detached, or need not be waited for any longer, and
 // makes sure that they are being looked at. Like Drain, it looks at once when it is called for the first time.
 func (c *Controller) VolumesDetached(ctx context.Context, request VolumesRequest) Outcome {
+	_, _, waiting := c.memory.task(request.Machine)
+	renewed := waiting != nil && waiting.Epoch != request.Epoch
 	r, first := c.memory.admitVolumes(request)
 	if why := request.needless(); why != "" {
 		c.memory.setVolumesOutcome(r, Outcome{Done: true, Reason: v1beta1.ReasonSkipped, Message: why})
@@ -182,7 +196,7 @@ func (c *Controller) VolumesDetached(ctx context.Context, request VolumesRequest
 		c.firstVolumes(ctx, r, request)
 	}
 	outcome := c.memory.volumesOutcomeOf(r)
-	if first && !outcome.Done {
+	if !outcome.Done && (first || renewed) {
 		c.work.ring(request.Machine)
 	}
 	return outcome
@@ -203,6 +217,11 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 		c.options.Evictions.withdraw(request.NamespacedName)
 		return reconcile.Result{}, nil
 	}
+	if c.outdated(drain, volumes) {
+		c.options.Evictions.withdraw(request.NamespacedName)
+		c.wakes.ring(request.NamespacedName)
+		return reconcile.Result{}, nil // The machine asks again.
+	}
 	if !r.busy.TryLock() {
 		// The caller of Drain is looking just now.
 		return reconcile.Result{RequeueAfter: firstLook}, nil
@@ -218,6 +237,12 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	next, err := c.passVolumes(ctx, r, *volumes)
 	c.wakeIfNews(request, before, c.memory.volumesOutcomeOf(r))
 	return reconcile.Result{RequeueAfter: next}, err
+}
+
+// outdated reports whether the one of the requests that there is comes from another epoch.
+func (c *Controller) outdated(drain *Request, volumes *VolumesRequest) bool {
+	epoch := c.options.Epoch()
+	return drain != nil && drain.Epoch != epoch || volumes != nil && volumes.Epoch != epoch
 }
 
 // wakeIfNews wakes the machine when there is something to write down that its last pass has not seen.

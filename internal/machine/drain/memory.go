@@ -9,7 +9,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// memory is all that the controller knows and the API does not. Losing it costs nothing but a few refused evictions.
+// memory is what the controller knows of the machines on their way out.
 type memory struct {
 	mu       sync.Mutex
 	machines map[types.NamespacedName]*record
@@ -35,9 +35,10 @@ type record struct {
 
 // drainPass is what one pass over a node leaves for the next one.
 type drainPass struct {
-	look   time.Duration
-	tries  map[types.UID]Try
-	report report
+	look    time.Duration
+	tries   map[types.UID]Try
+	report  report
+	denials int // in a row
 }
 
 // volumesPass is what one look at a node's volumes leaves for the next one.
@@ -80,7 +81,8 @@ func (m *memory) admitVolumes(request VolumesRequest) (r *record, first bool) {
 	if r == nil || r.uid != request.UID {
 		r = m.newRecord(request.Machine, request.UID)
 	}
-	if r.volumes != nil && (r.volumes.Node != request.Node || r.volumes.NodeUID != request.NodeUID) {
+	if r.volumes != nil && (r.volumes.Node != request.Node || r.volumes.NodeUID != request.NodeUID ||
+		r.volumesOutcome.Done && request.Drained.After(r.volumes.Drained)) {
 		r.volumes, r.volumesOutcome, r.volumesPass = nil, Outcome{}, volumesPass{}
 	}
 	if first = r.volumes == nil; first {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"machinist.dev/machinist/api/v1beta1"
 )
 
@@ -42,6 +44,37 @@ func (c *Controller) reportError(r *record, err error) {
 	report.offer(v1beta1.ReasonDrainError, shorten(err.Error()), "", c.options.Clock.Now())
 	before := c.memory.drainOutcomeOf(r)
 	c.memory.setDrainOutcome(r, Outcome{Reason: report.reason, Message: report.message, Blocked: before.Blocked})
+}
+
+// isDenial tells whether the API server refuses to tell what the drain has to know. That is no outage: it lasts until
+// somebody gives the permission.
+func isDenial(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
+}
+
+// reportDenial records that the drain may not see its pods, and returns when to try again. Nothing is evicted unseen, and
+// the deadline does not change that: it limits how long pods may stay that are known, and says nothing of those that are
+// not. So the instance lives until a person gives the permission or forces the deletion.
+func (c *Controller) reportDenial(r *record, request Request, err error) (next time.Duration) {
+	now := c.options.Clock.Now()
+	pass := &r.drainPass
+	next = min(firstRetry<<min(pass.denials, 10), idleLook)
+	pass.denials++
+
+	message, overdue := fmt.Sprintf("What is on node %s may not be read, and no pod is evicted unseen.", request.Node), false
+	if end := (deadline{start: request.Start, end: request.Deadline}); end.over(now) {
+		overdue = true
+		message = fmt.Sprintf("The deadline has passed, but what is on node %s may not be read, and no pod is killed unseen.", request.Node)
+	} else if left := request.Deadline.Sub(now); !request.Deadline.IsZero() {
+		next = min(next, left)
+	}
+	message += " " + shorten(err.Error()) + ". The annotation " + v1beta1.AnnotationForceDelete + " goes on without."
+	wait := pass.report.offer(v1beta1.ReasonDrainError, message, fmt.Sprint("denied ", overdue), now)
+	if wait > 0 {
+		next = min(next, wait)
+	}
+	c.memory.setDrainOutcome(r, Outcome{Denied: true, Reason: pass.report.reason, Message: pass.report.message})
+	return next
 }
 
 func drainingReason(d Decision, all []Blocker) string {

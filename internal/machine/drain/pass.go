@@ -24,6 +24,8 @@ const sendTime = 2 * time.Second
 func (c *Controller) firstLook(ctx context.Context, r *record, request Request) {
 	_, decision, err := c.look(ctx, r, request)
 	switch {
+	case isDenial(err):
+		c.reportDenial(r, request, err)
 	case err != nil:
 		c.reportError(r, err)
 	case decision.Done:
@@ -45,9 +47,18 @@ func (c *Controller) passDrain(ctx context.Context, r *record, request Request) 
 		}
 	}()
 	pods, decision, err := c.look(ctx, r, request)
+	if isDenial(err) {
+		return c.reportDenial(r, request, err), nil
+	}
 	if err != nil {
 		return 0, err
 	}
+	if c.outdated(&request, nil) {
+		// The look may have taken as long as the outage did.
+		c.wakes.ring(request.Machine)
+		return 0, nil
+	}
+	r.drainPass.denials = 0
 	if decision.Done {
 		c.finish(r, request, v1beta1.ReasonDrained, drainedMessage(decision))
 		return 0, nil

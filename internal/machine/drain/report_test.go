@@ -33,7 +33,30 @@ func TestReportIsRewrittenSparingly(t *testing.T) {
 			t.Errorf("%s: got %q, wait %s, want %q, wait %s", step.name, r.message, wait, step.want, step.wait)
 		}
 	}
-	if r.offer("Other", "draining", "", at(2*time.Hour)); r.reason != "Other" {
-		t.Errorf("another reason is not reported: %+v", r)
+}
+
+// M-37.
+func TestANewReasonIsReportedAtOnce(t *testing.T) {
+	var r report
+	steps := []struct {
+		name                   string
+		at                     time.Duration
+		reason, message, about string
+		want                   string
+		wait                   time.Duration
+	}{
+		{"the first one", 0, "Draining", "draining", "", "Draining: draining", 0},
+		{"another reason", time.Second, "Blocked", "blocked by a", "a", "Blocked: blocked by a", 0},
+		{"yet another one", 2 * time.Second, "Forced", "deleting a", "a", "Forced: deleting a", 0},
+		{"only other words", 3 * time.Second, "Forced", "deleting b", "b", "Forced: deleting a", 29 * time.Second},
+		{"and back", 4 * time.Second, "Blocked", "blocked by b", "b", "Blocked: blocked by b", 0},
+		{"the words wait from there", 5 * time.Second, "Blocked", "blocked by c", "c", "Blocked: blocked by b", 29 * time.Second},
+		{"and come", 34 * time.Second, "Blocked", "blocked by c", "c", "Blocked: blocked by c", 0},
+	}
+	for _, step := range steps {
+		wait := r.offer(step.reason, step.message, step.about, at(step.at))
+		if got := r.reason + ": " + r.message; got != step.want || wait != step.wait {
+			t.Errorf("%s: got %q, wait %s, want %q, wait %s", step.name, got, wait, step.want, step.wait)
+		}
 	}
 }

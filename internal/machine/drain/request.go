@@ -28,6 +28,9 @@ type Request struct {
 	// NodeReachable is false when the node's kubelet is silent. Then terminating pods count as gone.
 	NodeReachable bool
 
+	// Epoch is that of the outages that are left out of Start and Deadline, see Options.Epoch.
+	Epoch uint64
+
 	// Force ends the drain at once, also in the middle, and Skip does not begin it. In both cases no pod is touched any more.
 	Force, Skip bool
 }
@@ -54,7 +57,7 @@ func (r Request) equal(other Request) bool {
 }
 
 // VolumesRequest asks for the wait for the volumes of a drained Node. It makes no sense for an unreachable node whose
-// instance may still run: nobody detaches its volumes.
+// instance may still run: nobody detaches its volumes. A later Drained than that of a wait that is over asks for another.
 type VolumesRequest struct {
 	// Machine and its UID.
 	Machine types.NamespacedName
@@ -68,9 +71,12 @@ type VolumesRequest struct {
 	Reported []corev1.AttachedVolume
 
 	// Drained is when the last pod was gone: Outcome.LastPodGone of the drain, or the transition time of the Drained
-	// condition. Timeout counts from then.
+	// condition. For a Node that is out of service it is when it became that. Timeout counts from then.
 	Drained time.Time
 	Timeout time.Duration
+
+	// Epoch is that of the outages that are left out of Drained, see Options.Epoch.
+	Epoch uint64
 
 	// Force ends the wait at once.
 	Force bool
@@ -97,12 +103,18 @@ type Outcome struct {
 	// Done is true when the machine may go on.
 	Done bool
 
-	// Reason and Message for the condition Drained or VolumesDetached. While waiting they are rewritten only when what is
-	// in the way changes, and at most every 30 s.
+	// Reason and Message for the condition Drained or VolumesDetached. While waiting, the message of one reason is rewritten
+	// only when what is in the way changes, and at most every 30 s.
 	Reason, Message string
 
 	// Blocked are the pods that hold up the drain at the moment.
 	Blocked []Blocker
+
+	// Denied is true while the API server refuses to tell what the drain has to know. Only its administrator can help.
+	Denied bool
+
+	// Attached are the volumes that the wait for volumes is for, as far as it is known at the moment.
+	Attached []string
 
 	// LastPodGone is when a drain was seen to be done, zero before.
 	LastPodGone time.Time

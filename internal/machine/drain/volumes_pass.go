@@ -176,7 +176,7 @@ func (c *Controller) reportVolumes(r *record, request VolumesRequest, d VolumeDe
 	default:
 		report := &r.volumesPass.report
 		report.offer(v1beta1.ReasonWaitingForVolumeDetach, volumesMessage(request, d.Waiting), fmt.Sprint(d.Waiting), c.options.Clock.Now())
-		o.Reason, o.Message = report.reason, report.message
+		o.Reason, o.Message, o.Attached = report.reason, report.message, d.Waiting
 	}
 	c.memory.setVolumesOutcome(r, o)
 }
@@ -196,5 +196,6 @@ func namedVolumes(volumes []string) string {
 func (c *Controller) reportVolumesError(r *record, err error) {
 	report := &r.volumesPass.report
 	report.offer(v1beta1.ReasonDrainError, shorten(err.Error()), "", c.options.Clock.Now())
-	c.memory.setVolumesOutcome(r, Outcome{Reason: report.reason, Message: report.message})
+	before := c.memory.volumesOutcomeOf(r)
+	c.memory.setVolumesOutcome(r, Outcome{Reason: report.reason, Message: report.message, Attached: before.Attached})
 }

@@ -13,7 +13,8 @@
 // Bootstrap tokens.
 // +kubebuilder:rbac:groups="",namespace=kube-system,resources=secrets,verbs=get;create;delete
 //
-// Kubelets' certificates are approved, unless --approve-kubelet-csrs=false.
+// The requests for kubelets' certificates tell which machine joined as a node, and are approved, unless
+// --approve-kubelet-csrs=false.
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests,verbs=list;watch
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=certificatesigningrequests/approval,verbs=patch
 // +kubebuilder:rbac:groups=certificates.k8s.io,resources=signers,resourceNames=kubernetes.io/kube-apiserver-client-kubelet;kubernetes.io/kubelet-serving,verbs=approve

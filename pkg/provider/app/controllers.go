@@ -73,6 +73,10 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 	}
 	guarded := cloud.New(cloudOptions)
 	resolver := &resolve.Resolver{Classes: control.Client, Secrets: control.Live}
+	machineMetrics, err := machine.NewMetrics(metrics.Registry, driver.Name(), control.Cache)
+	if err != nil {
+		return err
+	}
 
 	machines := machine.Options{
 		Cloud:       guarded,
@@ -80,9 +84,14 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 		Client:      control.Client,
 		Live:        control.Live,
 		Classes:     resolver,
+		Reach:       op.Reachability(),
 		Recorder:    mgr.GetEventRecorder("machinist-machine"),
 		Clock:       realClock,
 		Concurrency: s.concurrentMachines,
+		Metrics:     machineMetrics,
+	}
+	if s.maxInFlightCreates > 0 {
+		machines.Places = cloud.NewPlaces(s.maxInFlightCreates)
 	}
 	var (
 		targetEvents wiring.TargetEvents
@@ -111,6 +120,7 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 				return operator.Events(target, &policyv1.PodDisruptionBudget{}, h)
 			},
 			BudgetReader: target.Client,
+			Epoch:        op.Reachability().TargetEpoch,
 		})
 		if err := drains.Register(mgr); err != nil {
 			return fmt.Errorf("add the drain controller: %w", err)

@@ -17,6 +17,7 @@ type settings struct {
 	concurrentClasses   int
 	concurrentDrains    int
 	concurrentEvictions int
+	maxInFlightCreates  int
 	cloudQPS            float64
 	cloudBurst          int
 	bootstrapEndpoint   string
@@ -33,6 +34,7 @@ func (s *settings) addFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&s.concurrentClasses, "concurrent-classes", s.concurrentClasses, "machine classes worked on at the same time")
 	fs.IntVar(&s.concurrentDrains, "concurrent-drains", s.concurrentDrains, "nodes whose pods are looked at at the same time")
 	fs.IntVar(&s.concurrentEvictions, "concurrent-evictions", s.concurrentEvictions, "evictions under way at the same time")
+	fs.IntVar(&s.maxInFlightCreates, "max-in-flight-creates", s.maxInFlightCreates, "instances being created at the same time, from the call that asks for one until it runs; 0 is no limit")
 	fs.Float64Var(&s.cloudQPS, "cloud-qps", s.cloudQPS, "calls to the cloud per second, of the whole process; 0 is no limit")
 	fs.IntVar(&s.cloudBurst, "cloud-burst", s.cloudBurst, "calls to the cloud that may be made at once, with --cloud-qps")
 	fs.StringVar(&s.bootstrapEndpoint, "bootstrap-endpoint", "", "URL of the target cluster's API server as instances reach it; default: that of the target kubeconfig")
@@ -49,6 +51,9 @@ func (s *settings) validate() error {
 		if value < 1 {
 			errs = append(errs, fmt.Errorf("--%s is %d; it must be at least 1", flag, value))
 		}
+	}
+	if s.maxInFlightCreates < 0 {
+		errs = append(errs, fmt.Errorf("--max-in-flight-creates is %d; it must not be negative", s.maxInFlightCreates))
 	}
 	if s.cloudQPS < 0 {
 		errs = append(errs, fmt.Errorf("--cloud-qps is %g; it must not be negative", s.cloudQPS))

@@ -1,0 +1,261 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/controlplane"
+	"machinist.dev/machinist/internal/operator"
+	"machinist.dev/machinist/test/env"
+)
+
+func TestMain(m *testing.M) { os.Exit(env.Main(m)) }
+
+// line is a connection to an API server that can be cut.
+type line struct {
+	t           *testing.T
+	to, address string
+
+	mu       sync.Mutex
+	listener net.Listener
+	open     map[net.Conn]bool
+	relaying sync.WaitGroup
+}
+
+// laid lays a line to the API server, and returns it with the configuration that goes through it.
+func laid(t *testing.T, config *rest.Config) (*line, *rest.Config) {
+	t.Helper()
+	l := &line{t: t, to: strings.TrimPrefix(config.Host, "https://"), address: "127.0.0.1:0", open: map[net.Conn]bool{}}
+	l.mend()
+	t.Cleanup(l.cut)
+	through := rest.CopyConfig(config)
+	through.Host = "https://" + l.address
+	return l, through
+}
+
+func (l *line) mend() {
+	l.t.Helper()
+	listener, err := net.Listen("tcp", l.address)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.listener, l.address = listener, listener.Addr().String()
+	l.relaying.Go(func() {
+		for {
+			from, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			l.relaying.Go(func() { l.relay(from) })
+		}
+	})
+}
+
+func (l *line) relay(from net.Conn) {
+	to, err := net.Dial("tcp", l.to)
+	if err != nil {
+		_ = from.Close()
+		return
+	}
+	l.mu.Lock()
+	l.open[from], l.open[to] = true, true
+	cut := l.listener == nil
+	l.mu.Unlock()
+	if cut {
+		_, _ = from.Close(), to.Close()
+	}
+	var both sync.WaitGroup
+	for _, ends := range [][2]net.Conn{{from, to}, {to, from}} {
+		both.Go(func() {
+			_, _ = io.Copy(ends[0], ends[1])
+			_, _ = from.Close(), to.Close()
+		})
+	}
+	both.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.open, from)
+	delete(l.open, to)
+}
+
+// cut ends all connections and admits no others.
+func (l *line) cut() {
+	l.mu.Lock()
+	if l.listener != nil {
+		_ = l.listener.Close()
+	}
+	l.listener = nil
+	for c := range l.open {
+		_ = c.Close()
+	}
+	l.mu.Unlock()
+	l.relaying.Wait()
+}
+
+// kubeconfig writes one and returns its path.
+func kubeconfig(t *testing.T, name string, config *rest.Config) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := controlplane.WriteKubeconfig(path, config); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// manage runs the manager until the test ends.
+func manage(t *testing.T, args ...string) {
+	t.Helper()
+	config, settings := operator.DefaultConfig("machinist-manager"), &settings{}
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	config.AddFlags(flags)
+	settings.addFlags(flags)
+	if err := flags.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	op, err := operator.New(config, options(logr.Discard()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- op.Run(ctx, func(ctx context.Context) error { return addControllers(ctx, op, settings) })
+	}()
+	t.Cleanup(func() {
+		stop()
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(env.Patience):
+			t.Error("the manager does not end")
+		}
+	})
+}
+
+func deployment(namespace string) *v1beta1.MachineDeployment {
+	labels := map[string]string{"fleet": "web"}
+	d := &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "web"}}
+	d.Spec.Replicas = new(int32(1))
+	d.Spec.Selector.MatchLabels = labels
+	d.Spec.Template.ObjectMeta.Labels = labels
+	d.Spec.Template.Spec.ClassRef = &v1beta1.LocalRef{Name: "small"}
+	return d
+}
+
+// awaitFleet waits until there are as many machines, and the deployment and its set are frozen or not.
+func awaitFleet(t *testing.T, c client.WithWatch, namespace string, machines int, frozen bool) {
+	t.Helper()
+	in := client.InNamespace(namespace)
+	env.Await(t, c, &v1beta1.MachineSetList{}, "the set", func(l *v1beta1.MachineSetList) (bool, string) {
+		if len(l.Items) != 1 {
+			return false, fmt.Sprintf("%d sets", len(l.Items))
+		}
+		return isFrozen(l.Items[0].Status.Conditions) == frozen, fmt.Sprintf("%+v", l.Items[0].Status.Conditions)
+	}, in)
+	env.Await(t, c, &v1beta1.MachineDeploymentList{}, "the deployment", func(l *v1beta1.MachineDeploymentList) (bool, string) {
+		return isFrozen(l.Items[0].Status.Conditions) == frozen, fmt.Sprintf("%+v", l.Items[0].Status.Conditions)
+	}, in)
+	env.Await(t, c, &v1beta1.MachineList{}, "the machines", func(l *v1beta1.MachineList) (bool, string) {
+		return len(l.Items) == machines, fmt.Sprintf("%d machines, want %d", len(l.Items), machines)
+	}, in)
+}
+
+func isFrozen(conditions []metav1.Condition) bool {
+	c := meta.FindStatusCondition(conditions, v1beta1.ConditionFrozen)
+	return c != nil && c.Status == metav1.ConditionTrue && c.Reason == v1beta1.ReasonControlPlaneUnreachable
+}
+
+// freeAddress returns one that nobody listens on.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// awaitProbe waits until /readyz says something.
+func awaitProbe(t *testing.T, address, says string) {
+	t.Helper()
+	deadline, tick := time.After(env.Patience), time.NewTicker(20*time.Millisecond)
+	defer tick.Stop()
+	for {
+		last := "nothing"
+		if response, err := http.Get("http://" + address + "/readyz"); err == nil {
+			body, _ := io.ReadAll(response.Body)
+			_ = response.Body.Close()
+			if last = string(body); strings.Contains(last, says) {
+				return
+			}
+		}
+		select {
+		case <-deadline:
+			t.Fatalf("/readyz says %q, not %q", last, says)
+		case <-tick.C:
+		}
+	}
+}
+
+// While the target cluster is away nobody knows what became of the machines: none is made, and the owners say why. When
+// it is back, they go on by themselves.
+//
+// F-2, F-3.
+func TestNoMachinesAreMadeInAnOutageOfTheTarget(t *testing.T) {
+	namespace, c, probes := env.Namespace(t), env.Client(t), freeAddress(t)
+	target, through := laid(t, env.Config())
+	manage(t,
+		"--control-kubeconfig="+kubeconfig(t, "control", env.Config()), "--target-kubeconfig="+kubeconfig(t, "target", through),
+		"--namespace="+namespace, "--health-probe-bind-address="+probes, "--metrics-bind-address=0",
+		"--machine-safety-apiserver-statuscheck-period=100ms", "--machine-safety-apiserver-statuscheck-timeout=6s",
+	)
+	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "small"}}
+	class.Spec.Provider = "nobody"
+	class.Spec.ProviderSpec = &runtime.RawExtension{Raw: []byte(`{"kind":"Nothing"}`)}
+	fleet := deployment(namespace)
+	for _, o := range []client.Object{class, fleet} {
+		if err := c.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	awaitFleet(t, c, namespace, 1, false)
+
+	target.cut()
+	awaitProbe(t, probes, "frozen: The target cluster cannot be reached since ")
+	// Now the set misses a machine, and the deployment wants one more.
+	if err := c.DeleteAllOf(t.Context(), &v1beta1.Machine{}, client.InNamespace(namespace)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Patch(t.Context(), fleet, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":2}}`))); err != nil {
+		t.Fatal(err)
+	}
+	awaitFleet(t, c, namespace, 1, true)
+
+	target.mend()
+	// Nobody takes the finalizer off the first.
+	awaitFleet(t, c, namespace, 3, false)
+}

@@ -1,0 +1,147 @@
+package cloud
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// hall is places with the queue of a controller.
+type hall struct {
+	*Places
+	t     *testing.T
+	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
+}
+
+func newHall(t *testing.T, limit int) *hall {
+	t.Helper()
+	h := &hall{NewPlaces(limit), t, workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())}
+	t.Cleanup(h.queue.ShutDown)
+	if err := h.Wakes().Start(t.Context(), h.queue); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func named(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: "ns", Name: name}
+}
+
+// woken returns whom the queue brings.
+func (h *hall) woken() (names []string) {
+	for h.queue.Len() > 0 {
+		request, _ := h.queue.Get()
+		h.queue.Done(request)
+		names = append(names, request.Name)
+	}
+	return names
+}
+
+func (h *hall) wantTake(name string, want bool) {
+	h.t.Helper()
+	if got := h.Take(named(name)); got != want {
+		h.t.Errorf("Take(%s) = %v", name, got)
+	}
+}
+
+func (h *hall) wantWoken(want ...string) {
+	h.t.Helper()
+	if got := h.woken(); !slices.Equal(got, want) {
+		h.t.Errorf("woken: %v, want %v", got, want)
+	}
+}
+
+// M-54.
+func TestPlacesAreForThoseWhoCameFirst(t *testing.T) {
+	h := newHall(t, 2)
+	h.wantTake("a", true)
+	h.wantTake("b", true)
+	h.wantTake("a", true) // It has one.
+	for _, late := range []string{"c", "d", "e"} {
+		h.wantTake(late, false)
+	}
+	h.wantWoken()
+	h.Leave(named("a"))
+	h.wantWoken("c")
+	h.wantTake("d", false) // The place is free, and not for it.
+	h.wantTake("f", false)
+	h.wantTake("c", true)
+	h.Leave(named("d")) // Gone while it waited.
+	h.wantWoken()
+	h.Leave(named("b"))
+	h.wantWoken("e")
+	h.Leave(named("e")) // It came, and has no use for the place any more.
+	h.wantWoken("f")
+	h.wantTake("f", true)
+	h.Leave(named("nobody"))
+	h.wantWoken()
+}
+
+// A process that starts finds creations under way that it did not begin. None is begun until they are few enough.
+//
+// M-54.
+func TestCreationsOfAnotherProcessTakePlacesToo(t *testing.T) {
+	h := newHall(t, 1)
+	h.wantTake("a", true)
+	h.wantTake("b", false)
+	h.Hold(named("b"))
+	h.Hold(named("c"))
+	h.wantTake("d", false)
+	for _, done := range []string{"a", "c"} {
+		h.Leave(named(done))
+		h.wantWoken()
+	}
+	h.Leave(named("b"))
+	h.wantWoken("d")
+}
+
+// Whatever machines do, no more than the limit have places, nobody is forgotten who waits, and all get their turn.
+//
+// M-54.
+func TestEveryMachineGetsAPlaceInTheEnd(t *testing.T) {
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		limit := 1 + random.IntN(4)
+		h := newHall(t, limit)
+		var holding, awake []string
+		for i := range 30 {
+			awake = append(awake, fmt.Sprint(i))
+		}
+		done := 0
+		for step := 0; done < 30 && step < 10_000; step++ {
+			switch {
+			case len(awake) > 0 && random.IntN(3) > 0:
+				name := awake[0]
+				awake = awake[1:]
+				switch {
+				case random.IntN(10) == 0: // It fails before it asks, and comes again.
+					h.Leave(named(name))
+					awake = append(awake, name)
+				case h.Take(named(name)):
+					holding = append(holding, name)
+				}
+			case len(holding) > 0:
+				i := random.IntN(len(holding))
+				h.Leave(named(holding[i]))
+				holding = slices.Delete(holding, i, i+1)
+				done++
+			}
+			for _, name := range h.woken() {
+				if !slices.Contains(awake, name) && !slices.Contains(holding, name) {
+					awake = append(awake, name)
+				}
+			}
+			if len(holding) > limit {
+				t.Fatalf("seed %d: %d have places, the limit is %d", seed, len(holding), limit)
+			}
+		}
+		if done != 30 {
+			t.Fatalf("seed %d: %d of 30 had a place, %d wait", seed, done, len(h.waiting))
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package machine
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// booting makes a machine whose instance boots for ten seconds and says only then what its addresses are.
+func booting(t *testing.T, change ...func(*world)) *world {
+	t.Helper()
+	w := newWorld(t, change...)
+	w.cloud.boot = 10 * time.Second
+	w.class("small", "")
+	w.born("m")
+	w.reconcile("m")
+	if state := w.get("m").Status.Instance.State; state != v1beta1.InstancePending {
+		t.Fatalf("the instance is %s", state)
+	}
+	w.step(w.cloud.boot)
+	w.cloud.will("Get", scripted{answer: func(in *provider.Instance) {
+		in.Zone, in.Addresses = "r-2", []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.9.9.9"}}
+	}})
+	w.effects.clear()
+	return w
+}
+
+func wantBooted(t *testing.T, m *v1beta1.Machine) {
+	t.Helper()
+	in, addresses := m.Status.Instance, m.Status.Addresses
+	if in.State != v1beta1.InstanceRunning || in.Zone != "r-2" || len(addresses) != 1 || addresses[0].Address != "10.9.9.9" {
+		t.Errorf("instance is %+v, addresses are %v", *in, addresses)
+	}
+}
+
+// M-25.
+func TestWhatBootedIsReportedAloneWhenItsNodeDoesNotCome(t *testing.T) {
+	t.Parallel()
+	w := booting(t)
+	for range 2 { // The second look is no later one.
+		if again := w.wantQuiet("m").RequeueAfter; again <= 0 || again > bootGrace {
+			t.Fatalf("the machine asks for another pass after %s", again)
+		}
+		w.step(bootGrace / 3)
+	}
+	w.step(bootGrace / 3)
+	w.effects.clear()
+	w.reconcile("m")
+	want(t, "effects", w.effects.of(), "API Machine patch status")
+	wantBooted(t, w.get("m"))
+	w.wantQuiet("m")
+}
+
+// M-25.
+func TestWhatBootedIsReportedWithItsNode(t *testing.T) {
+	t.Parallel()
+	w := booting(t)
+	w.wantQuiet("m")
+	w.node("m", true)
+	w.effects.clear()
+	w.reconcile("m")
+	want(t, "effects", w.effects.of("API Machine", "cloud"), "API Machine patch status")
+	wantBooted(t, w.get("m"))
+	w.wantRest("m")
+	if len(w.process.memory.machines) > 0 {
+		t.Errorf("the process still remembers %v", w.process.memory.machines)
+	}
+}
+
+// A process that dies meanwhile costs one more look at the cloud.
+//
+// M-25, M-33.
+func TestWhatBootedIsSeenAgainAfterARestart(t *testing.T) {
+	t.Parallel()
+	w := booting(t)
+	w.wantQuiet("m")
+	w.restart()
+	w.wantQuiet("m")
+	want(t, "driver calls", w.effects.calls(), "cloud get")
+}
+
+// The name under which the instance registers decides whose certificate it gets.
+func TestTheNodesNameIsReportedAtOnce(t *testing.T) {
+	t.Parallel()
+	w := booting(t)
+	w.cloud.script["Get"] = []scripted{{answer: func(in *provider.Instance) { in.NodeName = "other" }}}
+	w.reconcile("m")
+	want(t, "writes", w.effects.writes(), "API Machine patch status")
+	if in := w.get("m").Status.Instance; in.NodeName != "other" || in.State != v1beta1.InstanceRunning {
+		t.Errorf("instance is %+v", *in)
+	}
+}
+
+// M-24.
+func TestWithoutATargetClusterWhatBootedIsAvailableAtOnce(t *testing.T) {
+	t.Parallel()
+	w := booting(t, noTarget)
+	w.reconcile("m")
+	w.wantPhase(w.get("m"), v1beta1.MachineAvailable)
+	wantBooted(t, w.get("m"))
+}

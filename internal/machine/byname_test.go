@@ -1,0 +1,517 @@
+package machine
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	utilwait "k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/bootstrap"
+	"machinist.dev/machinist/test/env"
+)
+
+// nameless is a kubelet that does not tell its provider ID.
+func nameless(n *corev1.Node) { n.Spec.ProviderID = "" }
+
+// tokenID returns the id of the only token of the namespace's machines.
+func (w *world) tokenID() string {
+	w.t.Helper()
+	tokens := w.tokens()
+	if len(tokens) != 1 {
+		w.t.Fatalf("there are %d tokens", len(tokens))
+	}
+	return string(tokens[0].Data["token-id"])
+}
+
+// certified makes the request for a machine's client certificate that somebody sent, and has it approved and signed.
+func (w *world) certified(machine, user string, change ...func(*certificatesv1.CertificateSigningRequest)) *certificatesv1.CertificateSigningRequest {
+	w.t.Helper()
+	csr := w.requested(machine, user)
+	csr.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{
+		Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "Test",
+	}}
+	csr.Status.Certificate = selfSigned(w.t)
+	for _, f := range change {
+		f(csr)
+	}
+	certificate := csr.Status.Certificate
+	if err := w.api.SubResource("approval").Update(w.t.Context(), csr); err != nil {
+		w.t.Fatal(err)
+	}
+	csr.Status.Certificate = certificate
+	if err := w.api.Status().Update(w.t.Context(), csr); err != nil {
+		w.t.Fatal(err)
+	}
+	return csr
+}
+
+func (w *world) requested(machine, user string) *certificatesv1.CertificateSigningRequest {
+	w.t.Helper()
+	key := newKey(w.t)
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
+		Subject: pkix.Name{CommonName: "system:node:" + nodeNameOf(w.namespace, machine), Organization: []string{"system:nodes"}},
+	}, key)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	config := rest.CopyConfig(env.Config())
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:bootstrappers", "system:masters"}}
+	as, err := client.New(config, client.Options{Scheme: env.Scheme(), Mapper: w.api.RESTMapper()})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	csr := &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: w.namespace + "-"},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
+			SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName,
+			Usages:     []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageClientAuth},
+		},
+	}
+	if err := as.Create(w.t.Context(), csr); err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() {
+		if err := w.api.Delete(context.Background(), csr); client.IgnoreNotFound(err) != nil {
+			w.t.Error(err)
+		}
+	})
+	return csr
+}
+
+func newKey(t testing.TB) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// selfSigned returns what the API server takes for a certificate.
+func selfSigned(t testing.TB) []byte {
+	t.Helper()
+	key := newKey(t)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+// launched makes a Machine whose instance has a bootstrap token, and returns who it is to the target cluster.
+func (w *world) launched(name string) (user string) {
+	w.t.Helper()
+	w.born(name)
+	w.reconcile(name)
+	return "system:bootstrap:" + w.tokenID()
+}
+
+// One patch names the instance and dresses the Node; everything after is as with a Node that named it itself.
+//
+// M-50, M-25.
+func TestANodeWithoutAProviderIDIsPairedByItsName(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", joinsWithToken)
+	user := w.launched("m")
+	w.certified("m", user)
+	node := w.node("m", true, nameless)
+	w.effects.clear()
+	w.reconcile("m")
+	want(t, "what is done", w.effects.of(), "API Node patch", "API Secret delete", "API Machine patch status")
+	m := w.get("m")
+	w.wantPhase(m, v1beta1.MachineRunning)
+	if got := w.getNode(node.Name); got.Spec.ProviderID != m.Spec.ProviderID || got.UID != m.Status.NodeRef.UID || tainted(got, v1beta1.NodeTaintUninitialized) {
+		t.Errorf("the node is %+v, paired with %+v", got.Spec, m.Status.NodeRef)
+	}
+	w.wantRest("m")
+	w.delete("m")
+	w.untilGone("m")
+	w.wantNothingLeft("m")
+}
+
+// The token may be gone: it ends with the time in which a machine may join, and requests are kept longer.
+//
+// M-50.
+func TestANodeIsPairedByItsNameAfterItsTokenIsGone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", joinsWithToken)
+	user := w.launched("m")
+	w.certified("m", user)
+	w.step(v1beta1.DefaultCreationTimeout + time.Minute)
+	w.reconcile("m")
+	w.wantPhase(w.get("m"), v1beta1.MachineFailed)
+	w.node("m", true, nameless)
+	w.restart()
+	w.reconcile("m")
+	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
+}
+
+// M-50.
+func TestANodeIsNotPairedByItsNameAlone(t *testing.T) {
+	t.Parallel()
+	const nobody = "system:bootstrap:zzzzz0"
+	for name, tc := range map[string]struct {
+		tokenless bool
+		// arrange makes the Node of machine m, and who joined as it.
+		arrange func(w *world, user string)
+		// reason and says are those of Registered. Without a reason it is WaitingForNode.
+		reason, says string
+	}{
+		"without any request":  {arrange: func(w *world, _ string) { w.node("m", true, nameless) }, says: "set its provider ID to"},
+		"without a token":      {tokenless: true, arrange: func(w *world, _ string) { w.certified("m", nobody); w.node("m", true, nameless) }, says: "its user data has none"},
+		"by a pending request": {arrange: func(w *world, user string) { w.requested("m", user); w.node("m", true, nameless) }, says: "does not know of a certificate"},
+		"by a denied request":  {arrange: func(w *world, user string) { w.certified("m", user, denied); w.node("m", true, nameless) }, says: "does not know of a certificate"},
+		"by an unsigned one":   {arrange: func(w *world, user string) { w.certified("m", user, unsigned); w.node("m", true, nameless) }, says: "does not know of a certificate"},
+		"by somebody's token":  {arrange: func(w *world, _ string) { w.certified("m", nobody); w.node("m", true, nameless) }, says: "does not know of a certificate"},
+		"by no token":          {arrange: func(w *world, _ string) { w.certified("m", "alice"); w.node("m", true, nameless) }, says: "does not know of a certificate"},
+		"for another name":     {arrange: func(w *world, user string) { w.certified("other", user); w.node("m", true, nameless) }, says: "does not know of a certificate"},
+		"by a former attempt":  {arrange: formerAttempt, says: "does not know of a certificate"},
+		"with a second bearer": {arrange: func(w *world, user string) {
+			w.certified("m", user)
+			w.certified("m", nobody)
+			w.node("m", true, nameless)
+		}, reason: v1beta1.ReasonNodeConflict, says: "zzzzz0"},
+		"when it was there":     {arrange: thereBefore, reason: v1beta1.ReasonNodeConflict, says: "was there before"},
+		"with another provider": {arrange: func(w *world, user string) { w.certified("m", user); w.node("m", true, someone) }, says: "No node with the provider ID"},
+		"made by hand": {arrange: func(w *world, user string) {
+			w.certified("m", user)
+			w.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeNameOf(w.namespace, "m")}})
+		}, says: "no kubelet reports"},
+		"before the cloud spoke": {arrange: func(w *world, user string) {
+			w.certified("m", user)
+			w.node("m", true, nameless, func(n *corev1.Node) {
+				n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: taintCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule})
+			})
+		}, says: "cloud-controller-manager"},
+		"that another machine is": {arrange: func(w *world, user string) {
+			w.certified("m", user)
+			node := w.node("m", true, nameless)
+			other := w.born("other", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name = "none" })
+			other.Status.NodeRef = &v1beta1.NodeRef{Name: node.Name, UID: node.UID}
+			if err := w.api.Status().Update(w.t.Context(), other); err != nil {
+				w.t.Fatal(err)
+			}
+		}, reason: v1beta1.ReasonNodeConflict, says: "/other"},
+		"when nobody may look": {arrange: func(w *world, user string) {
+			w.certified("m", user)
+			w.node("m", true, nameless)
+			w.refuse = func(_ string, o runtime.Object) error {
+				if _, ok := o.(*certificatesv1.CertificateSigningRequestList); ok {
+					return apierrors.NewForbidden(schema.GroupResource{Resource: "certificatesigningrequests"}, "", errors.New("no"))
+				}
+				return nil
+			}
+		}, says: "forbidden"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			user := ""
+			if tc.tokenless {
+				w.class("small", "joins by itself")
+				w.born("m")
+				w.reconcile("m")
+			} else {
+				w.class("small", joinsWithToken)
+				user = w.launched("m")
+			}
+			tc.arrange(w, user)
+			before := w.getNode(nodeNameOf(w.namespace, "m"))
+			// What a Node lacks it may get at once: only what stays is told.
+			w.effects.clear()
+			w.reconcile("m")
+			if tc.reason == "" {
+				w.wantCondition(w.get("m"), v1beta1.ConditionRegistered, "False", v1beta1.ReasonWaitingForNode)
+				want(t, "writes at once", w.effects.writes())
+			}
+			w.step(registrationGrace + time.Minute) // The API server's clock goes on while the test runs.
+			w.reconcile("m")
+			m := w.get("m")
+			if tc.reason == "" {
+				tc.reason = v1beta1.ReasonWaitingForNode
+			}
+			if c := w.wantCondition(m, v1beta1.ConditionRegistered, "False", tc.reason); !strings.Contains(c.Message, tc.says) {
+				t.Errorf("Registered says %q, not that %q", c.Message, tc.says)
+			}
+			w.wantPhase(m, v1beta1.MachineProvisioned)
+			w.wantQuiet("m")
+			w.delete("m")
+			w.until("m", "the end of the machine", func() bool { return w.get("m") == nil })
+			after := w.getNode(before.Name)
+			if name == "before the cloud spoke" {
+				if after != nil {
+					t.Error("the node of the instance that is gone is left")
+				}
+				return
+			}
+			if after == nil || after.UID != before.UID || after.ResourceVersion != before.ResourceVersion {
+				t.Errorf("a node that is not the machine's was touched: %v", after)
+			}
+		})
+	}
+}
+
+func someone(n *corev1.Node) { n.Spec.ProviderID = "fake:///somebody/else" }
+
+func denied(csr *certificatesv1.CertificateSigningRequest) {
+	csr.Status.Conditions[0].Type, csr.Status.Certificate = certificatesv1.CertificateDenied, nil
+}
+
+func unsigned(csr *certificatesv1.CertificateSigningRequest) { csr.Status.Certificate = nil }
+
+// formerAttempt has the instance of a former attempt join, late.
+func formerAttempt(w *world, user string) {
+	w.t.Helper()
+	w.certified("m", user)
+	m := w.get("m")
+	m.Status.Launch = &v1beta1.LaunchStatus{Attempt: 2}
+	if err := w.api.Status().Update(w.t.Context(), m); err != nil {
+		w.t.Fatal(err)
+	}
+	w.node("m", true, nameless)
+}
+
+// thereBefore has the machine join as a Node that somebody made before.
+func thereBefore(w *world, user string) {
+	w.t.Helper()
+	node := w.node("m", true, nameless)
+	// The API server's clock shows seconds.
+	err := utilwait.PollUntilContextTimeout(w.t.Context(), 50*time.Millisecond, env.Patience, true, func(context.Context) (bool, error) {
+		return w.requested("other", "alice").CreationTimestamp.After(node.CreationTimestamp.Time), nil
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.certified("m", user)
+}
+
+// A certificate of the instance that the Machine had before is no claim of anybody else.
+//
+// M-50.
+func TestAReplacedInstanceIsPairedByItsName(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", joinsWithToken)
+	w.certified("m", w.launched("m"))
+	m := w.get("m")
+	former := bootstrap.Attempt{Machine: client.ObjectKeyFromObject(m), UID: m.UID, Number: 1}
+	m.Status.Launch = &v1beta1.LaunchStatus{Attempt: 2}
+	if err := w.api.Status().Update(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	tokens := bootstrap.Tokens{Client: w.api}
+	if err := tokens.Delete(t.Context(), former); err != nil {
+		t.Fatal(err)
+	}
+	former.Number = 2
+	if _, err := tokens.Ensure(t.Context(), former, time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	w.certified("m", "system:bootstrap:"+w.tokenID())
+	w.node("m", true, nameless)
+	w.reconcile("m")
+	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
+}
+
+// A kubelet keeps its certificate for longer than the cluster keeps the request for it.
+//
+// M-50, M-16.
+func TestANodeThatRegistersAgainIsPairedByItsName(t *testing.T) {
+	t.Parallel()
+	for name, rival := range map[string]bool{"alone": false, "while another machine expects the name": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.class("small", "")
+			m := w.running("m")
+			w.dropNode(m)
+			w.reconcile("m")
+			w.wantPhase(w.get("m"), v1beta1.MachineUnhealthy)
+			if rival {
+				other := w.born("other", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name = "none" })
+				other.Status.Instance = &v1beta1.InstanceStatus{NodeName: m.Status.NodeRef.Name, State: v1beta1.InstanceRunning, Provider: w.cloud.name}
+				if err := w.api.Status().Update(t.Context(), other); err != nil {
+					t.Fatal(err)
+				}
+			}
+			node := w.node("m", true, nameless)
+			w.reconcile("m")
+			m = w.get("m")
+			if paired := m.Status.NodeRef.UID == node.UID; paired == rival {
+				t.Errorf("paired with the new node: %t; %s", paired, summaryOf(m))
+			}
+			if got := w.getNode(node.Name).Spec.ProviderID; (got == m.Spec.ProviderID) == rival {
+				t.Errorf("the node's provider ID is %q", got)
+			}
+		})
+	}
+}
+
+// A Node that nobody has paired yet has pods to drain as well.
+//
+// M-50, M-26.
+func TestANodeIsFoundByItsNameForDeletion(t *testing.T) {
+	t.Parallel()
+	t.Run("before it was paired", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.class("small", joinsWithToken)
+		user := w.launched("m")
+		w.certified("m", user)
+		w.node("m", true, nameless)
+		w.delete("m")
+		w.effects.clear()
+		w.untilGone("m")
+		if writes := w.effects.of("API Node"); len(writes) != 2 || writes[0] != "API Node patch" || writes[1] != "API Node delete" {
+			t.Errorf("what was done to the node: %q; want a cordon and its end", writes)
+		}
+		w.wantNothingLeft("m")
+	})
+	t.Run("before the cache has it", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.class("small", joinsWithToken)
+		w.certified("m", w.launched("m"))
+		w.node("m", true, nameless)
+		w.options.Target.Nodes = withoutNodes(w.options.Target.Live.(client.WithWatch))
+		w.restart()
+		w.delete("m")
+		w.untilGone("m")
+		w.wantNothingLeft("m")
+	})
+	t.Run("not when it is another's of the same name", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.class("small", joinsWithToken)
+		user := w.launched("m")
+		w.certified("m", user)
+		w.node("m", true, nameless)
+		w.reconcile("m")
+		m := w.get("m")
+		w.wantPhase(m, v1beta1.MachineRunning)
+		// The instance went, and with it the Node; another one has the host and its name.
+		w.dropNode(m)
+		w.cloud.vanish(m.Spec.ProviderID)
+		w.certified("m", "system:bootstrap:zzzzz0")
+		w.delete("m")
+		other := w.node("m", true, nameless)
+		w.untilGone("m")
+		if got := w.getNode(other.Name); got == nil || got.Spec.Unschedulable {
+			t.Error("the node of another instance was touched")
+		}
+	})
+	t.Run("paired while it was paused", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.class("small", joinsWithToken)
+		user := w.launched("m")
+		w.annotate("m", v1beta1.AnnotationPaused)
+		w.certified("m", user)
+		node := w.node("m", true, nameless)
+		w.reconcile("m")
+		w.wantPhase(w.get("m"), v1beta1.MachineRunning)
+		if id := w.getNode(node.Name).Spec.ProviderID; id != "" {
+			t.Fatalf("the node of a paused machine got the provider ID %s", id)
+		}
+		w.delete("m")
+		w.update("m", func(m *v1beta1.Machine) { delete(m.Annotations, v1beta1.AnnotationPaused) })
+		w.untilGone("m")
+		w.wantNothingLeft("m")
+	})
+}
+
+// withoutNodes is a cache that has no Node yet.
+func withoutNodes(c client.WithWatch) client.Client {
+	return interceptor.NewClient(c, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if _, ok := o.(*corev1.Node); ok {
+				return apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, key.Name)
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if _, ok := list.(*corev1.NodeList); ok {
+				return nil
+			}
+			return c.List(ctx, list, opts...)
+		},
+	})
+}
+
+// Somebody else may name the instance between a look and the patch.
+//
+// M-50.
+func TestAProviderIDThatComesMeanwhileIsKept(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", joinsWithToken)
+	user := w.launched("m")
+	w.certified("m", user)
+	node := w.node("m", true, nameless)
+	named := false
+	w.refuse = func(verb string, o runtime.Object) error {
+		if _, ok := o.(*corev1.Node); ok && verb == "patch" && !named {
+			named = true
+			n := w.getNode(node.Name)
+			someone(n)
+			return w.api.Update(context.Background(), n)
+		}
+		return nil
+	}
+	if _, err := w.pass("m"); err != nil {
+		t.Fatal(err)
+	}
+	w.reconcile("m")
+	got := w.getNode(node.Name)
+	if !named || got.Spec.ProviderID != "fake:///somebody/else" || got.Labels[v1beta1.NodeLabelMachine] != "" || w.get("m").Status.NodeRef != nil {
+		t.Errorf("the node of somebody else is %s with %v", got.Spec.ProviderID, got.Labels)
+	}
+}
+
+// Tokens of other machines have other ids, but for accidents.
+//
+// M-50.
+func TestAnIDOfAnotherAttemptIsNoProof(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	m := types.NamespacedName{Namespace: w.namespace, Name: "m"}
+	attempt := bootstrap.Attempt{Machine: m, UID: types.UID(w.namespace), Number: 1}
+	tokens := bootstrap.Tokens{Client: w.api}
+	id, err := tokens.ID(t.Context(), attempt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-" + id,
+		Annotations: map[string]string{"machinist.dev/bootstrap-token-machine": fmt.Sprint(m)},
+	}})
+	if next, err := tokens.ID(t.Context(), attempt); err != nil || next == id || next == "" {
+		t.Errorf("the id is %q (error %v); %q is somebody else's", next, err, id)
+	}
+}

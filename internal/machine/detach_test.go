@@ -1,0 +1,346 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// silent makes a running Machine whose node no longer reports, and attaches volumes to it.
+func (w *world) silent(name string, volumes ...string) *v1beta1.Machine {
+	w.t.Helper()
+	m := w.running(name)
+	for _, volume := range volumes {
+		w.attach(m.Status.NodeRef.Name, volume)
+	}
+	w.nodeIs(m.Status.NodeRef.Name, corev1.ConditionUnknown)
+	return m
+}
+
+func (w *world) attach(node, volume string) {
+	w.t.Helper()
+	w.create(&storagev1.VolumeAttachment{
+		ObjectMeta: metav1.ObjectMeta{Name: w.namespace + "-" + volume},
+		Spec: storagev1.VolumeAttachmentSpec{
+			Attacher: "test.example.com", NodeName: node,
+			Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume},
+		},
+	})
+	w.t.Cleanup(func() { w.detach(context.Background(), volume) })
+}
+
+func (w *world) detach(ctx context.Context, volume string) {
+	w.t.Helper()
+	va := &storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: w.namespace + "-" + volume}}
+	if err := w.api.Delete(ctx, va); client.IgnoreNotFound(err) != nil {
+		w.t.Error(err)
+	}
+}
+
+// drains makes a pass of the drain's workers.
+func (w *world) drains(name string) {
+	w.t.Helper()
+	workers := w.process.Drainer.(reconcile.Reconciler)
+	if _, err := workers.Reconcile(w.t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: w.namespace, Name: name}}); err != nil && !w.effects.isDead() {
+		w.t.Fatalf("a worker's pass for %s: %v", name, err)
+	}
+}
+
+// settleDrains makes passes of the drain's workers until they have seen what is attached: the first one goes by the list
+// that is there.
+func (w *world) settleDrains(name string) {
+	w.t.Helper()
+	for range 2 {
+		w.step(time.Second)
+		w.drains(name)
+	}
+}
+
+func (e *effects) isDead() bool { return e.alive() != nil }
+
+// isOutOfService reports whether the Node says so.
+func (w *world) isOutOfService(node string) bool {
+	w.t.Helper()
+	n := w.getNode(node)
+	return n != nil && slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
+		return t.ToString() == "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
+	})
+}
+
+// M-51.
+func TestVolumesOfASilentNodeAreDetachedBeforeItIsDeleted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	w.cloud.shutdown = time.Minute
+	node := w.silent("m", "db").Status.NodeRef.Name
+	w.delete("m")
+
+	// As long as the instance may run, its volumes may be in use.
+	w.reconcile("m")
+	w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonInstanceTerminating)
+	w.wantCondition(w.get("m"), v1beta1.ConditionVolumesDetached, "False", v1beta1.ReasonSkipped)
+	if w.isOutOfService(node) {
+		t.Fatal("the node is said to be out of service while its instance exists")
+	}
+
+	w.step(time.Minute)
+	w.effects.clear()
+	w.reconcile("m")
+	want(t, "what is written", w.effects.of("API"), "API Node patch", "API Machine patch status")
+	if !w.isOutOfService(node) || len(w.cloud.live()) > 0 {
+		t.Fatalf("the node's taints are %v, %d instances are left", w.getNode(node).Spec.Taints, len(w.cloud.live()))
+	}
+	w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonWaitingForVolumeDetach)
+	since := w.wantCondition(w.get("m"), v1beta1.ConditionVolumesDetached, "False", v1beta1.ReasonNodeOutOfService)
+	if want := fmt.Sprintf("The instance is gone. Still attached to node %s: db.", node); since.Message != want {
+		t.Errorf("message is %q, want %q", since.Message, want)
+	}
+	if result := w.wantQuiet("m"); result.RequeueAfter == 0 {
+		t.Error("nothing looks at the volumes again, should the wake-up be lost")
+	}
+
+	// A new process goes on with the same wait, and writes nothing for that.
+	w.step(2 * time.Minute)
+	w.restart()
+	w.wantQuiet("m")
+	c := meta.FindStatusCondition(w.get("m").Status.Conditions, v1beta1.ConditionVolumesDetached)
+	if !c.LastTransitionTime.Equal(&since.LastTransitionTime) {
+		t.Error("the wait began anew after a restart")
+	}
+
+	w.detach(t.Context(), "db")
+	w.settleDrains("m")
+	w.effects.clear()
+	w.reconcile("m")
+	want(t, "what is written", w.effects.of("API"), "API Node delete", "API Machine patch")
+	w.wantNothingLeft("m")
+}
+
+// M-51.
+func TestASilentNodeWithoutVolumesIsDeletedAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	w.silent("m")
+	w.attach("another-node", "another")
+	w.delete("m")
+	w.effects.clear()
+	w.reconcile("m")
+	want(t, "what is done", w.effects.of(), "API Node patch", "cloud delete", "API Node delete", "API Machine patch")
+	w.wantNothingLeft("m")
+}
+
+// M-51.
+func TestVolumesThatStayDoNotHoldASilentNodeForEver(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*world){
+		"the time is over": func(w *world) {
+			w.step(5*time.Minute - 2*time.Second)
+			w.drains("m")
+			w.wantQuiet("m")
+			w.step(2 * time.Second)
+			w.drains("m")
+		},
+		"it is over for a new process": func(w *world) { w.step(5 * time.Minute); w.restart() },
+		"forced":                       func(w *world) { w.annotate("m", v1beta1.AnnotationForceDelete) },
+		"the node goes by itself": func(w *world) {
+			if err := w.api.Delete(t.Context(), w.getNode(nodeNameOf(w.namespace, "m"))); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.class("small", "")
+			w.silent("m", "db")
+			w.delete("m")
+			w.reconcile("m")
+			w.wantCondition(w.get("m"), v1beta1.ConditionVolumesDetached, "False", v1beta1.ReasonNodeOutOfService)
+			end(w)
+			w.reconcile("m")
+			w.wantNothingLeft("m")
+		})
+	}
+}
+
+// M-51.
+func TestANodeIsNotOutOfServiceOnSuspicion(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	node := w.silent("m", "db").Status.NodeRef.Name
+	w.refuse = forbid[*storagev1.VolumeAttachmentList]
+	w.delete("m")
+	w.reconcile("m")
+	c := w.wantCondition(w.get("m"), v1beta1.ConditionVolumesDetached, "False", v1beta1.ReasonNodeOutOfService)
+	if w.isOutOfService(node) || !strings.Contains(c.Message, "forbidden") {
+		t.Errorf("taints are %v, the message is %q", w.getNode(node).Spec.Taints, c.Message)
+	}
+	w.refuse = nil
+	w.drains("m")
+	w.reconcile("m")
+	if !w.isOutOfService(node) {
+		t.Error("the node is not out of service although something is attached to it")
+	}
+
+	// What is not to be known is not waited for without end.
+	w.refuse = forbid[*storagev1.VolumeAttachmentList]
+	w.step(5 * time.Minute)
+	w.restart()
+	w.reconcile("m")
+	w.drains("m")
+	w.reconcile("m")
+	w.wantNothingLeft("m")
+}
+
+// TestANodeThatFallsSilentWhileItsVolumesAreWaitedFor protects the time that the forced detachment has: it is not what
+// the wait before it has left.
+//
+// M-51.
+func TestANodeThatFallsSilentWhileItsVolumesAreWaitedFor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	node := w.running("m").Status.NodeRef.Name
+	w.attach(node, "db")
+	w.delete("m")
+	w.reconcile("m")
+	w.wantCondition(w.get("m"), v1beta1.ConditionVolumesDetached, "False", v1beta1.ReasonWaitingForVolumeDetach)
+	w.step(4 * time.Minute)
+	w.nodeIs(node, corev1.ConditionUnknown)
+	w.reconcile("m")
+	c := w.wantCondition(w.get("m"), v1beta1.ConditionVolumesDetached, "False", v1beta1.ReasonNodeOutOfService)
+	if c.LastTransitionTime.Time.Before(w.clock.Now().Add(-time.Second)) {
+		t.Errorf("the wait counts from %s, long before now", c.LastTransitionTime)
+	}
+	w.step(4 * time.Minute)
+	w.drains("m")
+	w.wantQuiet("m")
+	w.detach(t.Context(), "db")
+	w.settleDrains("m")
+	w.reconcile("m")
+	w.wantNothingLeft("m")
+}
+
+// M-44, M-51.
+func TestTheVolumesOfASilentNodeAreDetachedBeforeItsReplacement(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	w.class("large", "")
+	w.cloud.onUpdate = func(provider.UpdateRequest) (provider.UpdateResult, error) {
+		return provider.UpdateResult{Outcome: provider.UpdateNeedsReplacement, Reason: "of another size"}, nil
+	}
+	m := w.silent("m", "db")
+	w.update("m", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name = "large" })
+	w.reconcile("m")
+	if !w.isOutOfService(m.Status.NodeRef.Name) || len(w.cloud.live()) > 0 {
+		t.Fatalf("the node is not out of service, or %d instances are left: %s", len(w.cloud.live()), summaryOf(w.get("m")))
+	}
+	w.wantPhase(w.get("m"), v1beta1.MachineUpdating)
+	w.detach(t.Context(), "db")
+	w.settleDrains("m")
+	w.reconcile("m")
+	if w.getNode(m.Status.NodeRef.Name) != nil || len(w.cloud.live()) != 1 {
+		t.Errorf("the old node is left, or there are %d instances: %s", len(w.cloud.live()), summaryOf(w.get("m")))
+	}
+	if c := meta.FindStatusCondition(w.get("m").Status.Conditions, v1beta1.ConditionVolumesDetached); c != nil {
+		t.Errorf("the new instance has the condition %+v", c)
+	}
+}
+
+// The deletion of a silent node with volumes, cut at each of its effects: the volumes are always detached first.
+//
+// M-33, M-51.
+func TestCutsWhileASilentNodeIsDeleted(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []cut{{after: true, dies: true}, {after: true}, {after: false}} {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			for at := 1; ; at++ {
+				w := newWorld(t)
+				w.class("small", "")
+				node := w.silent("m", "db").Status.NodeRef.Name
+				w.delete("m")
+				w.effects.seen = 0
+				w.effects.next = cut{at: at, after: mode.after, dies: mode.dies}
+				outOfService := false
+				w.until("m", "the end of the machine", func() bool {
+					if w.isOutOfService(node) && !outOfService {
+						outOfService = true // As the attach/detach controller does then.
+						w.detach(t.Context(), "db")
+					}
+					w.step(time.Second)
+					w.drains("m")
+					return w.get("m") == nil
+				})
+				if !outOfService {
+					t.Errorf("cut at effect %d (%s): the node was deleted without being out of service", at, w.effects.struck)
+				}
+				w.wantNothingLeft("m")
+				if w.effects.struck == "" {
+					if at < 6 {
+						t.Errorf("there were only %d effects to cut", at-1)
+					}
+					return
+				}
+			}
+		})
+	}
+}
+
+// forbid refuses reads of one kind as the API server does.
+func forbid[T runtime.Object](_ string, o runtime.Object) error {
+	if _, is := o.(T); is {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no"))
+	}
+	return nil
+}
+
+// M-37.
+func TestADrainThatMayNotSeeItsPodsIsAnEvent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	w.running("m")
+	w.events.take()
+	w.refuse = forbid[*corev1.PodList]
+	w.delete("m")
+	w.reconcile("m")
+	w.wantCondition(w.get("m"), v1beta1.ConditionDrained, "False", v1beta1.ReasonDrainError)
+	c := w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonDraining)
+	if !strings.Contains(c.Message, "no pod is evicted unseen") || !strings.Contains(c.Message, v1beta1.AnnotationForceDelete) {
+		t.Errorf("message is %q", c.Message)
+	}
+	w.drains("m")
+	w.wantQuiet("m")
+	w.step(24 * time.Hour) // past any deadline
+	w.drains("m")
+	w.reconcile("m")
+	if len(w.cloud.live()) != 1 {
+		t.Error("the instance was deleted with pods that nobody has seen")
+	}
+	want(t, "events", reasons(w.events.take()), v1beta1.ReasonDrainError)
+	w.annotate("m", v1beta1.AnnotationForceDelete)
+	w.reconcile("m")
+	w.wantNothingLeft("m")
+}

@@ -1,0 +1,49 @@
+package drain
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// TestBudgetsHoldUntilTheirMomentAndNoLonger protects both sides of a pod's moment, for random drains: a second before it
+// the pod is evicted, from it on it is deleted, with what is left of its grace.
+//
+// M-36.
+func TestBudgetsHoldUntilTheirMomentAndNoLonger(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 20_000 {
+		length := time.Duration(r.Int64N(4*3600)) * time.Second
+		asked := r.Int64N(2 * 3600)
+		if r.IntN(10) == 0 {
+			asked = 0
+		}
+		in := Input{
+			Pods:  []corev1.Pod{aPod("a/web", withGrace(asked))},
+			Start: noon, Deadline: noon.Add(length), NodeReachable: true,
+			// Often near the moment, sometimes anywhere.
+			Now: noon.Add(length - time.Duration(asked)*time.Second + time.Duration(r.Int64N(5)-2)*time.Second),
+		}
+		switch r.IntN(3) {
+		case 0:
+			in.Now = noon.Add(length/2 + time.Duration(r.Int64N(5)-2)*time.Second)
+		case 1:
+			in.Now = noon.Add(time.Duration(r.Int64N(5*3600)) * time.Second)
+		}
+		step := Plan(in).Steps[0]
+
+		// The rule in seconds.
+		left, used := in.Deadline.Sub(in.Now).Seconds(), max(float64(asked), 1)
+		if left > min(used, length.Seconds()/2) {
+			if step.Action != Evict {
+				t.Errorf("drain of %s, grace %d s, %v s left: %s, want it evicted", length, asked, left, step.Action)
+			}
+			continue
+		}
+		if want := max(int64(min(used, left)), 1); step.Action != Delete || step.Grace != want {
+			t.Errorf("drain of %s, grace %d s, %v s left: %s with %d s, want it deleted with %d", length, asked, left, step.Action, step.Grace, want)
+		}
+	}
+}

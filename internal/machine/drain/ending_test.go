@@ -1,0 +1,61 @@
+package drain
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+func TestForceEndsADrainInTheMiddle(t *testing.T) {
+	b := newBench(t, aNode("m1"), on("m1", aPod("a/web-1")), on("m1", aPod("a/web-2")), on("m1", aPod("a/web-3")))
+	b.drain("m1")
+	b.onEvict = func(pod string) {
+		if pod == "web-2" {
+			forced := request("m1")
+			forced.Force = true
+			b.expectOutcome(b.Drain(context.Background(), forced), true, v1beta1.ReasonSkipped, "The annotation machinist.dev/force-delete is set.")
+		}
+	}
+	b.runPass("m1")
+	b.expectEvictions("web-1", "web-2")
+	if next := b.runPass("m1"); next != 0 {
+		t.Errorf("a forced drain wants to come back after %s", next)
+	}
+	b.expectEvictions()
+	volumes := volumesRequest("m1", noon)
+	volumes.Force = true
+	b.expectOutcome(b.VolumesDetached(context.Background(), volumes), true, v1beta1.ReasonSkipped, "The annotation machinist.dev/force-delete is set.")
+}
+
+func TestSkippedDrains(t *testing.T) {
+	b := newBench(t, aNode("m1"), on("m1", aPod("a/web")))
+	skip := request("m1")
+	skip.Skip = true
+	first := b.Drain(context.Background(), skip)
+	b.expectOutcome(first, true, v1beta1.ReasonSkipped, "The annotation machinist.dev/skip-drain is set.")
+	b.pass(time.Minute)
+	if again := b.Drain(context.Background(), skip); !again.LastPodGone.Equal(first.LastPodGone) {
+		t.Errorf("the end of the drain moves from %s to %s", first.LastPodGone, again.LastPodGone)
+	}
+	none := request("m2")
+	none.Node = ""
+	b.expectOutcome(b.Drain(context.Background(), none), true, v1beta1.ReasonSkipped, "There is no Node.")
+	if b.reads != 0 {
+		t.Errorf("%d reads for nothing", b.reads)
+	}
+}
+
+func TestNothingIsDoneForAForgottenMachine(t *testing.T) {
+	b := newBench(t, aNode("m1"), on("m1", aPod("a/web-1")), on("m1", aPod("a/web-2")))
+	b.drain("m1")
+	b.onEvict = func(string) { b.Forget(key("m1")) }
+	b.runPass("m1")
+	b.expectEvictions("web-1")
+	b.runPass("m1")
+	b.expectEvictions()
+	if n := len(b.memory.machines); n != 0 {
+		t.Errorf("%d machines are remembered", n)
+	}
+}

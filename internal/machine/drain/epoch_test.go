@@ -1,0 +1,102 @@
+package drain
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// The workers do not wait in calls to a cluster that is away, and above all: when it is back, the deadline, which may have
+// passed meanwhile, is not what they act upon.
+//
+// M-52.
+func TestADrainReckonedBeforeAnOutageIsHeldUntilItIsReckonedAgain(t *testing.T) {
+	for name, during := range map[string]func(b *bench, epoch *uint64){
+		"between two looks": func(b *bench, epoch *uint64) {
+			*epoch = 7
+			b.reads = 0
+			b.runPass("m1")
+			if b.reads > 0 {
+				b.Error("the target cluster was asked")
+			}
+		},
+		"during a look": func(b *bench, epoch *uint64) {
+			if err := b.target.Create(context.Background(), on("m1", aPod("a/more"))); err != nil {
+				b.Fatal(err)
+			}
+			b.onList = func() { *epoch = 7 }
+			b.runPass("m1")
+			b.onList = nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, aNode("m1"), on("m1", aPod("a/web")))
+			epoch := uint64(6)
+			b.restart(Options{Epoch: func() uint64 { return epoch }})
+			wanted := request("m1")
+			wanted.Epoch = 6
+			b.Drain(context.Background(), wanted)
+			b.work.take()
+			b.wakes.take()
+			b.pass(3 * time.Hour) // The deadline is over.
+			during(b, &epoch)
+			b.expectEvictions()
+			if len(b.deletions) > 0 {
+				t.Errorf("pods were deleted: %q", b.deletions)
+			}
+			if b.wakes.take() == nil {
+				t.Error("the machine is not woken")
+			}
+			wanted.Start, wanted.Deadline, wanted.Epoch = at(3*time.Hour), at(5*time.Hour), 7
+			b.Drain(context.Background(), wanted)
+			if b.work.take() == nil {
+				t.Fatal("the drain does not go on")
+			}
+			b.runPass("m1")
+			if len(b.evictions) == 0 || len(b.deletions) > 0 {
+				t.Errorf("evicted %q, deleted %q", b.evictions, b.deletions)
+			}
+		})
+	}
+}
+
+// M-52.
+func TestAWaitForVolumesReckonedBeforeAnOutageIsHeldToo(t *testing.T) {
+	b := newBench(t, aNode("m1"), anAttachment("one", "m1", "volume-1"))
+	epoch := uint64(1)
+	b.restart(Options{Epoch: func() uint64 { return epoch }})
+	wanted := volumesRequest("m1", noon)
+	wanted.Epoch = 1
+	if o := b.VolumesDetached(context.Background(), wanted); o.Done {
+		t.Fatalf("nothing is waited for: %+v", o)
+	}
+	b.work.take()
+	epoch = 3
+	b.pass(wanted.Timeout + time.Hour)
+	b.runPass("m1")
+	if _, _, waiting := b.memory.task(wanted.Machine); waiting == nil {
+		t.Error("the time for it passed in the outage")
+	}
+	if b.wakes.take() == nil {
+		t.Error("the machine is not woken")
+	}
+	wanted.Drained, wanted.Epoch = wanted.Drained.Add(wanted.Timeout+time.Hour), 3
+	if o := b.VolumesDetached(context.Background(), wanted); o.Done || o.Reason != v1beta1.ReasonWaitingForVolumeDetach {
+		t.Errorf("got %+v", o)
+	}
+	if b.work.take() == nil {
+		t.Error("nobody looks at the volumes again")
+	}
+	if err := b.target.Delete(context.Background(), anAttachment("one", "m1", "volume-1"), &client.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
+		t.Fatal(err)
+	}
+	b.pass(time.Minute)
+	b.runPass("m1")
+	if o := b.VolumesDetached(context.Background(), wanted); !o.Done {
+		t.Errorf("got %+v", o)
+	}
+}

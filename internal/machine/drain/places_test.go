@@ -1,0 +1,102 @@
+package drain
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+func TestEvictionsWaitForTheirPlace(t *testing.T) {
+	b := newBench(t, aNode("m1"), aNode("m2"), on("m1", aPod("a/web-1")), on("m2", aPod("a/web-2")))
+	limiter := NewLimiter(1)
+	b.restart(Options{Evictions: limiter})
+	b.drain("m1")
+	b.drain("m2")
+	b.work.take()
+	b.onEvict = func(pod string) {
+		b.onEvict = nil
+		if next := b.runPass("m2"); next != maxLook {
+			t.Errorf("who waits for a place comes back after %s, want %s", next, maxLook)
+		}
+		if got := b.work.take(); got != nil {
+			t.Errorf("work for %v while the place is taken", got)
+		}
+	}
+	b.runPass("m1")
+	b.expectEvictions("web-1")
+	if got := fmt.Sprint(b.work.take()); got != "[m2]" {
+		t.Errorf("work for %s, want [m2]", got)
+	}
+	b.runPass("m2")
+	b.expectEvictions("web-2")
+}
+
+func TestWhoIsForgottenLeavesThePlaceToOthers(t *testing.T) {
+	b := newBench(t, aNode("m1"), aNode("m2"), on("m1", aPod("a/web-1")), on("m2", aPod("a/web-2")))
+	b.restart(Options{Evictions: NewLimiter(1)})
+	b.drain("m1")
+	b.drain("m2")
+	b.Controller.options.Evictions.acquire(key("x"), nil)
+	b.runPass("m1")
+	b.runPass("m2")
+	b.expectEvictions()
+	b.Forget(key("m1"))
+	b.work.take()
+	b.Controller.options.Evictions.release()
+	if got := fmt.Sprint(b.work.take()); got != "[m2]" {
+		t.Errorf("work for %s, want [m2]", got)
+	}
+	b.runPass("m1")
+	b.runPass("m2")
+	b.expectEvictions("web-2")
+}
+
+func TestWhoNoLongerNeedsAPlaceLeavesItToOthers(t *testing.T) {
+	leaving := on("m1", aPod("a/web-1"))
+	leaving.Finalizers = []string{"test/hold"}
+	b := newBench(t, aNode("m1"), aNode("m2"), leaving, on("m2", aPod("a/web-2")))
+	limiter := NewLimiter(1)
+	b.restart(Options{Evictions: limiter})
+	limiter.acquire(key("x"), nil)
+	for _, machine := range []string{"m1", "m2"} {
+		b.drain(machine)
+		b.runPass(machine)
+	}
+	if err := b.target.Delete(context.Background(), leaving, client.GracePeriodSeconds(30)); err != nil {
+		t.Fatal(err)
+	}
+	b.work.take()
+	limiter.release()
+	b.runPass("m1")
+	if got := fmt.Sprint(b.work.take()); got != "[m1 m2]" {
+		t.Errorf("work for %s, want [m1 m2]", got)
+	}
+
+	b.Forget(key("m2"))
+	limiter.acquire(key("x"), nil)
+	limiter.acquire(key("m2"), b.Controller.work.ring) // as a pass does that Forget overtakes
+	limiter.acquire(key("m3"), b.Controller.work.ring)
+	limiter.release()
+	b.runPass("m2")
+	if got := fmt.Sprint(b.work.take()); got != "[m2 m3]" {
+		t.Errorf("work for %s, want [m2 m3]", got)
+	}
+}
+
+// M-38.
+func TestSlowEvictionsLetOthersHaveTheWorker(t *testing.T) {
+	b := newBench(t, aNode("m1"), on("m1", aPod("a/web-1")), on("m1", aPod("a/web-2")), on("m1", aPod("a/web-3")))
+	b.callTime = time.Second
+	b.drain("m1")
+	b.work.take()
+	b.runPass("m1")
+	b.expectEvictions("web-1", "web-2")
+	if got := fmt.Sprint(b.work.take()); got != "[m1]" {
+		t.Errorf("work for %s, want [m1] at once", got)
+	}
+	b.runPass("m1")
+	b.expectEvictions("web-3")
+}

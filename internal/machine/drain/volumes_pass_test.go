@@ -1,0 +1,120 @@
+package drain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+func volumesRequest(machine string, drained time.Time) VolumesRequest {
+	return VolumesRequest{
+		Machine: key(machine), UID: types.UID(machine + "-uid"), Node: machine, NodeUID: types.UID(machine + "-node"),
+		Drained: drained, Timeout: 5 * time.Minute,
+	}
+}
+
+// M-40.
+func TestVolumesAreWaitedFor(t *testing.T) {
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "buffer"}, Spec: corev1.PersistentVolumeClaimSpec{VolumeName: "buffer"}}
+	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "buffer"}, Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{
+		CSI: &corev1.CSIPersistentVolumeSource{Driver: "d", VolumeHandle: "buffer"},
+	}}}
+	node := aNode("m1")
+	node.Status.VolumesAttached = []corev1.AttachedVolume{{Name: "kubernetes.io/csi/d^buffer"}, {Name: "kubernetes.io/csi/d^db"}}
+	db := anAttachment("csi-db", "m1", "db")
+	b := newBench(t, node, claim, volume, db, anAttachment("csi-buffer", "m1", "buffer"), anAttachment("csi-other", "m2", "other"),
+		on("m1", aPod("a/agent", ownedBy("other/v1", "DaemonSet", "agents"), withClaim("buffer"), withClaim("missing"))))
+	wanted := volumesRequest("m1", noon)
+	look := func() Outcome { return b.VolumesDetached(context.Background(), wanted) }
+
+	b.expectOutcome(look(), false, v1beta1.ReasonWaitingForVolumeDetach, "Still attached to node m1: buffer; db.")
+	if got := fmt.Sprint(b.work.take()); got != "[m1]" {
+		t.Fatalf("work for %s, want [m1]", got)
+	}
+	for _, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 5 * time.Second} {
+		next := b.runPass("m1")
+		if next != want {
+			t.Errorf("the next look is after %s, want %s", next, want)
+		}
+		b.pass(next)
+	}
+	b.expectOutcome(look(), false, v1beta1.ReasonWaitingForVolumeDetach, "Still attached to node m1: db.")
+	b.wakes.take()
+
+	if err := b.target.Delete(context.Background(), db, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+	b.runPass("m1") // the Node reports it still
+	b.expectOutcome(look(), false, v1beta1.ReasonWaitingForVolumeDetach, "Still attached to node m1: db.")
+	node.Status.VolumesAttached = node.Status.VolumesAttached[:1]
+	if err := b.target.Status().Update(context.Background(), node); err != nil {
+		t.Fatal(err)
+	}
+	b.pass(time.Second)
+	b.runPass("m1")
+	b.expectOutcome(look(), true, v1beta1.ReasonVolumesDetached, "No volume that matters is attached.")
+	if got := fmt.Sprint(b.wakes.take()); got != "[m1]" {
+		t.Errorf("wakes of %s, want [m1]", got)
+	}
+}
+
+// M-40.
+func TestVolumesAreNotWaitedForWithoutEnd(t *testing.T) {
+	b := newBench(t, aNode("m1"), anAttachment("csi-db", "m1", "db"))
+	wanted := volumesRequest("m1", noon)
+	b.VolumesDetached(context.Background(), wanted)
+	b.pass(5*time.Minute - time.Second)
+	if next := b.runPass("m1"); next != time.Second {
+		t.Errorf("the last look is after %s", next)
+	}
+	b.pass(time.Second)
+	b.runPass("m1")
+	b.expectOutcome(b.VolumesDetached(context.Background(), wanted), true, v1beta1.ReasonVolumeDetachTimeout, "Still attached after 5m0s: db.")
+}
+
+func TestVolumesThatAreNotToBeToldAreNotWaitedForWithoutEnd(t *testing.T) {
+	b := newBench(t, aNode("m1"))
+	b.away = apierrors.NewForbidden(schema.GroupResource{Resource: "volumeattachments"}, "", errors.New("no"))
+	wanted := volumesRequest("m1", noon)
+	if o := b.VolumesDetached(context.Background(), wanted); o.Done || o.Reason != v1beta1.ReasonDrainError {
+		t.Errorf("got %+v", o)
+	}
+	b.pass(5 * time.Minute)
+	b.runPass("m1")
+	if o := b.VolumesDetached(context.Background(), wanted); !o.Done || o.Reason != v1beta1.ReasonVolumeDetachTimeout {
+		t.Errorf("got %+v", o)
+	}
+}
+
+// TestAWaitThatIsOverCanBeAskedForAgain protects the volumes of a node that stopped reporting while they were waited for:
+// they are waited for again when its instance is gone.
+func TestAWaitThatIsOverCanBeAskedForAgain(t *testing.T) {
+	b := newBench(t, aNode("m1"), anAttachment("csi-db", "m1", "db"))
+	wanted := volumesRequest("m1", noon)
+	ask := func() Outcome { return b.VolumesDetached(context.Background(), wanted) }
+	if o := ask(); fmt.Sprint(o.Attached) != "[db]" {
+		t.Errorf("attached are %v, want [db]", o.Attached)
+	}
+	b.pass(5 * time.Minute)
+	b.runPass("m1")
+	b.expectOutcome(ask(), true, v1beta1.ReasonVolumeDetachTimeout, "Still attached after 5m0s: db.")
+	b.expectOutcome(ask(), true, v1beta1.ReasonVolumeDetachTimeout, "Still attached after 5m0s: db.")
+	b.work.take()
+	wanted.Drained = at(6 * time.Minute)
+	b.pass(time.Minute)
+	b.expectOutcome(ask(), false, v1beta1.ReasonWaitingForVolumeDetach, "Still attached to node m1: db.")
+	if got := fmt.Sprint(b.work.take()); got != "[m1]" {
+		t.Errorf("work for %s, want [m1]", got)
+	}
+}

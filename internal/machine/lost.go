@@ -1,0 +1,40 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"machinist.dev/machinist/internal/machineclass/resolve"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// findLost looks, before anything is taken down, for an instance that was made and never recorded: the answer was lost, or
+// the Machine was deleted at that moment. It may have become a Node by now, with pods on it, so it goes like any other.
+// Where nothing is found nothing is concluded: the settling time at the end is for what does not show yet.
+func (p *pass) findLost(ctx context.Context) (progress, error) {
+	if p.machine.Spec.ProviderID != "" || p.machine.Replacing() {
+		return next, nil
+	}
+	inputs, err := p.Classes.ResolveForDeletion(ctx, p.machine)
+	if _, missing := errors.AsType[*resolve.Error](err); missing {
+		return next, nil // Said where the instance is to be deleted.
+	}
+	if err != nil {
+		return wait, fmt.Errorf("resolve how to find the instance: %w", err)
+	}
+	if never, err := p.neverLaunched(ctx, inputs); err != nil || never {
+		return progress(never), err
+	}
+	instance, err := p.lookUp(ctx, inputs)
+	switch {
+	case provider.IsNotFound(err):
+		return next, nil
+	case err != nil:
+		p.deleteFailed(err)
+		return wait, nil
+	case instance.ProviderID == "" || instance.OwnedBy(p.ClusterID, identity(p.machine)) != nil:
+		return next, nil
+	}
+	return p.recordInstance(ctx, inputs, instance)
+}

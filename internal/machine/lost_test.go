@@ -1,0 +1,29 @@
+package machine
+
+import (
+	"testing"
+	"time"
+
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// An instance whose creation was answered by nothing may have become a Node with pods when its Machine is deleted. The Node
+// goes with it, and not before its pods.
+//
+// M-28.
+func TestALostInstanceGoesWithItsNode(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", joinsWithToken)
+	w.born("m")
+	w.cloud.will("Create", scripted{err: provider.Errorf(provider.DeadlineExceeded, "no answer"), late: time.Nanosecond})
+	w.reconcile("m")
+	w.step(time.Second)
+	if n, id := len(w.cloud.live()), w.get("m").Spec.ProviderID; n != 1 || id != "" {
+		t.Fatalf("%d instances, recorded: %q", n, id)
+	}
+	w.node("m", true)
+	w.delete("m")
+	w.untilGone("m")
+	w.wantNothingLeft("m")
+}

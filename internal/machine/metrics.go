@@ -1,0 +1,240 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// Phases of a machine's life of which the duration is observed.
+const (
+	phaseLaunch       = "launch"
+	phaseRegistration = "registration"
+	phaseDrain        = "drain"
+	phaseVolumeDetach = "volume_detach"
+	phaseTermination  = "termination"
+	phaseUpdate       = "update"
+	// spanJoin is all of it until the machine is Running; it has a metric of its own.
+	spanJoin = "join"
+)
+
+// skippedWithoutProvider is the reason of a Machine that nobody can place, since its class does not exist.
+const skippedWithoutProvider = "NoProvider"
+
+// durationBuckets are in seconds. The API's times are whole seconds, so nothing finer is told apart.
+func durationBuckets() []float64 {
+	return []float64{1, 2, 5, 10, 20, 30, 60, 90, 120, 180, 300, 600, 1200, 1800, 3600, 7200}
+}
+
+// Metrics of the Machines of one provider. A nil *Metrics counts nothing.
+type Metrics struct {
+	phases *prometheus.HistogramVec
+	joins  prometheus.Histogram
+	census *census
+}
+
+// NewMetrics registers the metrics. The numbers of Machines are counted in the cache whenever they are asked for.
+func NewMetrics(registerer prometheus.Registerer, provider string, cache client.Reader) (*Metrics, error) {
+	m := &Metrics{
+		phases: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "machinist_machine_phase_duration_seconds",
+			Help:    "Time that a phase of a machine's life took.",
+			Buckets: durationBuckets(),
+		}, []string{"phase"}),
+		joins: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "machinist_machine_join_duration_seconds",
+			Help:    "Time from the creation of a Machine until it was Running, or Available without a target cluster.",
+			Buckets: durationBuckets(),
+		}),
+		census: &census{
+			provider: provider,
+			cache:    cache,
+			machines: prometheus.NewDesc("machinist_machines", "Machines by phase, deployment and class (both namespace/name, empty for none).", []string{"phase", "deployment", "class"}, nil),
+			skipped:  prometheus.NewDesc("machinist_machines_skipped", "Machines that are neither launched nor changed, by reason.", []string{"reason"}, nil),
+		},
+	}
+	for _, phase := range []string{phaseLaunch, phaseRegistration, phaseDrain, phaseVolumeDetach, phaseTermination, phaseUpdate} {
+		m.phases.WithLabelValues(phase)
+	}
+	for _, c := range []prometheus.Collector{m.phases, m.joins, m.census} {
+		if err := registerer.Register(c); err != nil {
+			return nil, fmt.Errorf("register the metrics of machines: %w", err)
+		}
+	}
+	return m, nil
+}
+
+// lead says that this process works on Machines. Another one that waits for its election has the same cache, and would
+// count the same Machines once more.
+func (m *Metrics) lead() {
+	if m != nil {
+		m.census.leads.Store(true)
+	}
+}
+
+func (m *Metrics) observe(s span) {
+	switch {
+	case m == nil:
+	case s.phase == spanJoin:
+		m.joins.Observe(s.took.Seconds())
+	default:
+		m.phases.WithLabelValues(s.phase).Observe(s.took.Seconds())
+	}
+}
+
+// census counts the Machines of the cache when it is collected, so that no series outlives its last Machine.
+type census struct {
+	provider          string
+	cache             client.Reader
+	leads             atomic.Bool
+	machines, skipped *prometheus.Desc
+}
+
+// Describe implements prometheus.Collector.
+func (c *census) Describe(descs chan<- *prometheus.Desc) {
+	descs <- c.machines
+	descs <- c.skipped
+}
+
+// Collect implements prometheus.Collector.
+func (c *census) Collect(metrics chan<- prometheus.Metric) {
+	if !c.leads.Load() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	list := &v1beta1.MachineList{}
+	if err := c.cache.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		logf.Log.WithName("metrics").Error(err, "Cannot count the machines")
+		return
+	}
+	machines, skipped := c.count(list.Items)
+	for is, n := range machines {
+		metrics <- prometheus.MustNewConstMetric(c.machines, prometheus.GaugeValue, float64(n), is.phase, is.deployment, is.class)
+	}
+	for reason, n := range skipped {
+		metrics <- prometheus.MustNewConstMetric(c.skipped, prometheus.GaugeValue, float64(n), reason)
+	}
+}
+
+// kindred is what Machines are counted by.
+type kindred struct{ phase, deployment, class string }
+
+// count counts the Machines that are the provider's, and those that are nobody's, which are everybody's to report.
+func (c *census) count(all []v1beta1.Machine) (machines map[kindred]int, skipped map[string]int) {
+	machines, skipped = map[kindred]int{}, map[string]int{}
+	for i := range all {
+		m := &all[i]
+		switch provider := recordedProvider(m); {
+		case provider == "" && m.DeletionTimestamp.IsZero() && m.Status.ObservedGeneration != 0:
+			skipped[skippedWithoutProvider]++ // Looked at, and not claimed.
+			continue
+		case provider != c.provider:
+			continue
+		}
+		machines[kindOf(m)]++
+		switch {
+		case paused(m):
+			skipped[v1beta1.ReasonPausedByAnnotation]++
+		case m.DeletionTimestamp.IsZero() && foreign(m) != "":
+			skipped[v1beta1.ReasonUnknownTypeVersion]++
+		}
+	}
+	return machines, skipped
+}
+
+func kindOf(m *v1beta1.Machine) kindred {
+	is := kindred{phase: string(m.Status.Phase)}
+	switch {
+	case !m.DeletionTimestamp.IsZero():
+		is.phase = string(v1beta1.MachineDeleting)
+	case is.phase == "":
+		is.phase = string(v1beta1.MachinePending)
+	}
+	if name := m.Labels[v1beta1.LabelMachineDeployment]; name != "" {
+		is.deployment = m.Namespace + "/" + name
+	}
+	if m.Spec.ClassRef != nil {
+		is.class = m.Namespace + "/" + m.Spec.ClassRef.Name
+	}
+	return is
+}
+
+// span is a phase of a machine's life that ended, and how long it took.
+type span struct {
+	phase string
+	took  time.Duration
+}
+
+// ended notes that a phase that began at a time has ended. It counts once that is written down, so that it counts once.
+func (p *pass) ended(phase string, began time.Time) {
+	p.spans = append(p.spans, span{phase, max(p.Clock.Now().Sub(began), 0)})
+}
+
+// observeSpans observes what ended, after it was written down.
+func (p *pass) observeSpans() {
+	for _, s := range p.spans {
+		p.Metrics.observe(s)
+	}
+	p.spans = nil
+}
+
+// measure notes what ends with a condition that is about to be set.
+func (p *pass) measure(kind string, status bool, reason string) {
+	old := meta.FindStatusCondition(p.machine.Status.Conditions, kind)
+	if !status || old != nil && old.Status == metav1.ConditionTrue {
+		return
+	}
+	// since is when the condition became false, or another one true on which it follows.
+	since := func(follows string) time.Time {
+		c := old
+		if follows != "" {
+			c = meta.FindStatusCondition(p.machine.Status.Conditions, follows)
+		}
+		if c == nil {
+			return p.now
+		}
+		return c.LastTransitionTime.Time
+	}
+	switch {
+	case kind == v1beta1.ConditionLaunched && p.machine.Status.FailureReason != v1beta1.FailureInstanceVanished:
+		p.ended(phaseLaunch, p.began())
+	case kind == v1beta1.ConditionRegistered && p.before.Status.NodeRef == nil:
+		p.ended(phaseRegistration, since(v1beta1.ConditionLaunched))
+	case kind == v1beta1.ConditionDrained && reason == v1beta1.ReasonDrained:
+		p.ended(phaseDrain, since(""))
+	case kind == v1beta1.ConditionVolumesDetached && reason == v1beta1.ReasonVolumesDetached:
+		p.ended(phaseVolumeDetach, since(v1beta1.ConditionDrained))
+	case kind == v1beta1.ConditionUpToDate && old != nil && old.Reason == v1beta1.ReasonReplacing:
+		p.ended(phaseUpdate, since(""))
+	}
+}
+
+// updateBegan is when the instance was first found to be other than specified, which is now for a change made at once.
+func (p *pass) updateBegan() time.Time {
+	if c := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionUpToDate); c != nil && c.Status == metav1.ConditionFalse {
+		return c.LastTransitionTime.Time
+	}
+	return p.now
+}
+
+// terminationBegan is when nothing was left on the node of a Machine being deleted.
+func (p *pass) terminationBegan() time.Time {
+	began := p.machine.DeletionTimestamp.Time
+	for _, kind := range []string{v1beta1.ConditionDrained, v1beta1.ConditionVolumesDetached} {
+		c := meta.FindStatusCondition(p.machine.Status.Conditions, kind)
+		if c != nil && c.Status == metav1.ConditionTrue && c.LastTransitionTime.After(began) {
+			began = c.LastTransitionTime.Time
+		}
+	}
+	return began
+}

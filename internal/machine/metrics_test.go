@@ -1,0 +1,244 @@
+package machine
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// measured is a world whose metrics are looked at.
+func measured(t *testing.T) (*world, *prometheus.Registry) {
+	t.Helper()
+	w, registry := newWorld(t), prometheus.NewRegistry()
+	metrics, err := NewMetrics(registry, fakeProvider, ofNamespace{w.api, w.namespace})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.options.Metrics = metrics
+	w.restart()
+	w.class("small", "")
+	return w, registry
+}
+
+// ofNamespace is a cache of one namespace.
+type ofNamespace struct {
+	client.Reader
+	namespace string
+}
+
+func (o ofNamespace) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	return o.Reader.List(ctx, list, append(opts, client.InNamespace(o.namespace))...)
+}
+
+// observed is how often a duration was observed, and how many seconds in all.
+type observed struct {
+	count uint64
+	sum   float64
+}
+
+// durations returns how often each phase was observed, and for how long in all, with "join" for the metric of that.
+func durations(t *testing.T, registry *prometheus.Registry) map[string]observed {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]observed{}
+	for _, family := range families {
+		for _, m := range family.Metric {
+			h := observed{m.GetHistogram().GetSampleCount(), m.GetHistogram().GetSampleSum()}
+			switch family.GetName() {
+			case "machinist_machine_phase_duration_seconds":
+				out[m.Label[0].GetValue()] = h
+			case "machinist_machine_join_duration_seconds":
+				out[spanJoin] = h
+			}
+		}
+	}
+	return out
+}
+
+// wantTook fails the test unless each phase was observed once and took about so long, and no other was.
+func wantTook(t *testing.T, registry *prometheus.Registry, want map[string]time.Duration) {
+	t.Helper()
+	for phase, h := range durations(t, registry) {
+		took, expected := want[phase]
+		switch {
+		case !expected && h.count == 0:
+		case !expected || h.count != 1:
+			t.Errorf("%s was observed %d times", phase, h.count)
+		// The API's times are whole seconds, and its server's clock stands not still.
+		case h.sum < took.Seconds()-3 || h.sum > took.Seconds()+3:
+			t.Errorf("%s took %.1fs, want %s", phase, h.sum, took)
+		}
+	}
+}
+
+func TestEveryPhaseOfALifeIsObservedOnce(t *testing.T) {
+	t.Parallel()
+	w, registry := measured(t)
+	w.cloud.shutdown = 50 * time.Second
+	w.born("m")
+	w.cloud.fail("Create", provider.Errorf(provider.Unavailable, "later"))
+	w.reconcile("m")
+	w.step(20 * time.Second)
+	w.reconcile("m")
+	w.step(40 * time.Second)
+	w.node("m", true)
+	w.reconcile("m")
+	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
+	// The failed try was written down after the machine was made, and is where its time begins.
+	lived := map[string]time.Duration{phaseLaunch: 20 * time.Second, phaseRegistration: 40 * time.Second, spanJoin: 60 * time.Second}
+	wantTook(t, registry, lived)
+
+	for range 2 {
+		w.restart()
+		w.reconcile("m")
+		w.nodeIs(nodeNameOf(w.namespace, "m"), "False")
+		w.reconcile("m")
+		w.nodeIs(nodeNameOf(w.namespace, "m"), "True")
+		w.reconcile("m")
+	}
+	wantTook(t, registry, lived)
+
+	w.delete("m")
+	w.clock.SetTime(w.get("m").DeletionTimestamp.Time)
+	w.reconcile("m")
+	w.restart()
+	w.step(time.Minute)
+	w.reconcile("m")
+	w.wantNothingLeft("m")
+	lived[phaseDrain], lived[phaseVolumeDetach], lived[phaseTermination] = 0, 0, time.Minute
+	wantTook(t, registry, lived)
+}
+
+// A status that could not be written is written by the next pass, and observed with it.
+func TestAPhaseIsObservedWhenItIsWrittenDown(t *testing.T) {
+	t.Parallel()
+	w, registry := measured(t)
+	w.born("m")
+	w.effects.next = cut{at: 3} // the cloud, the provider ID, the status
+	if _, err := w.pass("m"); err == nil || !strings.HasSuffix(w.effects.struck, "status") {
+		t.Fatalf("the pass ended with %v, cut at %q", err, w.effects.struck)
+	}
+	wantTook(t, registry, nil)
+	w.reconcile("m")
+	wantTook(t, registry, map[string]time.Duration{phaseLaunch: 0})
+}
+
+func TestUpdatesAreObserved(t *testing.T) {
+	t.Parallel()
+	w, registry := measured(t)
+	w.running("m")
+	before := durations(t, registry)
+	if before[phaseUpdate].count != 0 {
+		t.Error("an update was observed that was none")
+	}
+	outcome := provider.UpdateInProgress
+	w.cloud.onUpdate = func(provider.UpdateRequest) (provider.UpdateResult, error) {
+		return provider.UpdateResult{Outcome: outcome, Reason: "so"}, nil
+	}
+	change := func(version string) {
+		w.update("m", func(m *v1beta1.Machine) { m.Spec.Version = version })
+		w.reconcile("m")
+	}
+	wantUpdates := func(n uint64, sum float64) {
+		t.Helper()
+		h := durations(t, registry)[phaseUpdate]
+		if h.count != n || h.sum < sum-2 || h.sum > sum+2 {
+			t.Errorf("%d updates were observed that took %.1fs, want %d and %.0fs", h.count, h.sum, n, sum)
+		}
+	}
+	change("v1.36.1")
+	w.step(100 * time.Second)
+	outcome = provider.UpdateDone
+	w.reconcile("m")
+	wantUpdates(1, 100)
+	change("v1.36.2") // at once
+	wantUpdates(2, 100)
+	outcome = provider.UpdateRefused
+	change("v1.36.3")
+	change("v1.36.2") // taken back
+	wantUpdates(2, 100)
+	outcome, w.cloud.shutdown = provider.UpdateNeedsReplacement, 30*time.Second
+	change("v1.36.4")
+	w.step(time.Minute)
+	w.reconcile("m")
+	wantUpdates(3, 160)
+	w.node("m", true, func(n *corev1.Node) { n.Spec.ProviderID = w.get("m").Spec.ProviderID })
+	w.reconcile("m")
+	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
+	if n := durations(t, registry)[spanJoin].count; n != 1 {
+		t.Errorf("%d machines joined, there is one", n)
+	}
+}
+
+func TestMachinesAreCountedWhileTheyAreThere(t *testing.T) {
+	t.Parallel()
+	w, registry := measured(t)
+	deployed := func(m *v1beta1.Machine) { m.Labels[v1beta1.LabelMachineDeployment] = "web" }
+	w.born("a", deployed)
+	w.born("b", deployed)
+	w.born("c", func(m *v1beta1.Machine) { m.Annotations = map[string]string{v1beta1.AnnotationPaused: ""} })
+	w.born("d", func(m *v1beta1.Machine) { m.Labels[v1beta1.LabelTypeVersion] = "v9" })
+	w.born("e", func(m *v1beta1.Machine) { m.Labels[v1beta1.LabelProvider] = "other" })
+	w.born("f", func(m *v1beta1.Machine) {
+		m.Labels, m.Finalizers = nil, nil
+		m.Spec.ClassRef.Name = "missing"
+	})
+	names := []string{"machinist_machines", "machinist_machines_skipped"}
+	wantMetrics := func(want string) {
+		t.Helper()
+		want = strings.ReplaceAll(want, "NS", w.namespace)
+		if err := testutil.GatherAndCompare(registry, strings.NewReader(want), names...); err != nil {
+			t.Error(err)
+		}
+	}
+	wantMetrics("") // Another process may be the one that works.
+	for _, name := range []string{"a", "c", "d", "e", "f"} {
+		w.reconcile(name)
+	}
+	const skipped = `
+# HELP machinist_machines_skipped Machines that are neither launched nor changed, by reason.
+# TYPE machinist_machines_skipped gauge
+machinist_machines_skipped{reason="NoProvider"} 1
+machinist_machines_skipped{reason="PausedByAnnotation"} 1
+machinist_machines_skipped{reason="UnknownTypeVersion"} 1
+`
+	const machines = `
+# HELP machinist_machines Machines by phase, deployment and class (both namespace/name, empty for none).
+# TYPE machinist_machines gauge
+`
+	wantMetrics(machines + `
+machinist_machines{class="NS/small",deployment="",phase="Pending"} 2
+machinist_machines{class="NS/small",deployment="NS/web",phase="Pending"} 1
+machinist_machines{class="NS/small",deployment="NS/web",phase="Provisioned"} 1
+` + skipped)
+	w.delete("a")
+	wantMetrics(machines + `
+machinist_machines{class="NS/small",deployment="",phase="Pending"} 2
+machinist_machines{class="NS/small",deployment="NS/web",phase="Deleting"} 1
+machinist_machines{class="NS/small",deployment="NS/web",phase="Pending"} 1
+` + skipped)
+	w.reconcile("a")
+	w.update("c", func(m *v1beta1.Machine) { m.Finalizers, m.Annotations = nil, nil })
+	w.delete("c")
+	w.delete("f")
+	wantMetrics(machines + `
+machinist_machines{class="NS/small",deployment="",phase="Pending"} 1
+machinist_machines{class="NS/small",deployment="NS/web",phase="Pending"} 1
+
+# HELP machinist_machines_skipped Machines that are neither launched nor changed, by reason.
+# TYPE machinist_machines_skipped gauge
+machinist_machines_skipped{reason="UnknownTypeVersion"} 1
+`)
+}

@@ -1,0 +1,81 @@
+package machine
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/safety/reachability"
+)
+
+// Reach knows whether the target cluster can be reached.
+type Reach interface {
+	// TargetAway reports whether the target cluster counts as away, and since when.
+	TargetAway() (since time.Time, away bool)
+	// TargetOutages returns its outages that are over, the oldest first, and the epoch in which that is all there is.
+	TargetOutages() (past []reachability.Outage, epoch uint64)
+}
+
+// targetPoll is how often a Machine that waits for the target cluster looks whether it is back.
+const targetPoll = 10 * time.Second
+
+// holdWhileAway holds up what drains a node while the target cluster counts as away, without a call that might hang. away
+// is false when nothing is decided. As when calls fail, a machine whose user insists goes on, and so does one that never
+// had a Node.
+func (p *pass) holdWhileAway() (proceed progress, away bool) {
+	if p.Target == nil || p.Reach == nil {
+		return next, false
+	}
+	since, away := p.Reach.TargetAway()
+	if !away {
+		return next, false
+	}
+	left := targetPatience - p.now.Sub(since)
+	neverJoined := p.machine.Status.NodeRef == nil
+	if p.forced() || neverJoined && left <= 0 {
+		p.leftBehind = true
+		return next, true
+	}
+	p.wakeIn(targetPoll)
+	if neverJoined {
+		p.wakeIn(left)
+	}
+	p.deleting(v1beta1.ReasonTargetUnreachable, fmt.Sprintf("The target cluster cannot be reached since %s.", since.UTC().Format(time.RFC3339)))
+	return wait, true
+}
+
+// leaveOutagesOut sets the clock of a drain, and that of the wait for its volumes, back by the time that the target cluster
+// was away: both count from the transition of Drained. The condition DrainExtended remembers until when outages are left
+// out; it is written together with that transition, so that no process, this one or the next, leaves one out twice.
+func (p *pass) leaveOutagesOut() {
+	if p.Reach == nil {
+		return
+	}
+	var past []reachability.Outage
+	past, p.epoch = p.Reach.TargetOutages()
+	conditions := &p.machine.Status.Conditions
+	drained := meta.FindStatusCondition(*conditions, v1beta1.ConditionDrained)
+	if drained == nil {
+		return
+	}
+	var counted time.Time
+	if extended := meta.FindStatusCondition(*conditions, v1beta1.ConditionDrainExtended); extended != nil {
+		counted = extended.LastTransitionTime.Time
+	}
+	began := drained.LastTransitionTime.Time
+	until, counted := reachability.StandStill(past, began, counted)
+	if until.Equal(began) {
+		return
+	}
+	drained.LastTransitionTime = metav1.NewTime(until)
+	// It is made anew, since its transition is what it is for.
+	meta.RemoveStatusCondition(conditions, v1beta1.ConditionDrainExtended)
+	meta.SetStatusCondition(conditions, metav1.Condition{
+		Type: v1beta1.ConditionDrainExtended, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonTargetUnreachable,
+		Message:            fmt.Sprintf("The target cluster was away until %s: %s do not count.", counted.UTC().Format(time.RFC3339), until.Sub(began)),
+		ObservedGeneration: p.machine.Generation, LastTransitionTime: metav1.NewTime(counted),
+	})
+}

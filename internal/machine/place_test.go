@@ -1,0 +1,178 @@
+package machine
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/cloud"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// narrow is a world with one place for creations, and the queue that its wakes go to.
+func narrow(t *testing.T) (*world, workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	t.Helper()
+	w := newWorld(t)
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	t.Cleanup(queue.ShutDown)
+	places := cloud.NewPlaces(1)
+	if err := places.Wakes().Start(t.Context(), queue); err != nil {
+		t.Fatal(err)
+	}
+	w.options.Places = places
+	w.restart()
+	w.class("small", "")
+	return w, queue
+}
+
+// wantWoken fails the test unless the queue brings just this machine.
+func (w *world) wantWoken(queue workqueue.TypedRateLimitingInterface[reconcile.Request], name string) {
+	w.t.Helper()
+	if queue.Len() != 1 {
+		w.t.Fatalf("%d machines are woken, want %s", queue.Len(), name)
+	}
+	request, _ := queue.Get()
+	queue.Done(request)
+	if request.Name != name {
+		w.t.Fatalf("%s is woken, want %s", request.Name, name)
+	}
+}
+
+// M-54.
+func TestAMachineWithoutAPlaceWaitsAndIsNoFailure(t *testing.T) {
+	t.Parallel()
+	w, queue := narrow(t)
+	w.cloud.boot = time.Hour
+	w.born("first")
+	w.born("second", func(m *v1beta1.Machine) { m.Spec.Timeouts.Creation = &metav1.Duration{Duration: 5 * time.Minute} })
+	w.reconcile("first")
+	if again := w.wantQuiet("second").RequeueAfter; again != silentWait {
+		t.Errorf("the machine that waits asks for another pass after %s", again)
+	}
+	want(t, "driver calls for the machine that waits", w.effects.calls())
+
+	w.step(silentWait)
+	w.reconcile("second")
+	w.wantCondition(w.get("second"), v1beta1.ConditionLaunched, metav1.ConditionFalse, v1beta1.ReasonPending)
+	w.step(15 * time.Minute) // More than it has for becoming a node.
+	if again := w.wantQuiet("second").RequeueAfter; again != 0 {
+		t.Errorf("a machine that is woken anyway asks for another pass after %s", again)
+	}
+	w.wantPhase(w.get("second"), v1beta1.MachinePending)
+	want(t, "events", w.events.take())
+
+	w.cloud.boot = 0
+	w.reconcile("first")
+	w.wantWoken(queue, "second")
+	w.cloud.boot = time.Hour
+	w.reconcile("second")
+	w.wantPhase(w.get("second"), v1beta1.MachineProvisioned)
+	w.step(4 * time.Minute) // Its time began with its place.
+	w.reconcile("second")
+	w.wantPhase(w.get("second"), v1beta1.MachineProvisioned)
+}
+
+// Whatever ends a creation ends its claim to the place.
+//
+// M-54.
+func TestAPlaceIsFreeWhenItsCreationHasEnded(t *testing.T) {
+	t.Parallel()
+	for what, end := range map[string]func(*world){
+		"the instance runs": func(w *world) { w.cloud.boot = 0; w.reconcile("first") },
+		"the instance failed": func(w *world) {
+			w.cloud.state(w.get("first").Spec.ProviderID, provider.StateFailed, "no disk")
+			w.reconcile("first")
+		},
+		"the instance vanished":  func(w *world) { w.cloud.vanish(w.get("first").Spec.ProviderID); w.reconcile("first") },
+		"the node is ready":      func(w *world) { w.node("first", true); w.reconcile("first") },
+		"the node registered":    func(w *world) { w.node("first", false); w.step(2 * registrationGrace); w.reconcile("first") },
+		"the machine timed out":  func(w *world) { w.step(time.Hour); w.reconcile("first") },
+		"the machine is deleted": func(w *world) { w.delete("first"); w.reconcile("first") },
+		"the machine is another's": func(w *world) {
+			w.update("first", func(m *v1beta1.Machine) { m.Labels[v1beta1.LabelProvider] = "other" })
+			w.reconcile("first")
+		},
+		"the machine is gone": func(w *world) {
+			w.update("first", func(m *v1beta1.Machine) { m.Finalizers = nil })
+			w.delete("first")
+			w.reconcile("first")
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			w, queue := narrow(t)
+			w.cloud.boot = 2 * time.Hour
+			w.born("first")
+			w.born("second")
+			w.reconcile("first")
+			w.reconcile("second")
+			w.reconcile("first")
+			if queue.Len() != 0 {
+				t.Fatal("a machine is woken while there is no place")
+			}
+			end(w)
+			w.wantWoken(queue, "second")
+			w.reconcile("second")
+			if w.get("second").Spec.ProviderID == "" {
+				t.Errorf("the machine has no instance although there is a place: %s", summaryOf(w.get("second")))
+			}
+		})
+	}
+}
+
+// A creation that failed makes room for others while it waits for its next try.
+//
+// M-54.
+func TestACreationThatFailedGivesItsPlaceToOthers(t *testing.T) {
+	t.Parallel()
+	w, queue := narrow(t)
+	w.born("first")
+	w.born("second")
+	w.cloud.will("Create", scripted{err: provider.Errorf(provider.ResourceExhausted, "no capacity"), during: func() {
+		if w.options.Places.Take(client.ObjectKey{Namespace: w.namespace, Name: "second"}) {
+			t.Error("there is a place while a call is under way")
+		}
+	}})
+	retry := w.reconcile("first").RequeueAfter
+	w.wantWoken(queue, "second")
+	w.cloud.boot = time.Hour
+	w.reconcile("second")
+	w.wantPhase(w.get("second"), v1beta1.MachineProvisioned)
+	w.step(retry)
+	w.wantQuiet("first")
+	w.wantCondition(w.get("first"), v1beta1.ConditionLaunched, metav1.ConditionFalse, v1beta1.ReasonInsufficientResources)
+}
+
+// M-54.
+func TestAProcessCountsTheCreationsThatItFinds(t *testing.T) {
+	t.Parallel()
+	w, _ := narrow(t)
+	w.cloud.boot = time.Hour
+	w.born("first")
+	w.born("second")
+	w.reconcile("first")
+	w.options.Places = cloud.NewPlaces(1)
+	w.restart()
+	w.reconcile("first")
+	w.wantQuiet("second")
+	if made := len(w.cloud.created()); made != 1 {
+		t.Errorf("%d instances were asked for", made)
+	}
+}
+
+// M-54.
+func TestMachinesThatWaitForAPlaceAreWokenInARealManager(t *testing.T) {
+	const machines = 8
+	w := managed(t, func(o *Options) { o.Places = cloud.NewPlaces(1) })
+	w.class("small", "")
+	for i := range machines {
+		w.born(fmt.Sprint("m-", i))
+	}
+	w.await("machines with an instance", machines, inPhase(v1beta1.MachineProvisioned))
+}

@@ -1,0 +1,84 @@
+package reachability
+
+import (
+	"slices"
+	"time"
+)
+
+const (
+	// failuresToAway is how many looks in a row must fail until a cluster counts as away: one request may be lost.
+	failuresToAway = 2
+	// keptOutages is how many outages are remembered. Whoever has to know of one learns of it when it ends.
+	keptOutages = 32
+)
+
+// Outage is a time in which an API server did not answer: from when it was last seen to answer until it did again.
+type Outage struct{ From, To time.Time }
+
+// State is what is known of an API server.
+type State struct {
+	// Away says that it counts as unreachable: it failed two looks in a row and none succeeded since, or was never seen.
+	Away bool
+	// Since is since when that is so. An absence begins with the first look that failed, a presence with the end of the first
+	// that succeeded.
+	Since time.Time
+	// Epoch counts how often Away has changed. What was reckoned in one epoch may be wrong in the next.
+	Epoch uint64
+	// Past are the outages that are over, the oldest first; only the last few are kept.
+	Past []Outage
+
+	seen     time.Time // when it last answered or, before it ever did, when it was first looked for
+	failing  time.Time // when the first of the looks that failed in a row was begun
+	failures int       // in a row
+}
+
+// Unknown is the state of an API server before it is looked at for the first time. It counts as away.
+func Unknown(now time.Time) State { return State{Away: true, Since: now, seen: now} }
+
+// Known reports whether there was any look at it.
+func (s State) Known() bool { return !s.Away || s.failures > 0 }
+
+// Failing reports whether the last look failed.
+func (s State) Failing() bool { return s.failures > 0 }
+
+// Observe returns the state after a look that was begun at sent and was over at now. An outage that is over is reckoned
+// from the look before it, so that none of it is missed: it began at any time since then.
+func (s State) Observe(sent, now time.Time, ok bool) State {
+	if !ok {
+		if s.failures++; s.failures == 1 {
+			s.failing = sent
+		}
+		if !s.Away && s.failures >= failuresToAway {
+			s.Away, s.Since = true, s.failing
+			s.Epoch++
+		}
+		return s
+	}
+	if s.Away {
+		if s.Known() {
+			s.Past = append(slices.Clone(s.Past[max(0, len(s.Past)-keptOutages+1):]), Outage{From: s.seen, To: now})
+		}
+		s.Away, s.Since = false, now
+		s.Epoch++
+	}
+	s.seen, s.failing, s.failures = sent, time.Time{}, 0
+	return s
+}
+
+// StandStill returns how a clock that does not advance in outages is set: began, when something began that is given a certain time,
+// is moved on by what of the outages fell into it. counted is until when outages are in began already; it is returned
+// anew, and began differs only if it does. Outages are widened to whole seconds, in which the API keeps times.
+func StandStill(past []Outage, began, counted time.Time) (newBegan, newCounted time.Time) {
+	for _, o := range past {
+		from, to := o.From.Truncate(time.Second), o.To.Add(time.Second-time.Nanosecond).Truncate(time.Second)
+		for _, t := range []time.Time{began, counted} {
+			if t.After(from) {
+				from = t
+			}
+		}
+		if to.After(from) {
+			began, counted = began.Add(to.Sub(from)), to
+		}
+	}
+	return began, counted
+}

@@ -1,0 +1,162 @@
+package reachability
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func at(seconds float64) time.Time {
+	return start.Add(time.Duration(seconds * float64(time.Second)))
+}
+
+// outages makes outages of pairs of seconds.
+func outages(seconds ...float64) []Outage {
+	var all []Outage
+	for pair := range slices.Chunk(seconds, 2) {
+		all = append(all, Outage{From: at(pair[0]), To: at(pair[1])})
+	}
+	return all
+}
+
+func equal(a, b []Outage) bool {
+	return slices.EqualFunc(a, b, func(a, b Outage) bool { return a.From.Equal(b.From) && a.To.Equal(b.To) })
+}
+
+// F-1.
+func TestAClusterIsJudgedByWhatIsSeenOfIt(t *testing.T) {
+	type look struct {
+		sent, over float64
+		ok         bool
+	}
+	for _, tc := range []struct {
+		name  string
+		looks []look
+		away  bool
+		known bool
+		since time.Time
+		epoch uint64
+		past  []Outage
+	}{
+		{"nothing was seen yet", nil, true, false, at(0), 0, nil},
+		{"it answers", []look{{1, 2, true}}, false, true, at(2), 1, nil},
+		{"it answers again", []look{{1, 2, true}, {60, 61, true}}, false, true, at(2), 1, nil},
+		{"it was never there", []look{{1, 2, false}}, true, true, at(0), 0, nil},
+		{"it comes after the process", []look{{1, 2, false}, {7, 8, true}}, false, true, at(8), 1, outages(0, 8)},
+		{"one look fails", []look{{1, 2, true}, {60, 70, false}}, false, true, at(2), 1, nil},
+		{"one look fails now and then", []look{{1, 2, true}, {60, 70, false}, {75, 76, true}, {130, 140, false}}, false, true, at(2), 1, nil},
+		{"two fail in a row", []look{{1, 2, true}, {60, 70, false}, {75, 85, false}}, true, true, at(60), 2, nil},
+		{"it stays away", []look{{1, 2, true}, {60, 70, false}, {75, 85, false}, {90, 95, false}}, true, true, at(60), 2, nil},
+		{"it comes back", []look{{1, 2, true}, {60, 70, false}, {75, 85, false}, {90, 91, true}}, false, true, at(91), 3, outages(1, 91)},
+		{"it goes again", []look{{1, 2, false}, {5, 6, true}, {60, 60, false}, {61, 61, false}, {62, 62, true}}, false, true, at(62), 3, outages(0, 6, 5, 62)},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := Unknown(start)
+			for _, l := range tc.looks {
+				s = s.Observe(at(l.sent), at(l.over), l.ok)
+			}
+			if s.Away != tc.away || s.Known() != tc.known || !s.Since.Equal(tc.since) || s.Epoch != tc.epoch {
+				t.Errorf("away %t, known %t, since %s, epoch %d; want %t, %t, %s, %d", s.Away, s.Known(), s.Since, s.Epoch, tc.away, tc.known, tc.since, tc.epoch)
+			}
+			if !equal(s.Past, tc.past) {
+				t.Errorf("past outages %v, want %v", s.Past, tc.past)
+			}
+		})
+	}
+}
+
+func TestAStateIsNotChangedByTheOneThatFollows(t *testing.T) {
+	s := Unknown(start)
+	for i := range 3 * keptOutages {
+		before, past := s, slices.Clone(s.Past)
+		moment := at(float64(100 * i))
+		s = s.Observe(moment, moment, false).Observe(moment, moment, false).Observe(moment.Add(time.Second), moment.Add(time.Second), true)
+		if !equal(before.Past, past) {
+			t.Fatal("the state before has changed")
+		}
+	}
+	if n := len(s.Past); n != keptOutages {
+		t.Errorf("%d outages are kept, want %d", n, keptOutages)
+	}
+}
+
+// M-52.
+func TestAClockStandsStillInOutages(t *testing.T) {
+	for _, tc := range []struct {
+		name               string
+		past               []Outage
+		began, counted     float64
+		newBegan, newCount float64
+	}{
+		{"there was none", nil, 100, 0, 100, 0},
+		{"it was over before", outages(10, 90), 100, 0, 100, 0},
+		{"it was over as it began", outages(10, 100), 100, 0, 100, 0},
+		{"all of it", outages(130, 190), 100, 0, 160, 190},
+		{"what is left of it", outages(80, 190), 100, 0, 190, 190},
+		{"two", outages(130, 140, 200, 250), 100, 0, 160, 250},
+		{"two that touch", outages(130, 140, 140, 150), 100, 0, 120, 150},
+		{"two that overlap count once", outages(130, 145, 140, 150), 100, 0, 120, 150},
+		{"it was counted", outages(130, 190), 160, 190, 160, 190},
+		{"it was counted by another process that saw it end earlier", outages(128, 195), 160, 190, 165, 195},
+		{"one was counted, another was not", outages(130, 190, 200, 210), 160, 190, 170, 210},
+		{"parts of seconds", outages(130.4, 190.2), 100, 0, 161, 191},
+		{"parts of seconds, counted", outages(130.4, 190.2), 161, 191, 161, 191},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			began, counted := StandStill(tc.past, at(tc.began), at(tc.counted))
+			if !began.Equal(at(tc.newBegan)) || !counted.Equal(at(tc.newCount)) {
+				t.Errorf("began %s, counted %s; want %s, %s", began.Sub(start), counted.Sub(start), at(tc.newBegan).Sub(start), at(tc.newCount).Sub(start))
+			}
+		})
+	}
+}
+
+// Whatever is seen: outages are in order, a clock only ever goes forward, never into the future, and not twice.
+//
+// M-52.
+func FuzzWhateverIsSeen(f *testing.F) {
+	f.Add([]byte{1, 0, 3, 0, 5, 1, 7, 1}, uint16(3))
+	f.Add([]byte{0, 1, 0, 1, 0, 0, 0, 0, 0, 1}, uint16(0))
+	f.Fuzz(func(t *testing.T, looks []byte, began uint16) {
+		s, now, failed := Unknown(start), start, 0
+		stamp, counted := at(float64(began%600)), time.Time{}
+		for i := 0; i+1 < len(looks); i += 2 {
+			sent := now.Add(time.Duration(looks[i]) * 300 * time.Millisecond)
+			now = sent.Add(time.Duration(looks[i+1]/2) * 70 * time.Millisecond)
+			ok := looks[i+1]%2 == 1
+			if failed++; ok {
+				failed = 0
+			}
+			before := s
+			s = s.Observe(sent, now, ok)
+			switch {
+			case ok && s.Away:
+				t.Fatal("away after it answered")
+			case !before.Away && s.Away != (failed >= failuresToAway):
+				t.Fatalf("away %t after %d failures", s.Away, failed)
+			case (before.Away != s.Away) != (before.Epoch != s.Epoch):
+				t.Fatal("the epoch does not say what changed")
+			case s.Since.After(now):
+				t.Fatal("since the future")
+			}
+			for j, o := range s.Past {
+				if o.To.Before(o.From) || o.To.After(now) || j > 0 && o.To.Before(s.Past[j-1].To) {
+					t.Fatalf("outages %v", s.Past)
+				}
+			}
+			if stamp.After(now) {
+				continue // It has not begun.
+			}
+			newStamp, newCounted := StandStill(s.Past, stamp, counted)
+			if newStamp.Before(stamp) || newStamp.After(now.Add(time.Second)) || newCounted.Before(counted) {
+				t.Fatalf("the clock was set from %s to %s at %s", stamp, newStamp, now)
+			}
+			if again, _ := StandStill(s.Past, newStamp, newCounted); !again.Equal(newStamp) {
+				t.Fatal("an outage counts twice")
+			}
+			stamp, counted = newStamp, newCounted
+		}
+	})
+}

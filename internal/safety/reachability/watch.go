@@ -1,0 +1,257 @@
+package reachability
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// Defaults of Options.
+const (
+	DefaultPeriod  = time.Minute
+	DefaultTimeout = 30 * time.Second
+)
+
+// settleTime is how long Settle waits at most.
+const settleTime = time.Second
+
+// Ping asks an API server whether it is ready: nil if it answers, be it that it refuses us. How long to wait is up to ctx.
+type Ping func(ctx context.Context) error
+
+// Options are what a Watch works with.
+type Options struct {
+	// Control asks the control cluster, Target the target cluster; nil where there is none.
+	Control, Target Ping
+	// Period is the time between two looks at a cluster that answers. Default DefaultPeriod.
+	Period time.Duration
+	// Timeout is the time within which two looks fail that begin an outage. A look may take a third of it, and a sixth
+	// passes between two looks at a cluster that does not answer. Default DefaultTimeout.
+	Timeout time.Duration
+	// Leading is closed when this process may act. Default: it always may.
+	Leading <-chan struct{}
+	Clock   clock.Clock
+	Log     logr.Logger
+	// Frozen is told when the process is stopped; may be nil.
+	Frozen *prometheus.GaugeVec
+}
+
+// Watch looks at the clusters, as long as Run runs, and says what follows from what it sees. Until the first look is
+// over, a cluster counts as away.
+type Watch struct {
+	options         Options
+	control, target *cluster // target is nil where there is none
+
+	mu      sync.Mutex
+	leading time.Time // zero as long as it does not
+}
+
+// cluster is one that is looked at.
+type cluster struct {
+	name string
+	ping Ping
+	// asked takes what is to be closed after a look that begins now.
+	asked chan chan struct{}
+	state State // guarded by Watch.mu
+}
+
+// New returns a Watch that does not look yet.
+func New(o Options) *Watch {
+	if o.Period <= 0 {
+		o.Period = DefaultPeriod
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = DefaultTimeout
+	}
+	if o.Leading == nil {
+		always := make(chan struct{})
+		close(always)
+		o.Leading = always
+	}
+	now := o.Clock.Now()
+	watched := func(name string, ping Ping) *cluster {
+		return &cluster{name: name, ping: ping, asked: make(chan chan struct{}), state: Unknown(now)}
+	}
+	w := &Watch{options: o, control: watched("control", o.Control)}
+	if o.Target != nil {
+		w.target = watched("target", o.Target)
+	}
+	return w
+}
+
+func (w *Watch) clusters() []*cluster {
+	return slices.DeleteFunc([]*cluster{w.control, w.target}, func(c *cluster) bool { return c == nil })
+}
+
+// Run looks until ctx ends.
+func (w *Watch) Run(ctx context.Context) {
+	var looking sync.WaitGroup
+	defer looking.Wait()
+	for _, c := range w.clusters() {
+		looking.Go(func() { w.watch(ctx, c) })
+	}
+	select {
+	case <-w.options.Leading:
+		w.mu.Lock()
+		w.leading = w.options.Clock.Now()
+		w.mu.Unlock()
+	case <-ctx.Done():
+	}
+}
+
+// watch looks at one cluster until ctx ends.
+func (w *Watch) watch(ctx context.Context, c *cluster) {
+	looked := make(chan struct{})
+	for {
+		next := w.look(ctx, c)
+		close(looked)
+		looked = make(chan struct{})
+		timer := w.options.Clock.NewTimer(next)
+		select {
+		case <-timer.C():
+		case looked = <-c.asked:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+		timer.Stop()
+	}
+}
+
+// look looks at a cluster once and returns when to do so again.
+func (w *Watch) look(ctx context.Context, c *cluster) time.Duration {
+	limited, cancel := context.WithTimeout(ctx, w.options.Timeout/3)
+	defer cancel()
+	sent := w.options.Clock.Now()
+	err := c.ping(limited)
+	if ctx.Err() != nil {
+		return 0 // It says nothing about the cluster.
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before := c.state
+	c.state = before.Observe(sent, w.options.Clock.Now(), err == nil)
+	w.tell(c, before, err)
+	if c.state.Away || c.state.Failing() {
+		return min(w.options.Period, w.options.Timeout/6)
+	}
+	return w.options.Period
+}
+
+// tell makes known what has changed.
+func (w *Watch) tell(c *cluster, before State, cause error) {
+	log := w.options.Log.WithValues("cluster", c.name)
+	switch now := c.state; {
+	case now.Away && (!before.Away || !before.Known()):
+		log.Info("A cluster is away: until it answers, no machines are added or exchanged", "cause", cause.Error())
+	case !now.Away && before.Away && before.Known():
+		log.Info("A cluster that was away answers again", "after", now.Since.Sub(before.Since).Round(time.Second).String())
+	}
+	if w.options.Frozen != nil {
+		value := 0.0
+		if reason, _ := w.stopped(); reason != "" {
+			value = 1
+		}
+		w.options.Frozen.WithLabelValues(v1beta1.ReasonControlPlaneUnreachable).Set(value)
+	}
+}
+
+// Settle has the clusters that count as away looked at now, and returns when that is done, or after a second: for a start,
+// so that what answers does not count as away any more when the work begins.
+func (w *Watch) Settle(ctx context.Context) {
+	limit := w.options.Clock.NewTimer(settleTime)
+	defer limit.Stop()
+	for _, c := range w.clusters() {
+		if !w.stateOf(c).Away {
+			continue
+		}
+		looked := make(chan struct{})
+		select {
+		case c.asked <- looked:
+		case <-limit.C():
+			return
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-looked:
+		case <-limit.C():
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (w *Watch) stateOf(c *cluster) State {
+	if c == nil {
+		return State{}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return c.state
+}
+
+// Stopped says why this process must add, exchange or remediate no machines now: a reason of the condition Frozen, empty
+// if it may, and a message for people, which stays the same during an outage.
+func (w *Watch) Stopped() (reason, message string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.stopped()
+}
+
+func (w *Watch) stopped() (reason, message string) {
+	for _, c := range w.clusters() {
+		switch s := c.state; {
+		case !s.Away:
+		case !s.Known():
+			return v1beta1.ReasonControlPlaneUnreachable, fmt.Sprintf("It is not known yet whether the %s cluster can be reached.", c.name)
+		default:
+			return v1beta1.ReasonControlPlaneUnreachable, fmt.Sprintf("The %s cluster cannot be reached since %s.", c.name, s.Since.UTC().Format(time.RFC3339))
+		}
+	}
+	return "", ""
+}
+
+// TargetAway reports whether the target cluster counts as away, and since when. Where there is none, it never does.
+func (w *Watch) TargetAway() (since time.Time, away bool) {
+	s := w.stateOf(w.target)
+	return s.Since, s.Away
+}
+
+// TargetEpoch changes whenever the target cluster goes away or comes back.
+func (w *Watch) TargetEpoch() uint64 { return w.stateOf(w.target).Epoch }
+
+// TargetOutages returns the outages of the target cluster that are over, the oldest first, and the epoch in which that is
+// all there is. The slice is not to be changed.
+func (w *Watch) TargetOutages() (past []Outage, epoch uint64) {
+	s := w.stateOf(w.target)
+	return s.Past, s.Epoch
+}
+
+// StableSince returns since when this process leads and all clusters can be reached, and false if it is not so now. Clocks
+// that judge the health of machines, or what belongs to nobody, run from then at the earliest.
+func (w *Watch) StableSince() (since time.Time, stable bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.leading.IsZero() {
+		return time.Time{}, false
+	}
+	since = w.leading
+	for _, c := range w.clusters() {
+		if c.state.Away {
+			return time.Time{}, false
+		}
+		if c.state.Since.After(since) {
+			since = c.state.Since
+		}
+	}
+	return since, true
+}

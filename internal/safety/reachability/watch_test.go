@@ -1,0 +1,285 @@
+package reachability
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	testclock "k8s.io/utils/clock/testing"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// patience is how long a test waits for what must come.
+const patience = 30 * time.Second
+
+// server is an API server that answers as it is told.
+type server struct {
+	down  atomic.Bool
+	looks chan struct{} // one for each look
+}
+
+func newServer() *server { return &server{looks: make(chan struct{}, 100)} }
+
+func (s *server) ping(context.Context) error {
+	s.looks <- struct{}{}
+	if s.down.Load() {
+		return errors.New("connection refused")
+	}
+	return nil
+}
+
+// watched is a Watch of two servers under a clock that only the test moves.
+type watched struct {
+	*Watch
+	t               *testing.T
+	clock           *testclock.FakeClock
+	control, target *server
+	leading         chan struct{}
+	frozen          *prometheus.GaugeVec
+}
+
+func watching(t *testing.T, change ...func(*watched)) *watched {
+	t.Helper()
+	frozen, err := FrozenMetric(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &watched{t: t, clock: testclock.NewFakeClock(start), control: newServer(), target: newServer(), leading: make(chan struct{}), frozen: frozen}
+	for _, f := range change {
+		f(w)
+	}
+	w.Watch = New(Options{
+		Control: w.control.ping, Target: w.target.ping, Leading: w.leading, Clock: w.clock, Log: logr.Discard(), Frozen: w.frozen,
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		w.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		select {
+		case <-ended:
+		case <-time.After(patience):
+			t.Error("Run does not end")
+		}
+	})
+	w.looked()
+	return w
+}
+
+// looked waits until both servers were looked at and wait for the next look.
+func (w *watched) looked() {
+	w.t.Helper()
+	for _, s := range []*server{w.control, w.target} {
+		select {
+		case <-s.looks:
+		case <-time.After(patience):
+			w.t.Fatal("nobody looks")
+		}
+	}
+	w.eventually("both wait", func() bool { return w.clock.Waiters() == 2 })
+}
+
+func (w *watched) eventually(what string, is func() bool) {
+	w.t.Helper()
+	deadline, tick := time.After(patience), time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !is() {
+		select {
+		case <-deadline:
+			w.t.Fatalf("not so: %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+// after lets time pass, after which the target was looked at again and, if both, the control cluster too.
+func (w *watched) after(d time.Duration, both bool) {
+	w.t.Helper()
+	w.clock.Step(d)
+	select {
+	case <-w.target.looks:
+	case <-time.After(patience):
+		w.t.Fatalf("nobody looks at the target after %s", d)
+	}
+	if both {
+		select {
+		case <-w.control.looks:
+		case <-time.After(patience):
+			w.t.Fatalf("nobody looks at the control cluster after %s", d)
+		}
+	}
+	w.eventually("both wait", func() bool { return w.clock.Waiters() == 2 })
+}
+
+func (w *watched) wantStopped(says string) {
+	w.t.Helper()
+	reason, message := w.Stopped()
+	value := testutil.ToFloat64(w.frozen.WithLabelValues(v1beta1.ReasonControlPlaneUnreachable))
+	switch {
+	case says == "" && (reason != "" || message != "" || value != 0):
+		w.t.Errorf("stopped: %s %q, metric %v", reason, message, value)
+	case says != "" && (reason != v1beta1.ReasonControlPlaneUnreachable || !strings.Contains(message, says) || value != 1):
+		w.t.Errorf("stopped: %s %q, metric %v; want a message that says %q", reason, message, value, says)
+	}
+}
+
+// F-1, F-2.
+func TestTwoLooksThatFailStopTheProcessAndOneThatSucceedsLetsItGoOn(t *testing.T) {
+	w := watching(t)
+	w.wantStopped("")
+	w.target.down.Store(true)
+	w.after(time.Minute, true)
+	w.wantStopped("")
+	w.after(5*time.Second, false)
+	w.wantStopped("The target cluster cannot be reached since 2026-03-01T12:01:00Z.")
+	if since, away := w.TargetAway(); !away || !since.Equal(at(60)) {
+		t.Errorf("away %t since %s", away, since)
+	}
+	w.after(5*time.Second, false)
+	w.target.down.Store(false)
+	w.after(5*time.Second, false)
+	w.wantStopped("")
+	if past, epoch := w.TargetOutages(); !equal(past, outages(0, 75)) || epoch != w.TargetEpoch() {
+		t.Errorf("past outages %v in epoch %d of %d", past, epoch, w.TargetEpoch())
+	}
+}
+
+// F-2.
+func TestTheControlClusterStopsTheProcessToo(t *testing.T) {
+	w := watching(t)
+	w.control.down.Store(true)
+	w.after(time.Minute, true)
+	w.clock.Step(5 * time.Second)
+	w.eventually("stopped", func() bool { reason, _ := w.Stopped(); return reason != "" })
+	w.wantStopped("The control cluster cannot be reached since 2026-03-01T12:01:00Z.")
+	if _, away := w.TargetAway(); away {
+		t.Error("the target counts as away")
+	}
+}
+
+// F-1.
+func TestWhatWasNotSeenYetCountsAsAway(t *testing.T) {
+	w := New(Options{Control: newServer().ping, Target: newServer().ping, Clock: testclock.NewFakeClock(start), Log: logr.Discard()})
+	if reason, message := w.Stopped(); reason == "" || !strings.Contains(message, "not known yet") {
+		t.Errorf("stopped: %s %q", reason, message)
+	}
+	if _, away := w.TargetAway(); !away {
+		t.Error("the target does not count as away")
+	}
+}
+
+func TestWithoutATargetOnlyTheControlClusterCounts(t *testing.T) {
+	w := New(Options{Control: newServer().ping, Clock: testclock.NewFakeClock(start), Log: logr.Discard()})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		w.Run(ctx)
+	}()
+	w.Settle(t.Context())
+	if reason, message := w.Stopped(); reason != "" {
+		t.Errorf("stopped: %s %q", reason, message)
+	}
+	if _, away := w.TargetAway(); away {
+		t.Error("a target that there is not is away")
+	}
+	cancel()
+	<-ended
+}
+
+// F-1.
+func TestAtTheStartWhatAnswersIsSeenAtOnce(t *testing.T) {
+	w := watching(t, func(w *watched) { w.control.down.Store(true); w.target.down.Store(true) })
+	w.wantStopped("The control cluster cannot be reached")
+	w.control.down.Store(false)
+	w.target.down.Store(false)
+	w.Settle(t.Context()) // Without the clock being moved.
+	w.wantStopped("")
+}
+
+// F-1.
+func TestTheStartWaitsASecondForWhatDoesNotAnswer(t *testing.T) {
+	clock, hangs := testclock.NewFakeClock(start), make(chan struct{})
+	ping := func(ctx context.Context) error {
+		select {
+		case hangs <- struct{}{}:
+		default:
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	w := New(Options{Control: ping, Clock: clock, Log: logr.Discard()})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended, settled := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		w.Run(ctx)
+	}()
+	<-hangs
+	go func() {
+		defer close(settled)
+		w.Settle(ctx)
+	}()
+	for clock.Waiters() == 0 {
+		select {
+		case <-settled:
+			t.Fatal("it does not wait")
+		default:
+		}
+	}
+	clock.Step(settleTime)
+	<-settled
+	cancel()
+	<-ended
+}
+
+// F-4.
+func TestWhatIsStableIsSoSinceTheThawOrSinceTheProcessLeads(t *testing.T) {
+	w := watching(t)
+	if since, stable := w.StableSince(); stable {
+		t.Errorf("stable since %s without leading", since)
+	}
+	w.after(time.Minute, true)
+	close(w.leading)
+	w.eventually("stable", func() bool { _, stable := w.StableSince(); return stable })
+	if since, _ := w.StableSince(); !since.Equal(at(60)) {
+		t.Errorf("stable since %s, want the begin of the lead", since)
+	}
+	w.target.down.Store(true)
+	w.after(time.Minute, true)
+	w.after(5*time.Second, false)
+	if since, stable := w.StableSince(); stable {
+		t.Errorf("stable since %s in an outage", since)
+	}
+	w.target.down.Store(false)
+	w.after(5*time.Second, false)
+	if since, stable := w.StableSince(); !stable || !since.Equal(at(130)) {
+		t.Errorf("stable %t since %s, want the thaw", stable, since)
+	}
+}
+
+func TestTheMetricIsSharedWithOtherReasons(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	one, err := FrozenMetric(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if another, err := FrozenMetric(registry); err != nil || another != one {
+		t.Errorf("another metric, error %v", err)
+	}
+	registry = prometheus.NewRegistry()
+	registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "machinist_frozen", Help: "x"}))
+	if _, err := FrozenMetric(registry); err == nil {
+		t.Error("no error for a metric of the same name that is another")
+	}
+}

@@ -86,6 +86,7 @@ type Reconciler struct {
 	tokens bootstrap.Tokens
 	joins  *approval.Joins
 	memory *memory
+	doubts doubts
 }
 
 // New returns a Reconciler.

@@ -140,6 +140,11 @@ func (p *pass) recordInstance(ctx context.Context, inputs resolve.Resolved, inst
 func (p *pass) followInstance(ctx context.Context) (progress, error) {
 	status := p.machine.Status.Instance
 	known := p.isTrue(v1beta1.ConditionLaunched) && status != nil
+	if known {
+		if gone, err := p.resolveDoubt(ctx); gone || err != nil {
+			return wait, err
+		}
+	}
 	if known && status.State != v1beta1.InstancePending {
 		return next, nil
 	}

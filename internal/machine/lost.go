@@ -9,11 +9,12 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// findLost looks, before anything is taken down, for an instance that was made and never recorded: the answer was lost, or
-// the Machine was deleted at that moment. It may have become a Node by now, with pods on it, so it goes like any other.
-// Where nothing is found nothing is concluded: the settling time at the end is for what does not show yet.
+// findLost looks, before anything is taken down, for an instance that was made and never described in the status: the
+// answer was lost, the process was killed, or the Machine was deleted at that moment. It may have become a Node by now,
+// with pods on it, so it goes like any other. Where nothing is found nothing is concluded: the settling time at the end is
+// for what does not show yet.
 func (p *pass) findLost(ctx context.Context) (progress, error) {
-	if p.machine.Spec.ProviderID != "" || p.machine.Replacing() {
+	if p.machine.Status.Instance != nil || p.machine.Replacing() {
 		return next, nil
 	}
 	inputs, err := p.Classes.ResolveForDeletion(ctx, p.machine)
@@ -34,6 +35,10 @@ func (p *pass) findLost(ctx context.Context) (progress, error) {
 		p.deleteFailed(err)
 		return wait, nil
 	case instance.ProviderID == "" || instance.OwnedBy(p.ClusterID, identity(p.machine)) != nil:
+		return next, nil
+	}
+	if p.machine.Spec.ProviderID != "" {
+		p.launched(inputs, instance)
 		return next, nil
 	}
 	return p.recordInstance(ctx, inputs, instance)

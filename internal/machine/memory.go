@@ -33,6 +33,8 @@ type recollection struct {
 	booted *booted
 	// lookupFailures counts the driver's errors in a row while following an instance.
 	lookupFailures int32
+	// doubted is the provider ID of an instance of which somebody doubts that it is there.
+	doubted string
 	// released is true once our finalizer is off: the cache shows the Machine for a moment longer, and its own writes do
 	// not tell it that the object went with the last of them.
 	released bool

@@ -34,6 +34,7 @@ func (r *Reconciler) Wiring(cache client.Reader, drains source.Source) wiring.Ta
 			{Cluster: wiring.Target, Object: &corev1.Node{}, Keys: handler.EnqueueRequestsFromMapFunc(machinesOfNode(cache)), News: nodeChanged()},
 		},
 	}
+	t.Sources = append(t.Sources, r.doubts.wakes())
 	if drains != nil {
 		t.Sources = append(t.Sources, drains)
 	}

@@ -1,0 +1,54 @@
+package machine
+
+import (
+	"context"
+	"sync"
+
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// doubts wakes Machines whose instances seem to be missing.
+type doubts struct {
+	mu    sync.Mutex
+	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
+}
+
+func (d *doubts) wakes() source.Source {
+	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.queue = queue
+		return nil
+	})
+}
+
+// Doubt has the Machine ask the provider whether the instance that it has recorded is still there. It may be called at any
+// time, and returns at once. The Machine is not changed.
+func (r *Reconciler) Doubt(m *v1beta1.Machine) {
+	r.memory.update(m, func(known *recollection) { known.doubted = m.Spec.ProviderID })
+	r.doubts.mu.Lock()
+	defer r.doubts.mu.Unlock()
+	// Without a queue it is before the start, at which every Machine is looked at.
+	if r.doubts.queue != nil {
+		r.doubts.queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(m)})
+	}
+}
+
+// resolveDoubt asks the provider for an instance that is in doubt, and reports whether it is gone.
+func (p *pass) resolveDoubt(ctx context.Context) (gone bool, err error) {
+	doubted := p.memory.of(p.machine).doubted
+	if doubted == "" {
+		return false, nil
+	}
+	p.memory.update(p.machine, func(known *recollection) { known.doubted = "" })
+	if doubted != p.machine.Spec.ProviderID {
+		return false, nil
+	}
+	err = p.checkInstance(ctx)
+	return p.machine.Status.FailureReason == v1beta1.FailureInstanceVanished, err
+}

@@ -1,0 +1,58 @@
+package machine
+
+import (
+	"testing"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// F-16.
+func TestADoubtedInstanceIsAskedFor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, noTarget)
+	w.class("small", "#cloud-config")
+	w.born("m")
+	m := w.untilPhase("m", v1beta1.MachineAvailable)
+
+	asked := func() int { return len(w.effects.of("cloud get")) }
+	w.reconcile("m")
+	before := asked()
+	w.reconcile("m")
+	if n := asked() - before; n != 0 {
+		t.Fatalf("a machine at rest asked %d times", n)
+	}
+
+	w.process.Doubt(m)
+	w.reconcile("m")
+	w.reconcile("m")
+	if n := asked() - before; n != 1 {
+		t.Errorf("asked %d times after a doubt, want once", n)
+	}
+	if m = w.get("m"); m.Status.Phase != v1beta1.MachineAvailable {
+		t.Errorf("the instance is there, and the machine is %s", m.Status.Phase)
+	}
+
+	w.cloud.fail("Get", provider.Errorf(provider.Unavailable, "no answer"))
+	w.process.Doubt(m)
+	w.reconcile("m")
+	if m = w.get("m"); m.Status.Phase != v1beta1.MachineAvailable {
+		t.Errorf("nobody knows, and the machine is %s", m.Status.Phase)
+	}
+
+	old := m.DeepCopy()
+	old.Spec.ProviderID = "fake:///another"
+	before = asked()
+	w.process.Doubt(old)
+	w.reconcile("m")
+	if n := asked() - before; n != 0 {
+		t.Errorf("asked %d times because of another instance", n)
+	}
+
+	w.cloud.vanish(m.Spec.ProviderID)
+	w.process.Doubt(m)
+	w.reconcile("m")
+	if m = w.get("m"); m.Status.FailureReason != v1beta1.FailureInstanceVanished {
+		t.Errorf("the instance is gone, and the machine is %s, failure %q", m.Status.Phase, m.Status.FailureReason)
+	}
+}

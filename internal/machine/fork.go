@@ -1,0 +1,14 @@
+package machine
+
+import "maps"
+
+// Fork returns a Reconciler that works with other options and remembers what r remembers at this moment. From then on
+// neither knows what the other does. It is for simulations, and must not be called during a pass.
+func (r *Reconciler) Fork(o Options) *Reconciler {
+	f := New(o)
+	r.memory.mu.Lock()
+	defer r.memory.mu.Unlock()
+	// What a recollection points to is never changed.
+	f.memory.machines, f.memory.began = maps.Clone(r.memory.machines), r.memory.began
+	return f
+}

@@ -1,0 +1,23 @@
+package machinedeployment
+
+import (
+	"maps"
+	"slices"
+)
+
+// Fork returns a Reconciler that works with other options and remembers what r remembers at this moment. From then on
+// neither knows what the other does. It is for simulations, and must not be called during a pass.
+func (r *Reconciler) Fork(o Options) *Reconciler {
+	f := New(o)
+	m := r.memory
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for key, known := range m.deployments {
+		copied := *known
+		copied.failed = slices.Clone(known.failed)
+		copied.told = maps.Clone(known.told)
+		copied.failures.machines = maps.Clone(known.failures.machines)
+		f.memory.deployments[key] = &copied
+	}
+	return f
+}

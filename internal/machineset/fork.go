@@ -1,0 +1,25 @@
+package machineset
+
+import (
+	"maps"
+	"slices"
+)
+
+// Fork returns a Reconciler that works with other options and remembers what r remembers at this moment. From then on
+// neither knows what the other does. It is for simulations, and must not be called during a pass.
+func (r *Reconciler) Fork(o Options) *Reconciler {
+	f := New(o)
+	m := r.shared
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for key, known := range m.sets {
+		copied := *known
+		copied.updated = maps.Clone(known.updated)
+		f.shared.sets[key] = &copied
+	}
+	for set, in := range m.replacements {
+		f.shared.replacements[set] = slices.Clone(in)
+	}
+	f.shared.sizes = maps.Clone(m.sizes)
+	return f
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// mutant is a bug that somebody might write. The world must find each of them: a simulation that passes with one is not
+// worth its time.
+type mutant struct {
+	name string
+	// file is changed by replacing from, which occurs there exactly once, with to.
+	file, from, to string
+	// scenarios are those that can show it, all if there are none.
+	scenario string
+	// finds is what one of the violations must say.
+	finds string
+}
+
+// mutants are the planted bugs.
+var mutants = []mutant{
+	{
+		name: "wake-up-dropped", file: "internal/machine/wiring.go",
+		from:     "Keys: handler.EnqueueRequestsFromMapFunc(machinesOfNode(cache)), News: nodeChanged()}",
+		to:       "Keys: handler.Funcs{}, News: nodeChanged()}",
+		scenario: "create", finds: "at rest, but|after the last disturbance",
+	},
+	{
+		name: "poll-dropped", file: "internal/machine/controller.go",
+		from: "return reconcile.Result{RequeueAfter: p.wakeAfter}, nil", to: "return reconcile.Result{}, nil",
+		scenario: "delete", finds: "at rest, but",
+	},
+	{
+		name: "stale-count", file: "internal/machineset/controller.go",
+		from: "case plan.Counts() && !p.trusted:", to: "case false:",
+		scenario: "scale-up", finds: "I3",
+	},
+	{
+		name: "stale-sets", file: "internal/machinedeployment/claim.go",
+		from: "	found := pointers(cached.Items)\n	if p.known.trusted {", to: "	found := pointers(cached.Items)\n	if true {",
+		scenario: "roll", finds: "I3",
+	},
+	{
+		name: "trusted-too-early", file: "internal/machinedeployment/controller.go",
+		from: "err == nil && p.proven", to: "err == nil",
+		scenario: "roll", finds: "I3",
+	},
+	{
+		name: "finalizer-removed-early", file: "internal/machine/deletion.go",
+		from: "	case !result.Gone:", to: "	case !result.Gone && p.gone:",
+		scenario: "scale-down", finds: "I1",
+	},
+	{
+		name: "create-without-adoption", file: "internal/machine/launch.go",
+		from: "Token:     attempt.String(),", to: "Token:     attempt.String() + p.now.String(),",
+		scenario: "create", finds: "I2",
+	},
+	{
+		name: "create-from-stale-view", file: "internal/machine/launch.go",
+		from: "	case live.UID != p.machine.UID || live.ResourceVersion != p.before.ResourceVersion:\n		return wait, errStale\n", to: "",
+		scenario: "scale-down", finds: "I1|I2|at rest|instances",
+	},
+	{
+		name: "no-settling", file: "internal/machine/deletion.go",
+		from: "	left := since.Add(p.Cloud.CreateSettle()).Sub(p.now)\n	if left <= 0 {\n		return next", to: "	left := time.Duration(0)\n	if left <= 0 {\n		return next",
+		scenario: "create-then-delete", finds: "I1",
+	},
+	{
+		name: "node-before-instance", file: "internal/machine/deletion.go",
+		from: "p.deleteInstance, p.deleteNode, p.release,", to: "p.deleteNode, p.deleteInstance, p.release,",
+		scenario: "scale-down", finds: "order",
+	},
+	{
+		name: "lost-instance-not-looked-for", file: "internal/machine/deletion.go",
+		from: "p.findLost, p.awaitPreDrainHooks,", to: "p.awaitPreDrainHooks,",
+		scenario: "create-then-delete", finds: "nodes",
+	},
+	{
+		name: "doubtful-writes-trusted", file: "internal/machineset/memory.go",
+		from: `func (r *recollection) mistrust() { r.floor = "" }`, to: "func (r *recollection) mistrust() {}",
+		scenario: "scale-up", finds: "I3",
+	},
+	{
+		name: "token-left", file: "internal/bootstrap/token.go",
+		from: "		err = t.Client.Delete(ctx, meta, client.Preconditions{UID: &meta.UID})\n", to: "		err = nil\n",
+		scenario: "create-with-token", finds: "tokens are left",
+	},
+}
+
+// mutantRuns bounds how long a mutant is looked for.
+const mutantRuns = 6000
+
+// hunt plants each bug in a build of this command of its own and lets that look for violations. match selects mutants by
+// name.
+func hunt(ctx context.Context, match string) error {
+	pattern, err := regexp.Compile(match)
+	if err != nil {
+		return fmt.Errorf("--match is %q: %w", match, err)
+	}
+	dir, err := os.MkdirTemp("", "machinist-mutants-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	var survivors []string
+	hunted := 0
+	for _, m := range mutants {
+		if !pattern.MatchString(m.name) {
+			continue
+		}
+		hunted++
+		began := time.Now()
+		found, err := m.hunt(ctx, dir)
+		switch {
+		case err != nil:
+			return fmt.Errorf("mutant %s: %w", m.name, err)
+		case found == "":
+			survivors = append(survivors, m.name)
+			fmt.Printf("SURVIVED  %s\n", m.name)
+		default:
+			fmt.Printf("found     %-30s in %4.1f s: %.160s\n", m.name, time.Since(began).Seconds(), found)
+		}
+	}
+	fmt.Printf("%d of %d planted bugs found\n", hunted-len(survivors), hunted)
+	if len(survivors) > 0 {
+		return fmt.Errorf("not found: %s", strings.Join(survivors, ", "))
+	}
+	return nil
+}
+
+// hunt returns the violation that gave the mutant away, "" if there was none.
+func (m mutant) hunt(ctx context.Context, dir string) (string, error) {
+	file, err := filepath.Abs(m.file)
+	if err != nil {
+		return "", err
+	}
+	source, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	if n := strings.Count(string(source), m.from); n != 1 {
+		return "", fmt.Errorf("%s has %d times what is to be replaced: %q", m.file, n, m.from)
+	}
+	changed := filepath.Join(dir, m.name+".go")
+	if err := os.WriteFile(changed, []byte(strings.Replace(string(source), m.from, m.to, 1)), 0o600); err != nil {
+		return "", err
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{file: changed}})
+	if err != nil {
+		return "", err
+	}
+	overlayFile, binary := filepath.Join(dir, m.name+".json"), filepath.Join(dir, m.name)
+	if err := os.WriteFile(overlayFile, overlay, 0o600); err != nil {
+		return "", err
+	}
+	if out, err := exec.CommandContext(ctx, "go", "build", "-overlay", overlayFile, "-o", binary, "./test/simulate").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build: %w: %s", err, out)
+	}
+	defer os.Remove(binary)
+	arguments := []string{"--runs", fmt.Sprint(mutantRuns), "--until", m.finds}
+	if m.scenario != "" {
+		arguments = append(arguments, "--scenario", m.scenario)
+	}
+	out, err := exec.CommandContext(ctx, binary, arguments...).CombinedOutput()
+	if _, failed := errors.AsType[*exec.ExitError](err); err != nil && !failed {
+		return "", err
+	}
+	for line := range strings.Lines(string(out)) {
+		if text, ok := strings.CutPrefix(line, "FAILED "); ok && regexp.MustCompile(m.finds).MatchString(text) {
+			return strings.TrimSpace(text), nil
+		}
+	}
+	return "", nil
+}

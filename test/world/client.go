@@ -1,0 +1,160 @@
+package world
+
+import (
+	"context"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+// liveClient is a process's connection to an API server: every request is an effect.
+type liveClient struct {
+	client.Client
+	process *Process
+	// wrote is told of each write that succeeded.
+	wrote func(o client.Object)
+}
+
+func (c *liveClient) effect(verb string, o runtime.Object, key client.ObjectKey, reads bool) Effect {
+	gvk, err := apiutil.GVKForObject(o, c.Scheme())
+	if err != nil {
+		gvk.Kind = err.Error()
+	}
+	return Effect{Verb: verb, Kind: gvk.Kind, Name: key.String(), Reads: reads}
+}
+
+func (c *liveClient) write(verb string, o client.Object, f func() error) error {
+	// A call that gets no answer leaves the caller's object as it was.
+	var err error
+	effectErr := c.process.do(c.effect(verb, o, client.ObjectKeyFromObject(o), false), func(bool) error {
+		if err = f(); err == nil && c.wrote != nil {
+			c.wrote(o)
+		}
+		return err
+	})
+	return effectErr
+}
+
+// Get implements client.Client.
+func (c *liveClient) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	return c.process.do(c.effect("get", o, key, true), func(bool) error { return c.Client.Get(ctx, key, o, opts...) })
+}
+
+// List implements client.Client.
+func (c *liveClient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	return c.process.do(c.effect("list", list, client.ObjectKey{}, true), func(bool) error { return c.Client.List(ctx, list, opts...) })
+}
+
+// Create implements client.Client.
+func (c *liveClient) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
+	return c.write("create", o, func() error { return c.Client.Create(ctx, o, opts...) })
+}
+
+// Update implements client.Client.
+func (c *liveClient) Update(ctx context.Context, o client.Object, opts ...client.UpdateOption) error {
+	return c.write("update", o, func() error { return c.Client.Update(ctx, o, opts...) })
+}
+
+// Patch implements client.Client.
+func (c *liveClient) Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+	return c.write("patch", o, func() error { return c.Client.Patch(ctx, o, patch, opts...) })
+}
+
+// Delete implements client.Client.
+func (c *liveClient) Delete(ctx context.Context, o client.Object, opts ...client.DeleteOption) error {
+	return c.write("delete", o, func() error { return c.Client.Delete(ctx, o, opts...) })
+}
+
+// Status implements client.Client.
+func (c *liveClient) Status() client.SubResourceWriter { return c.SubResource("status") }
+
+// SubResource implements client.Client.
+func (c *liveClient) SubResource(name string) client.SubResourceClient {
+	return &liveSubResource{c.Client.SubResource(name), c, name}
+}
+
+type liveSubResource struct {
+	client.SubResourceClient
+	parent *liveClient
+	name   string
+}
+
+// Get implements client.SubResourceClient.
+func (s *liveSubResource) Get(ctx context.Context, o, sub client.Object, opts ...client.SubResourceGetOption) error {
+	e := s.parent.effect("get "+s.name, o, client.ObjectKeyFromObject(o), true)
+	return s.parent.process.do(e, func(bool) error { return s.SubResourceClient.Get(ctx, o, sub, opts...) })
+}
+
+// Create implements client.SubResourceClient.
+func (s *liveSubResource) Create(ctx context.Context, o, sub client.Object, opts ...client.SubResourceCreateOption) error {
+	return s.parent.write("create "+s.name, o, func() error { return s.SubResourceClient.Create(ctx, o, sub, opts...) })
+}
+
+// Update implements client.SubResourceClient.
+func (s *liveSubResource) Update(ctx context.Context, o client.Object, opts ...client.SubResourceUpdateOption) error {
+	return s.parent.write("update "+s.name, o, func() error { return s.SubResourceClient.Update(ctx, o, opts...) })
+}
+
+// Patch implements client.SubResourceClient.
+func (s *liveSubResource) Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+	return s.parent.write("patch "+s.name, o, func() error { return s.SubResourceClient.Patch(ctx, o, patch, opts...) })
+}
+
+// cachedClient reads the cached kinds from a process's cache, where it sees its own writes, as the client of package
+// operator does.
+type cachedClient struct {
+	*liveClient
+	cache *cache
+}
+
+func newCachedClient(p *Process, c *cache, actor string) *cachedClient {
+	live := &liveClient{Client: c.server.Client(actor), process: p}
+	live.wrote = func(o client.Object) {
+		v, err := c.viewOf(o)
+		if err != nil {
+			return // Not a cached kind.
+		}
+		revision, err := strconv.ParseInt(o.GetResourceVersion(), 10, 64)
+		if err != nil || revision == 0 {
+			revision = c.server.Revision() // A deletion.
+		}
+		v.wrote(client.ObjectKeyFromObject(o), revision)
+	}
+	return &cachedClient{live, c}
+}
+
+// Get implements client.Client.
+func (c *cachedClient) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if c.process.dead {
+		return errDead
+	}
+	v, err := c.cache.viewOf(o)
+	if err != nil {
+		return err
+	}
+	if !(&client.GetOptions{}).ApplyOptions(opts).DisableReadYourWritesConsistency {
+		if err := v.await(v.floor[key]); err != nil {
+			return err
+		}
+	}
+	return c.cache.Get(ctx, key, o, opts...)
+}
+
+// List implements client.Client.
+func (c *cachedClient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if c.process.dead {
+		return errDead
+	}
+	v, err := c.cache.viewOf(list)
+	if err != nil {
+		return err
+	}
+	if !(&client.ListOptions{}).ApplyOptions(opts).DisableReadYourWritesConsistency {
+		if err := v.await(v.maxFloor); err != nil {
+			return err
+		}
+	}
+	return c.cache.List(ctx, list, opts...)
+}

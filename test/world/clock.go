@@ -1,0 +1,12 @@
+package world
+
+import "time"
+
+// clock is the world's time. Only the scheduler moves it.
+type clock struct{ at time.Time }
+
+// Now implements clock.PassiveClock.
+func (c *clock) Now() time.Time { return c.at }
+
+// Since implements clock.PassiveClock.
+func (c *clock) Since(t time.Time) time.Duration { return c.at.Sub(t) }

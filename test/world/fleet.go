@@ -1,0 +1,218 @@
+package world
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+const (
+	namespace  = "fleet"
+	deployment = "web"
+)
+
+// classes makes the classes of a fleet: two with a bootstrap token in their user data, and one without.
+func classes(ctx context.Context, c client.Client) error {
+	secrets := map[string]map[string][]byte{
+		"credentials": {"token": []byte("hunter2")},
+		"plain":       {"userData": []byte("#cloud-config")},
+		"token":       {"userData": []byte("token=<<BOOTSTRAP_TOKEN>>")},
+	}
+	for _, name := range []string{"credentials", "plain", "token"} {
+		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: secrets[name]}
+		if err := c.Create(ctx, s); err != nil {
+			return err
+		}
+	}
+	for _, class := range []struct{ name, userData string }{{"a", "plain"}, {"b", "plain"}, {"c", "plain"}, {"with-token", "token"}} {
+		o := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: class.name}}
+		o.Spec.Provider = providerName
+		o.Spec.ProviderSpec = &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"kind":"Fake","image":%q}`, class.name)}
+		o.Spec.CredentialsRef = &v1beta1.LocalRef{Name: "credentials"}
+		o.Spec.UserDataRef = &v1beta1.UserDataRef{Name: class.userData}
+		if err := c.Create(ctx, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fleet is a deployment to create.
+func fleet(replicas int32, class string, change ...func(*v1beta1.MachineDeployment)) *v1beta1.MachineDeployment {
+	d := &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: deployment}}
+	d.Spec.Replicas = &replicas
+	d.Spec.Selector.MatchLabels = map[string]string{"app": "web"}
+	d.Spec.Template.ObjectMeta.Labels = map[string]string{"app": "web"}
+	d.Spec.Template.Spec.ClassRef = &v1beta1.LocalRef{Name: class}
+	for _, f := range change {
+		f(d)
+	}
+	return d
+}
+
+// edit changes the deployment as a person does.
+func edit(name string, change func(*v1beta1.MachineDeployment)) Deed {
+	return Deed{Name: name, Do: func(ctx context.Context, _ *World, c client.Client) error {
+		d := &v1beta1.MachineDeployment{}
+		if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: deployment}, d); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		before := d.DeepCopy()
+		change(d)
+		return c.Patch(ctx, d, client.MergeFrom(before))
+	}}
+}
+
+func scale(n int32) Deed {
+	return edit(fmt.Sprintf("scale to %d", n), func(d *v1beta1.MachineDeployment) { d.Spec.Replicas = &n })
+}
+
+func roll(class string) Deed {
+	return edit("roll to class "+class, func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.ClassRef = &v1beta1.LocalRef{Name: class} })
+}
+
+func create(d *v1beta1.MachineDeployment) Deed {
+	return Deed{Name: "create the deployment", Do: func(ctx context.Context, _ *World, c client.Client) error { return c.Create(ctx, d.DeepCopy()) }}
+}
+
+func remove() Deed {
+	return Deed{Name: "delete the deployment", Do: func(ctx context.Context, _ *World, c client.Client) error {
+		d := &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: deployment}}
+		return client.IgnoreNotFound(c.Delete(ctx, d, client.PropagationPolicy(metav1.DeletePropagationBackground)))
+	}}
+}
+
+// kill ends a process at a moment at which it may be doing nothing.
+func kill(process string) Deed {
+	return Deed{Name: "kill the " + process, Do: func(_ context.Context, w *World, _ client.Client) error {
+		for _, p := range w.processes {
+			if p.name == process && !p.dead {
+				p.die()
+			}
+		}
+		return nil
+	}}
+}
+
+// onceThereIs lets a deed wait for the n-th object of a kind, or instance.
+func (d Deed) onceThereIs(n int, kind string) Deed {
+	d.Name += fmt.Sprintf(" once there is %s %d", kind, n)
+	d.After = func(w *World) bool {
+		switch kind {
+		case "instance":
+			return len(w.cloud.instances) >= n
+		case "Node":
+			return len(w.target.Snapshot(nodeKind)) >= n
+		}
+		return len(w.control.Snapshot(v1beta1.GroupVersion.WithKind(kind))) >= n
+	}
+	return d
+}
+
+// Settled says what is missing until the fleet is what its deployment asks for, down to the last Node, instance and number
+// in a status; "" if nothing is.
+func Settled(w *World) string {
+	var missing []string
+	say := func(format string, args ...any) { missing = append(missing, fmt.Sprintf(format, args...)) }
+	kind := func(name string) schema.GroupVersionKind { return v1beta1.GroupVersion.WithKind(name) }
+	sets, machines := w.control.Snapshot(kind("MachineSet")), w.control.Snapshot(kind("Machine"))
+	wanted, class := 0, ""
+	var d *v1beta1.MachineDeployment
+	for _, o := range w.control.Snapshot(kind("MachineDeployment")) {
+		d = o.(*v1beta1.MachineDeployment)
+		wanted, class = int(replicasOf(d.Spec.Replicas)), d.Spec.Template.Spec.ClassRef.Name
+	}
+	if d == nil && len(sets) > 0 {
+		say("%d sets are left", len(sets))
+	}
+	if len(machines) != wanted {
+		say("there are %d machines, not %d", len(machines), wanted)
+	}
+	for _, o := range machines {
+		m := o.(*v1beta1.Machine)
+		switch {
+		case !m.DeletionTimestamp.IsZero():
+			say("machine %s is being deleted: %s", m.Name, conditionsOf(m.Status.Conditions))
+		case m.Status.Phase != v1beta1.MachineRunning:
+			say("machine %s is %s: %s", m.Name, m.Status.Phase, conditionsOf(m.Status.Conditions))
+		case m.Spec.ClassRef.Name != class:
+			say("machine %s is of class %s, not %s", m.Name, m.Spec.ClassRef.Name, class)
+		}
+		if n := len(w.cloud.of(m.UID)); n != 1 {
+			say("machine %s has %d instances", m.Name, n)
+		}
+		switch node := w.node(m.Name); {
+		case node == nil:
+			say("machine %s has no node", m.Name)
+		case m.Status.NodeRef == nil || m.Status.NodeRef.UID != node.UID:
+			say("machine %s is not paired with its node", m.Name)
+		case len(node.Spec.Taints) > 0 || node.Spec.Unschedulable:
+			say("node %s cannot be used: %v", node.Name, node.Spec.Taints)
+		}
+	}
+	if n := len(w.cloud.instances) + len(w.cloud.late); n != wanted {
+		say("there are %d instances, not %d", n, wanted)
+	}
+	if n := len(w.target.Snapshot(nodeKind)); n != wanted {
+		say("there are %d nodes, not %d", n, wanted)
+	}
+	if n := len(w.target.Snapshot(corev1.SchemeGroupVersion.WithKind("Secret"))); n != 0 {
+		say("%d bootstrap tokens are left", n)
+	}
+	for _, o := range sets {
+		missing = append(missing, setMissing(o.(*v1beta1.MachineSet), class, wanted)...)
+	}
+	if d != nil {
+		missing = append(missing, deploymentMissing(d, wanted)...)
+	}
+	return strings.Join(missing, "; ")
+}
+
+func setMissing(set *v1beta1.MachineSet, class string, wanted int) (missing []string) {
+	n := 0
+	if set.Spec.Template.Spec.ClassRef.Name == class {
+		n = wanted
+	}
+	if got := int(replicasOf(set.Spec.Replicas)); got != n {
+		missing = append(missing, fmt.Sprintf("set %s asks for %d, not %d", set.Name, got, n))
+	}
+	s := set.Status
+	if s.ObservedGeneration != set.Generation {
+		missing = append(missing, fmt.Sprintf("set %s: observedGeneration %d of %d", set.Name, s.ObservedGeneration, set.Generation))
+	}
+	for _, got := range []int32{s.Replicas, s.ReadyReplicas, s.AvailableReplicas, s.FullyLabeledReplicas} {
+		if int(got) != n {
+			missing = append(missing, fmt.Sprintf("the status of set %s is %d/%d/%d/%d, not %d", set.Name, s.Replicas, s.ReadyReplicas, s.AvailableReplicas, s.FullyLabeledReplicas, n))
+			break
+		}
+	}
+	return missing
+}
+
+func deploymentMissing(d *v1beta1.MachineDeployment, wanted int) (missing []string) {
+	s := d.Status
+	if s.ObservedGeneration != d.Generation {
+		missing = append(missing, fmt.Sprintf("deployment: observedGeneration %d of %d", s.ObservedGeneration, d.Generation))
+	}
+	if !slices.Equal([]int32{s.Replicas, s.UpdatedReplicas, s.ReadyReplicas, s.AvailableReplicas, s.UnavailableReplicas}, []int32{int32(wanted), int32(wanted), int32(wanted), int32(wanted), 0}) {
+		missing = append(missing, fmt.Sprintf("the status of the deployment is %d/%d/%d/%d/%d, not %d", s.Replicas, s.UpdatedReplicas, s.ReadyReplicas, s.AvailableReplicas, s.UnavailableReplicas, wanted))
+	}
+	return missing
+}
+
+func conditionsOf(conditions []metav1.Condition) string {
+	var out []string
+	for _, c := range conditions {
+		out = append(out, fmt.Sprintf("%s=%s (%s)", c.Type, c.Status, c.Reason))
+	}
+	return strings.Join(out, ", ")
+}

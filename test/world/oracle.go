@@ -1,0 +1,308 @@
+package world
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/test/world/store"
+)
+
+type uid = types.UID
+
+// oracle judges each write against the state that it was applied to.
+type oracle struct {
+	world *World
+	// judged is how much of each cluster's log was.
+	judgedControl, judgedTarget int64
+	machines                    map[uid]*v1beta1.Machine
+	sets                        map[uid]*bounds
+	deployments                 map[uid]*bounds
+	err                         error
+}
+
+// bounds are what was asked of a set or a deployment, version by version: whoever decides may not have seen the last one.
+type bounds struct {
+	owner    uid
+	versions []bound
+}
+
+type bound struct {
+	revision int64
+	// most live machines, least available ones.
+	most, least int
+}
+
+// within returns the widest bounds among the versions that whoever has seen the log up to a revision may go by.
+func (b *bounds) within(seen int64) (most, least int) {
+	least = math.MaxInt
+	for i, v := range b.versions {
+		if i+1 < len(b.versions) && b.versions[i+1].revision <= seen {
+			continue
+		}
+		most, least = max(most, v.most), min(least, v.least)
+	}
+	return most, least
+}
+
+func (o *oracle) begin(w *World) {
+	*o = oracle{world: w, machines: map[uid]*v1beta1.Machine{}, sets: map[uid]*bounds{}, deployments: map[uid]*bounds{}}
+	o.judgedControl, o.judgedTarget = w.control.Revision(), w.target.Revision()
+	for _, kind := range []string{"MachineDeployment", "MachineSet", "Machine"} {
+		for _, object := range w.control.Snapshot(v1beta1.GroupVersion.WithKind(kind)) {
+			o.take(o.judgedControl, object)
+		}
+	}
+}
+
+// broken notes the first breach.
+func (o *oracle) broken(err error) {
+	if o.err == nil {
+		o.err = err
+		o.world.tell("BREACH: %v", err)
+	}
+}
+
+func (o *oracle) breach(rule, format string, args ...any) {
+	o.broken(fmt.Errorf("%s: %s", rule, fmt.Sprintf(format, args...)))
+}
+
+func (o *oracle) verdict() error { return o.err }
+
+// judge looks at what was written since it was last called.
+func (w *World) judge() {
+	o := &w.oracle
+	if revision := w.control.Revision(); revision > o.judgedControl {
+		changes := w.control.Changes(o.judgedControl)
+		o.judgedControl = revision
+		for _, c := range changes {
+			o.control(c)
+		}
+	}
+	if revision := w.target.Revision(); revision > o.judgedTarget {
+		changes := w.target.Changes(o.judgedTarget)
+		o.judgedTarget = revision
+		for _, c := range changes {
+			o.target(c)
+		}
+	}
+	for _, in := range w.cloud.instances {
+		if n := len(w.cloud.of(in.MachineUID)); n > 1 {
+			o.breach("I2", "machine %s (%s) has %d instances", in.MachineKey, in.MachineUID, n)
+		}
+	}
+}
+
+func (o *oracle) control(c store.Change) {
+	if m, ok := c.New.(*v1beta1.Machine); ok {
+		switch before, known := o.machines[m.UID]; {
+		case c.Type == watch.Deleted:
+			o.mayBeGone(m)
+			if known && before.DeletionTimestamp.IsZero() {
+				o.mayDelete(c, before)
+			}
+			delete(o.machines, m.UID)
+			return
+		case c.Type == watch.Added:
+			o.machines[m.UID] = m
+			o.mayCreate(c, m)
+		case known && before.DeletionTimestamp.IsZero() && !m.DeletionTimestamp.IsZero():
+			o.mayDelete(c, before)
+		}
+	}
+	if c.Type != watch.Deleted {
+		o.take(c.Revision, c.New)
+	}
+}
+
+// take takes note of an object.
+func (o *oracle) take(revision int64, object client.Object) {
+	switch x := object.(type) {
+	case *v1beta1.Machine:
+		o.machines[x.UID] = x
+	case *v1beta1.MachineSet:
+		n := int(replicasOf(x.Spec.Replicas))
+		note(o.sets, x, bound{revision, n, n})
+	case *v1beta1.MachineDeployment:
+		note(o.deployments, x, deploymentBound(x, revision))
+	}
+}
+
+func note(all map[uid]*bounds, object client.Object, b bound) {
+	known := all[object.GetUID()]
+	if known == nil {
+		known = &bounds{}
+		all[object.GetUID()] = known
+	}
+	known.owner = ""
+	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
+		known.owner = owner.UID
+	}
+	if n := len(known.versions); n > 0 && known.versions[n-1].most == b.most && known.versions[n-1].least == b.least {
+		return
+	}
+	known.versions = append(known.versions, b)
+}
+
+func replicasOf(n *int32) int32 {
+	if n == nil {
+		return 1
+	}
+	return *n
+}
+
+func deploymentBound(d *v1beta1.MachineDeployment, revision int64) bound {
+	n := int(replicasOf(d.Spec.Replicas))
+	surge, unavailable := 1, 0
+	switch s := d.Spec.Strategy; s.Type {
+	case v1beta1.StrategyRecreate:
+		surge, unavailable = 0, n
+	case v1beta1.StrategyOnDelete:
+		surge = 0
+	default:
+		if r := s.RollingUpdate; r != nil {
+			surge, unavailable = scaled(r.MaxSurge, n, surge, true), scaled(r.MaxUnavailable, n, unavailable, false)
+		}
+	}
+	return bound{revision, n + surge, n - unavailable}
+}
+
+func scaled(value *intstr.IntOrString, n, otherwise int, up bool) int {
+	if value == nil {
+		return otherwise
+	}
+	out, err := intstr.GetScaledValueFromIntOrPercent(value, n, up)
+	if err != nil {
+		return otherwise
+	}
+	return out
+}
+
+// mayBeGone is I1: a Machine is gone only when its instance is.
+func (o *oracle) mayBeGone(m *v1beta1.Machine) {
+	if found := o.world.cloud.of(m.UID); len(found) > 0 {
+		o.breach("I1", "machine %s is gone, its instance %s is not", m.Name, found[0].ProviderID)
+	}
+	for _, l := range o.world.cloud.late {
+		if _, spent := o.world.cloud.tokens[l.req.Token]; l.req.Machine.UID == m.UID && !spent {
+			o.breach("I1", "machine %s is gone, and its instance is yet to come (%s)", m.Name, l.req.Token)
+		}
+	}
+}
+
+// mayCreate is the first half of I3.
+func (o *oracle) mayCreate(c store.Change, m *v1beta1.Machine) {
+	owner := metav1.GetControllerOfNoCopy(m)
+	if c.Actor != Manager || owner == nil || o.sets[owner.UID] == nil {
+		return
+	}
+	set := o.sets[owner.UID]
+	seen := o.seen()
+	if most, _ := set.within(seen["MachineSet"]); o.live(owner.UID) > most {
+		o.breach("I3", "%s made machine %s: set %s now has %d of at most %d", c.Actor, m.Name, owner.Name, o.live(owner.UID), most)
+	}
+	deployment := o.deployments[set.owner]
+	if deployment == nil {
+		return
+	}
+	live := 0
+	for id, s := range o.sets {
+		if s.owner == set.owner {
+			live += o.live(id)
+		}
+	}
+	if most, _ := deployment.within(seen["MachineDeployment"]); live > most {
+		o.breach("I3", "%s made machine %s of set %s: the deployment now has %d of at most %d", c.Actor, m.Name, owner.Name, live, most)
+	}
+}
+
+// mayDelete is the second half of I3.
+func (o *oracle) mayDelete(c store.Change, m *v1beta1.Machine) {
+	owner := metav1.GetControllerOfNoCopy(m)
+	if c.Actor != Manager || owner == nil || o.sets[owner.UID] == nil || !available(m, 0, o.world.clock.at) {
+		return
+	}
+	set := o.sets[owner.UID]
+	seen := o.seen()
+	deployment := o.deployments[set.owner]
+	if deployment == nil {
+		if _, least := set.within(seen["MachineSet"]); o.available(owner.UID)-1 < least {
+			o.breach("I3", "%s deleted machine %s: set %s has %d available of at least %d", c.Actor, m.Name, owner.Name, o.available(owner.UID)-1, least)
+		}
+		return
+	}
+	n := -1
+	for id, s := range o.sets {
+		if s.owner == set.owner {
+			n += o.available(id)
+		}
+	}
+	if _, least := deployment.within(seen["MachineDeployment"]); n < least {
+		o.breach("I3", "%s deleted machine %s of set %s: the deployment has %d available of at least %d", c.Actor, m.Name, owner.Name, n, least)
+	}
+}
+
+// seen is what whoever acts now had seen when its pass began.
+func (o *oracle) seen() map[string]int64 {
+	if f := o.world.top(); f != nil {
+		return f.seen
+	}
+	return nil
+}
+
+func (o *oracle) live(set uid) (n int) {
+	for _, m := range o.machines {
+		if owner := metav1.GetControllerOfNoCopy(m); owner != nil && owner.UID == set && m.DeletionTimestamp.IsZero() {
+			n++
+		}
+	}
+	return n
+}
+
+func (o *oracle) available(set uid) (n int) {
+	for _, m := range o.machines {
+		if owner := metav1.GetControllerOfNoCopy(m); owner != nil && owner.UID == set && available(m, 0, o.world.clock.at) {
+			n++
+		}
+	}
+	return n
+}
+
+func available(m *v1beta1.Machine, minReadySeconds int32, now time.Time) bool {
+	ready := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady)
+	return m.DeletionTimestamp.IsZero() && ready != nil && ready.Status == metav1.ConditionTrue &&
+		!now.Before(ready.LastTransitionTime.Add(time.Duration(minReadySeconds)*time.Second))
+}
+
+// target judges what happens to Nodes: one goes after its instance, never before.
+func (o *oracle) target(c store.Change) {
+	node, ok := c.New.(*corev1.Node)
+	if !ok || c.Type != watch.Deleted || c.Actor != Provider {
+		return
+	}
+	if in := o.world.cloud.byID(node.Spec.ProviderID); in != nil {
+		o.breach("order", "node %s is gone, its instance %s is not", node.Name, in.ProviderID)
+	}
+}
+
+// last names what was written after two revisions.
+func (o *oracle) last(control, target int64) string {
+	var out []string
+	for _, c := range append(o.world.control.Changes(control), o.world.target.Changes(target)...) {
+		if out = append(out, fmt.Sprintf("%s %s %s %s", c.Actor, c.Verb, c.GVK.Kind, c.Key)); len(out) == 5 {
+			break
+		}
+	}
+	return strings.Join(out, "; ")
+}

@@ -1,0 +1,283 @@
+package crd
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// admission is one object on its way through the schema.
+type admission struct {
+	// path leads to the value that is looked at.
+	path []string
+	errs field.ErrorList
+	// ruled are the changed values that rules apply to. Rules run only on objects that the schema accepts.
+	ruled []ruled
+}
+
+type ruled struct {
+	node       *node
+	path       string
+	value, old any
+}
+
+// value returns what is stored of a value. A part that is old's own is known to be good.
+func (a *admission) value(n *node, value, old any) any {
+	if same(value, old) {
+		return value
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		if n.kind != "object" {
+			a.wrongType(n, value)
+			return value
+		}
+		value = a.object(n, v, old)
+	case []any:
+		if n.kind != "array" {
+			a.wrongType(n, value)
+			return value
+		}
+		value = a.array(n, v, old)
+	case nil:
+		if !n.nullable {
+			a.wrongType(n, value)
+		}
+		return value
+	default:
+		if value == old {
+			return value
+		}
+		a.scalar(n, value)
+	}
+	if len(n.rules) > 0 {
+		a.ruled = append(a.ruled, ruled{n, strings.Join(a.path, "."), value, old})
+	}
+	return value
+}
+
+func (a *admission) object(n *node, content map[string]any, old any) map[string]any {
+	before, _ := old.(map[string]any)
+	changed := false
+	set := func() map[string]any {
+		if !changed {
+			changed = true
+			content = maps.Clone(content)
+		}
+		return content
+	}
+	for name, value := range content {
+		child := n.properties[name]
+		if child == nil {
+			child = n.additional
+		}
+		if child == nil {
+			if !n.open {
+				delete(set(), name)
+			}
+			continue
+		}
+		if value == nil && !child.nullable {
+			delete(set(), name)
+			continue
+		}
+		a.path = append(a.path, name)
+		admitted := a.value(child, value, before[name])
+		a.path = a.path[:len(a.path)-1]
+		if isComposite(value) && !same(admitted, value) {
+			set()[name] = admitted
+		}
+	}
+	for _, d := range n.defaults {
+		if _, ok := content[d.name]; ok {
+			continue
+		}
+		a.path = append(a.path, d.name)
+		set()[d.name] = a.value(n.properties[d.name], d.value, before[d.name])
+		a.path = a.path[:len(a.path)-1]
+	}
+	for _, name := range n.required {
+		if _, ok := content[name]; !ok {
+			a.add(field.Required, name, "")
+		}
+	}
+	if n.maxProperties != nil && int64(len(content)) > *n.maxProperties {
+		a.errs = append(a.errs, field.TooMany(a.at(), len(content), int(*n.maxProperties)))
+	}
+	if n.minProperties != nil && int64(len(content)) < *n.minProperties {
+		a.invalid(content, fmt.Sprintf("should have at least %d properties", *n.minProperties))
+	}
+	return content
+}
+
+func (a *admission) array(n *node, items []any, old any) []any {
+	before, _ := old.([]any)
+	changed := false
+	for i, item := range items {
+		a.path = append(a.path, fmt.Sprintf("[%d]", i))
+		admitted := a.value(n.items, item, n.counterpart(item, before))
+		a.path = a.path[:len(a.path)-1]
+		if isComposite(item) && !same(admitted, item) {
+			if !changed {
+				changed = true
+				items = slices.Clone(items)
+			}
+			items[i] = admitted
+		}
+	}
+	if n.maxItems != nil && int64(len(items)) > *n.maxItems {
+		a.errs = append(a.errs, field.TooMany(a.at(), len(items), int(*n.maxItems)))
+	}
+	if n.minItems != nil && int64(len(items)) < *n.minItems {
+		a.invalid(items, fmt.Sprintf("should have at least %d items", *n.minItems))
+	}
+	if n.unique {
+		for i := range items {
+			for j := range i {
+				if n.twins(items[i], items[j]) {
+					a.errs = append(a.errs, field.Duplicate(a.at().Index(i), items[i]))
+				}
+			}
+		}
+	}
+	return items
+}
+
+// counterpart returns what an item of a list was before, if that can be said.
+func (n *node) counterpart(item any, before []any) any {
+	if n.mapKeys == nil {
+		return nil
+	}
+	for _, b := range before {
+		if n.twins(item, b) {
+			return b
+		}
+	}
+	return nil
+}
+
+// twins says whether two items of a list may not stand beside each other: with the same keys, or the same altogether.
+func (n *node) twins(a, b any) bool {
+	if n.mapKeys == nil {
+		return a == b
+	}
+	x, ok := a.(map[string]any)
+	y, ok2 := b.(map[string]any)
+	if !ok || !ok2 {
+		return false
+	}
+	for _, key := range n.mapKeys {
+		if x[key] != y[key] {
+			return false
+		}
+	}
+	return true
+}
+
+func (a *admission) scalar(n *node, value any) {
+	switch v := value.(type) {
+	case string:
+		if n.kind != "string" && n.kind != intOrString {
+			a.wrongType(n, value)
+			return
+		}
+		if n.maxLength != nil && int64(len(v)) > *n.maxLength && int64(utf8.RuneCountInString(v)) > *n.maxLength {
+			a.errs = append(a.errs, field.TooLong(a.at(), v, int(*n.maxLength)))
+		}
+		if n.minLength != nil && int64(utf8.RuneCountInString(v)) < *n.minLength {
+			a.invalid(v, fmt.Sprintf("should be at least %d chars long", *n.minLength))
+		}
+		if n.pattern != nil && !n.pattern.MatchString(v) {
+			a.invalid(v, fmt.Sprintf("should match '%s'", n.pattern))
+		}
+	case int64:
+		if n.kind != "integer" && n.kind != "number" && n.kind != intOrString {
+			a.wrongType(n, value)
+			return
+		}
+		if n.format == "int32" && (v > math.MaxInt32 || v < math.MinInt32) {
+			a.invalid(v, "must be an integer of 32 bits")
+		}
+		a.bounds(n, float64(v))
+	case float64:
+		if n.kind == "number" || v == math.Trunc(v) && (n.kind == "integer" || n.kind == intOrString) {
+			a.bounds(n, v)
+		} else {
+			a.wrongType(n, value)
+			return
+		}
+	case bool:
+		if n.kind != "boolean" {
+			a.wrongType(n, value)
+			return
+		}
+	}
+	if n.enum != nil && !slices.Contains(n.enum, value) {
+		a.errs = append(a.errs, field.NotSupported(a.at(), value, n.enumNames()))
+	}
+}
+
+func (n *node) enumNames() []string {
+	names := make([]string, len(n.enum))
+	for i, e := range n.enum {
+		names[i] = fmt.Sprint(e)
+	}
+	return names
+}
+
+func (a *admission) bounds(n *node, v float64) {
+	if n.minimum != nil && v < *n.minimum {
+		a.invalid(v, fmt.Sprintf("should be greater than or equal to %v", *n.minimum))
+	}
+	if n.maximum != nil && v > *n.maximum {
+		a.invalid(v, fmt.Sprintf("should be less than or equal to %v", *n.maximum))
+	}
+}
+
+func isComposite(v any) bool {
+	switch v.(type) {
+	case map[string]any, []any:
+		return true
+	}
+	return false
+}
+
+// at returns the path to the value that is looked at.
+func (a *admission) at() *field.Path { return pathOf(a.path) }
+
+func pathOf(names []string) *field.Path {
+	var p *field.Path
+	for _, name := range names {
+		switch {
+		case p == nil:
+			p = field.NewPath(name)
+		default:
+			p = p.Child(name)
+		}
+	}
+	return p
+}
+
+func pathAt(path string) *field.Path {
+	if path == "" {
+		return nil
+	}
+	return field.NewPath(path)
+}
+
+func (a *admission) invalid(value any, why string) {
+	a.errs = append(a.errs, field.Invalid(a.at(), value, why))
+}
+
+func (a *admission) add(make func(*field.Path, string) *field.Error, name, why string) {
+	a.errs = append(a.errs, make(pathOf(append(slices.Clone(a.path), name)), why))
+}
+
+func (a *admission) wrongType(n *node, value any) {
+	a.errs = append(a.errs, field.TypeInvalid(a.at(), value, fmt.Sprintf("must be of type %s", n.kind)))
+}

@@ -1,0 +1,173 @@
+// Package crd does what kube-apiserver does to a custom resource before it stores it: pruning, defaults, validation by
+// the schema and by the rules of a CustomResourceDefinition.
+package crd
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Schema is the compiled schema of a kind. It is immutable.
+type Schema struct {
+	root *node
+}
+
+// node is the schema of one value.
+type node struct {
+	kind string // object, array, string, integer, number, boolean, or int-or-string
+	// properties are those that are declared; further ones have the schema additional, are kept if open is set, and are
+	// pruned otherwise.
+	properties map[string]*node
+	additional *node
+	open       bool
+	items      *node
+	nullable   bool
+	required   []string
+	// defaults are the properties that have one, in order of name.
+	defaults []defaultValue
+
+	minimum, maximum             *float64
+	minLength, maxLength         *int64
+	minItems, maxItems           *int64
+	minProperties, maxProperties *int64
+	pattern                      *regexp.Regexp
+	format                       string
+	enum                         []any
+	// unique is set if items of a list must differ, in mapKeys if there are any.
+	unique  bool
+	mapKeys []string
+	rules   []rule
+}
+
+type defaultValue struct {
+	name  string
+	value any
+}
+
+// Compile compiles a structural schema. It panics if the schema is not one that the CustomResourceDefinitions of this
+// project can have: then the program is broken, and its tests do not pass.
+func Compile(schema *apiextensionsv1.JSONSchemaProps) *Schema {
+	root := compile(schema)
+	// Metadata is not the schema's business, and the rest of the head is not handed to it.
+	for _, name := range []string{"apiVersion", "kind", "metadata"} {
+		delete(root.properties, name)
+	}
+	root.rules = compileRules(schema, true, quickCheck(schema))
+	return &Schema{root: root}
+}
+
+func compile(s *apiextensionsv1.JSONSchemaProps) *node {
+	n := &node{
+		kind: s.Type, nullable: s.Nullable, required: s.Required,
+		minimum: s.Minimum, maximum: s.Maximum, minLength: s.MinLength, maxLength: s.MaxLength,
+		minItems: s.MinItems, maxItems: s.MaxItems, minProperties: s.MinProperties, maxProperties: s.MaxProperties,
+		format: s.Format,
+		open:   s.XPreserveUnknownFields != nil && *s.XPreserveUnknownFields,
+	}
+	if s.XIntOrString {
+		n.kind = intOrString
+	}
+	if len(s.AllOf)+len(s.AnyOf)+len(s.OneOf) > 0 && !s.XIntOrString || s.Not != nil {
+		panic("a schema with allOf, anyOf, oneOf or not")
+	}
+	if s.Pattern != "" {
+		n.pattern = regexp.MustCompile(s.Pattern)
+	}
+	for _, e := range s.Enum {
+		n.enum = append(n.enum, mustDecode(e.Raw))
+	}
+	if s.XListType != nil && *s.XListType != "atomic" {
+		n.unique, n.mapKeys = true, s.XListMapKeys
+	}
+	if s.Items != nil {
+		n.items = compile(s.Items.Schema)
+	}
+	if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
+		n.additional = compile(s.AdditionalProperties.Schema)
+	}
+	if len(s.Properties) > 0 {
+		n.properties = make(map[string]*node, len(s.Properties))
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
+		property := s.Properties[name]
+		n.properties[name] = compile(&property)
+		if property.Default != nil {
+			n.defaults = append(n.defaults, defaultValue{name, mustDecode(property.Default.Raw)})
+		}
+	}
+	n.rules = compileRules(s, false, quickCheck(s))
+	return n
+}
+
+const intOrString = "int-or-string"
+
+func mustDecode(raw json.RawMessage) any {
+	var value any
+	if err := utiljson.Unmarshal(raw, &value); err != nil {
+		panic(fmt.Sprintf("decode %s in a schema: %v", raw, err))
+	}
+	return value
+}
+
+// Admit returns what is stored of an object's content, without apiVersion, kind and metadata, and what is wrong with it.
+// old is the content before, nil for a new object: parts that are the very maps and lists of old are taken as they are.
+// It changes neither.
+func (s *Schema) Admit(name string, content, old map[string]any) (map[string]any, field.ErrorList) {
+	a := admission{path: make([]string, 0, 16)}
+	var before any
+	if old != nil {
+		before = old
+	}
+	admitted := a.value(s.root, content, before).(map[string]any)
+	if len(a.errs) == 0 {
+		a.check(name)
+	}
+	slices.SortFunc(a.errs, func(a, b *field.Error) int { return strings.Compare(a.Error(), b.Error()) })
+	return admitted, a.errs
+}
+
+// check runs the rules on what changed.
+func (a *admission) check(name string) {
+	for _, r := range a.ruled {
+		value, old := r.value, r.old
+		if r.path == "" {
+			value, old = withName(value, name), withName(old, name)
+		}
+		for _, rule := range r.node.rules {
+			a.errs = append(a.errs, rule(pathAt(r.path), value, old)...)
+		}
+	}
+}
+
+// withName returns an object's content with the metadata that rules see.
+func withName(content any, name string) any {
+	object, ok := content.(map[string]any)
+	if !ok {
+		return nil
+	}
+	object = maps.Clone(object)
+	object["metadata"] = map[string]any{"name": name}
+	return object
+}
+
+// same says whether two values are one in memory, so that nothing in them can differ.
+func same(a, b any) bool {
+	switch a := a.(type) {
+	case map[string]any:
+		b, ok := b.(map[string]any)
+		return ok && len(a) == len(b) && reflect.ValueOf(a).UnsafePointer() == reflect.ValueOf(b).UnsafePointer()
+	case []any:
+		b, ok := b.([]any)
+		return ok && len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+	}
+	return false
+}

@@ -1,0 +1,155 @@
+package fidelity
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const actors = 2
+
+// world is one of the two servers as one trace sees it.
+type world struct {
+	client.Client
+	namespace string
+	// held are the copies of objects that each actor has: the last that it was given, stale or not.
+	held [actors]map[string]client.Object
+	// versions are the last resource versions that were seen of each object, newest that of any.
+	versions map[string]int64
+	newest   int64
+	// owners are the names of objects by their UIDs.
+	owners map[types.UID]string
+}
+
+func newWorld(c client.Client, namespace string) *world {
+	w := &world{Client: c, namespace: namespace, versions: map[string]int64{}, owners: map[types.UID]string{}}
+	for i := range w.held {
+		w.held[i] = map[string]client.Object{}
+	}
+	return w
+}
+
+// outcome describes the result of a request without what differs between any two servers.
+func (w *world) outcome(err error, objects ...client.Object) string {
+	if err != nil {
+		if reason := apierrors.ReasonForError(err); reason != metav1.StatusReasonUnknown {
+			var causes []string
+			if status, ok := err.(apierrors.APIStatus); ok && status.Status().Details != nil {
+				for _, c := range status.Status().Details.Causes {
+					if c.Type == "DisruptionBudget" {
+						causes = append(causes, string(c.Type))
+					}
+				}
+			}
+			return fmt.Sprintf("error %s %v", reason, causes)
+		}
+		if status, ok := err.(apierrors.APIStatus); ok {
+			return fmt.Sprintf("error with code %d", status.Status().Code)
+		}
+		return "error of the client"
+	}
+	var parts []string
+	for _, o := range objects {
+		parts = append(parts, w.version(o)+" "+w.describe(o))
+	}
+	return strings.Join(parts, "\n")
+}
+
+// version says how the resource version of an object compares with those seen before.
+func (w *world) version(o client.Object) string {
+	version, err := strconv.ParseInt(o.GetResourceVersion(), 10, 64)
+	if err != nil {
+		return fmt.Sprintf("version %q", o.GetResourceVersion())
+	}
+	key := fmt.Sprintf("%T %s", o, o.GetName())
+	result := "older than seen"
+	switch last := w.versions[key]; {
+	case version > w.newest:
+		result = "newest"
+	case version == last:
+		result = "same as before"
+	case version > last:
+		result = "newer than seen"
+	}
+	w.newest = max(w.newest, version)
+	w.versions[key] = version
+	return result
+}
+
+// describe returns an object as text.
+func (w *world) describe(o client.Object) string {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		return err.Error()
+	}
+	if metadata, ok := content["metadata"].(map[string]any); ok {
+		w.normalize(metadata)
+	}
+	if content["kind"] == nil && strings.HasSuffix(fmt.Sprintf("%T", o), "Pod") || content["kind"] == "Pod" {
+		spec, _ := content["spec"].(map[string]any)
+		for _, name := range slices.Sorted(maps.Keys(spec)) {
+			if !slices.Contains(comparedOfPods, name) {
+				delete(spec, name)
+			}
+		}
+	}
+	status, _ := content["status"].(map[string]any)
+	list, _ := status["conditions"].([]any)
+	for _, c := range list {
+		// The server's own condition, with its own time.
+		if c := c.(map[string]any); c["type"] == "DisruptionTarget" {
+			c["lastTransitionTime"] = "set"
+		}
+	}
+	text, err := json.Marshal(content)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
+
+// comparedOfPods are the fields of a pod's spec that the store has as the real server has them.
+var comparedOfPods = []string{"nodeName", "terminationGracePeriodSeconds", "restartPolicy", "dnsPolicy", "schedulerName", "tolerations", "priority"}
+
+func (w *world) normalize(metadata map[string]any) {
+	for _, name := range []string{"uid", "resourceVersion", "managedFields"} {
+		delete(metadata, name)
+	}
+	for _, name := range []string{"creationTimestamp", "deletionTimestamp"} {
+		if metadata[name] != nil {
+			metadata[name] = "set"
+		}
+	}
+	if prefix, ok := metadata["generateName"].(string); ok {
+		name, _ := metadata["name"].(string)
+		metadata["name"] = fmt.Sprintf("%s and %d", prefix, len(strings.TrimPrefix(name, prefix)))
+	}
+	references, _ := metadata["ownerReferences"].([]any)
+	for _, r := range references {
+		reference := r.(map[string]any)
+		uid, _ := reference["uid"].(string)
+		if name, ok := w.owners[types.UID(uid)]; ok {
+			reference["uid"] = name
+		}
+	}
+}
+
+// keep remembers what an actor was given.
+func (w *world) keep(actor int, slot string, o client.Object) {
+	w.held[actor][slot] = o
+	if o.GetUID() != "" {
+		w.owners[o.GetUID()] = slot
+	}
+}
+
+var background = context.Background()

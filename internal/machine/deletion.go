@@ -263,6 +263,12 @@ func (p *pass) deleteFailed(err error) {
 
 // deleteNode removes the Node of an instance that is gone, and no other of that name.
 func (p *pass) deleteNode(ctx context.Context) (progress, error) {
+	if p.node == nil {
+		// It may have registered in its instance's last moment. From now on it cannot.
+		if proceed, err := p.findNodeToDelete(ctx); err != nil || !bool(proceed) {
+			return wait, err
+		}
+	}
 	if proceed, err := p.detachByForce(ctx); err != nil || !bool(proceed) {
 		return wait, err
 	}

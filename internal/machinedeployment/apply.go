@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machineset/handover"
 )
 
 // apply brings the sets to what was decided, with at most one write for each: first what shrinks, then what grows.
@@ -38,7 +39,9 @@ func (p *pass) apply(ctx context.Context, v *view) error {
 		}
 		before := counted.Replicas
 		err := p.patchSet(ctx, set, after)
-		if wanted[i] != 0 && (err == nil || ambiguous(err)) {
+		// What was only counted its controller sees already, and deletes nothing of.
+		counts := counted.ReceiveFrom != "" && wanted[i] > 0 && before+wanted[i] <= counted.Live
+		if wanted[i] != 0 && !counts && (err == nil || ambiguous(err)) {
 			p.known.tell(set.UID, counted.Live, before, before+wanted[i], max(after.Generation, set.Generation+1))
 		}
 		if unacceptable(err) {
@@ -71,7 +74,8 @@ func (v *view) wantedSet(d *v1beta1.MachineDeployment, i int, change int32) *v1b
 	if i == v.current && v.adopts() {
 		setRevision(set, v.number)
 	}
-	if i == v.current || !v.adopts() || v.state.Strategy != v1beta1.StrategyOnDelete {
+	v.plan.Roles[i].annotate(set)
+	if i == v.current || !v.adopts() || !v.replacesItself() {
 		delete(set.Annotations, v1beta1.AnnotationNoCreate)
 	} else if inUse {
 		annotate(set, v1beta1.AnnotationNoCreate, "")
@@ -89,6 +93,23 @@ func (v *view) wantedSet(d *v1beta1.MachineDeployment, i int, change int32) *v1b
 		}
 	}
 	return set
+}
+
+// annotate tells a set its part in a hand-over.
+func (r Role) annotate(set *v1beta1.MachineSet) {
+	delete(set.Annotations, v1beta1.AnnotationMoveTo)
+	delete(set.Annotations, v1beta1.AnnotationReceiveFrom)
+	if r.MoveTo != "" {
+		annotate(set, v1beta1.AnnotationMoveTo, handover.Order{To: r.MoveTo, Machines: r.Moves}.String())
+	}
+	if r.ReceiveFrom != "" {
+		annotate(set, v1beta1.AnnotationReceiveFrom, r.ReceiveFrom)
+	}
+}
+
+// replacesItself reports whether machines that old sets lose are made of the wanted revision.
+func (v *view) replacesItself() bool {
+	return v.state.Strategy == v1beta1.StrategyOnDelete || v.state.updatesInPlace() && !v.state.Failing
 }
 
 // anchor is the index of the set that remembers what the sets were sized for: the newest once this pass is over; -1 if
@@ -129,7 +150,11 @@ func (p *pass) create(ctx context.Context, v *view, replicas int32) error {
 	if set == nil {
 		return nil
 	}
+	if err := p.current(ctx); err != nil {
+		return err
+	}
 	set.Spec.Replicas = &replicas
+	v.plan.Roles[v.state.Current].annotate(set)
 	annotate(set, v1beta1.AnnotationSizedFor, strconv.Itoa(int(v.plan.SizedFor)))
 	err := p.Client.Create(ctx, set)
 	switch {

@@ -18,7 +18,7 @@ type Bounds struct {
 
 // ResolveBounds returns the bounds of a strategy for a number of replicas. Percentages of maxSurge are rounded up, those
 // of maxUnavailable down; if neither leaves a machine to move with, one may be unavailable. Recreate may make all
-// machines unavailable; OnDelete and InPlace have no surge.
+// machines unavailable; OnDelete and InPlace have no surge, and InPlace always has one machine to move with.
 func ResolveBounds(strategy v1beta1.DeploymentStrategy, replicas int32) (Bounds, error) {
 	switch strategy.TypeOrDefault() {
 	case v1beta1.StrategyRecreate:
@@ -27,7 +27,8 @@ func ResolveBounds(strategy v1beta1.DeploymentStrategy, replicas int32) (Bounds,
 		return Bounds{}, nil
 	case v1beta1.StrategyInPlace:
 		unavailable, err := scaled("inPlace.maxUnavailable", strategy.InPlaceMaxUnavailableOrDefault(), replicas, false)
-		return Bounds{MaxUnavailable: unavailable}, err
+		// Nothing else could move: an update makes its machine unavailable.
+		return Bounds{MaxUnavailable: min(max(1, unavailable), replicas)}, err
 	}
 	surge, err := scaled("rollingUpdate.maxSurge", strategy.MaxSurgeOrDefault(), replicas, true)
 	if err != nil {

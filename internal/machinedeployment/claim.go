@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -75,6 +76,7 @@ func (p *pass) ownedSets(ctx context.Context) ([]*v1beta1.MachineSet, error) {
 			sets = append(sets, &now)
 		}
 	}
+	p.proven = asNew(found, sets)
 	return sets, nil
 }
 
@@ -132,16 +134,19 @@ func (p *pass) machinesOf(ctx context.Context, sets []*v1beta1.MachineSet) (map[
 	if len(sets) == 0 {
 		return found, nil
 	}
-	if p.known.trusted {
-		for _, set := range sets {
-			var list v1beta1.MachineList
-			if err := p.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{index.MachineByOwner: string(set.UID)}, client.UnsafeDisableDeepCopy); err != nil {
-				return nil, fmt.Errorf("list the machines of set %s: %w", set.Name, err)
-			}
-			found[set.UID] = counting(list.Items)
+	var cached []*v1beta1.Machine
+	for _, set := range sets {
+		var list v1beta1.MachineList
+		if err := p.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{index.MachineByOwner: string(set.UID)}, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("list the machines of set %s: %w", set.Name, err)
 		}
+		found[set.UID] = counting(list.Items)
+		cached = append(cached, found[set.UID]...)
+	}
+	if p.known.trusted {
 		return found, nil
 	}
+	clear(found)
 	names := make([]string, len(sets))
 	for i, set := range sets {
 		names[i] = set.Name
@@ -154,12 +159,41 @@ func (p *pass) machinesOf(ctx context.Context, sets []*v1beta1.MachineSet) (map[
 	if err := p.Live.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: labels.NewSelector().Add(*requirement)}); err != nil {
 		return nil, fmt.Errorf("list the machines of sets %v live: %w", names, err)
 	}
+	var counted []*v1beta1.Machine
 	for _, m := range counting(list.Items) {
-		if owner := metav1.GetControllerOfNoCopy(m); owner != nil {
-			found[owner.UID] = append(found[owner.UID], m)
+		owner := metav1.GetControllerOfNoCopy(m)
+		if owner == nil {
+			continue
+		}
+		found[owner.UID] = append(found[owner.UID], m)
+		if slices.ContainsFunc(sets, func(set *v1beta1.MachineSet) bool { return set.UID == owner.UID }) {
+			counted = append(counted, m)
 		}
 	}
+	p.proven = p.proven && asNew(cached, counted)
 	return found, nil
+}
+
+// asNew reports whether what a cache shows is at least as new as what a live list did: the same objects, none of them in
+// an older version. A cache that began later than this process's last write may still begin before it.
+func asNew[T client.Object](cached, live []T) bool {
+	if len(cached) != len(live) {
+		return false
+	}
+	versions := make(map[types.UID]string, len(cached))
+	for _, o := range cached {
+		versions[o.GetUID()] = o.GetResourceVersion()
+	}
+	for _, o := range live {
+		version, ok := versions[o.GetUID()]
+		if !ok {
+			return false
+		}
+		if order, err := resourceversion.CompareResourceVersion(version, o.GetResourceVersion()); err != nil || order < 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // counting drops machines that were set aside for inspection: they are nobody's until they are deleted.

@@ -58,7 +58,7 @@ func (c conditions) setOnce(kind string, holds bool, reason, otherwise, message,
 func (c conditions) rollingOut(v *view, r rollout) {
 	condition := metav1.Condition{Type: v1beta1.ConditionRollingOut, Status: metav1.ConditionTrue}
 	switch outdated := v.outdated(); {
-	case outdated == 0 && v.state.Current >= 0:
+	case outdated == 0 && v.state.Current >= 0 && v.updating() == 0:
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1beta1.ReasonRolloutComplete
 		condition.Message = sentence(fmt.Sprintf("all machines are of revision %d", c.status.CurrentRevision), r.waiting)
 	case r.doing != "":

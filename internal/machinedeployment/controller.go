@@ -2,6 +2,7 @@ package machinedeployment
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -96,22 +97,42 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, nil
 	}
 	now := r.Clock.Now()
-	known := r.memory.of(req.NamespacedName, d.UID, now)
-	if wait := known.settle(d.Generation, now); wait > 0 {
+	known := r.memory.of(req.NamespacedName, d.UID)
+	if wait := known.settle(d.Generation, r.memory.newsOf(known, false), now); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
+	r.memory.newsOf(known, true)
 	p := &pass{Reconciler: r, deployment: d, known: known, now: now}
 	err := p.run(ctx)
-	known.trusted = !p.inDoubt && (known.trusted || err == nil)
-	if apierrors.IsConflict(err) {
+	known.trusted = !p.inDoubt && (known.trusted || err == nil && p.proven)
+	if apierrors.IsConflict(err) || errors.Is(err, errStale) {
 		// Somebody wrote in between; their write wakes us as well, this is only the belt to the braces.
-		logf.FromContext(ctx).V(1).Info("Looking again after a conflict", "cause", err.Error())
+		logf.FromContext(ctx).V(1).Info("Looking again at what has changed meanwhile", "cause", err.Error())
 		return reconcile.Result{RequeueAfter: retryConflict}, nil
 	}
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: p.wakeAfter}, nil
+}
+
+// errStale is returned by a pass that found out that the deployment is not what the cache says.
+var errStale = errors.New("the cached deployment is out of date")
+
+// current fails with errStale unless the deployment is still, at the API server, what the pass goes by. One that was
+// deleted would get sets that nobody counts, and one whose replicas this process, or the one before it, has carried out
+// already would be taken back to what it was.
+func (p *pass) current(ctx context.Context) error {
+	live := &v1beta1.MachineDeployment{}
+	switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(p.deployment), live); {
+	case apierrors.IsNotFound(err):
+		return errStale
+	case err != nil:
+		return fmt.Errorf("get the deployment live: %w", err)
+	case live.UID != p.deployment.UID || live.Generation != p.deployment.Generation || !live.DeletionTimestamp.IsZero():
+		return errStale
+	}
+	return nil
 }
 
 func (r *Reconciler) forget(req reconcile.Request) {

@@ -18,6 +18,10 @@
 //
 // Where a person's change or a machine's own failure has exceeded a bound, it is only ever approached again.
 //
-// Marks on the Nodes of an old revision and the strategy InPlace are not carried out by this package yet; with InPlace
-// the condition Progressing says so and machines of old revisions are left alone.
+// A controller of its own, the Marker, marks the Nodes of old revisions meanwhile (marks.go, marker.go): what it does, or
+// cannot do while the target cluster is away, holds up no rollout.
+//
+// With the strategy InPlace machines go from set to set and stay what they are (plan_inplace.go, package handover). People
+// cannot choose the machines yet: with the orchestration Manual the condition Progressing says so, and machines of old
+// revisions are left alone.
 package machinedeployment

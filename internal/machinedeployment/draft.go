@@ -4,24 +4,32 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"machinist.dev/machinist/api/v1beta1"
 )
 
 // draft is a plan being made. Its sets have the replicas that the plan gives them so far. All changes go through grow
 // and shrink, which keep the bounds.
 type draft struct {
 	State
-	told []int32    // replicas as the sets have them now
-	why  [][]string // reasons, by set
+	told  []int32    // replicas as the sets have them now
+	roles []Role     // as the sets have them now
+	why   [][]string // reasons, by set
 }
 
 func newDraft(s State) *draft {
-	d := &draft{State: s, told: make([]int32, len(s.Sets)), why: make([][]string, len(s.Sets))}
+	d := &draft{State: s, told: make([]int32, len(s.Sets)), roles: make([]Role, len(s.Sets)), why: make([][]string, len(s.Sets))}
 	d.Sets = slices.Clone(s.Sets)
 	for i := range d.Sets {
 		if d.Sets[i].Leaving {
 			d.Sets[i].Replicas = 0
 		}
 		d.told[i] = d.Sets[i].Replicas
+		// Without a reason nobody has a part in a hand-over.
+		d.roles[i], d.Sets[i].Role = d.Sets[i].Role, Role{}
+		if s.Strategy == v1beta1.StrategyInPlace {
+			d.Sets[i].Available -= d.Sets[i].Updating
+		}
 		d.Sets[i].doomedBefore = doomed(d.Sets[i])
 	}
 	return d
@@ -138,6 +146,15 @@ func (d *draft) scales() []Scale {
 		}
 	}
 	return append(down, up...)
+}
+
+// rolesNow returns what each set has to do with a hand-over from now on.
+func (d *draft) rolesNow() []Role {
+	roles := make([]Role, len(d.Sets))
+	for i, set := range d.Sets {
+		roles[i] = set.Role
+	}
+	return roles
 }
 
 func (s Scale) String() string { return fmt.Sprintf("%d→%d (%s)", s.From, s.To, s.Why) }

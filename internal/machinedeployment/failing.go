@@ -1,7 +1,10 @@
 package machinedeployment
 
 import (
+	"cmp"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -9,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machineset/handover"
 )
 
 // failuresInARow is how many machines of a new revision may fail to launch before its rollout stops.
@@ -16,26 +20,52 @@ const failuresInARow = 3
 
 // launchFailure is a machine of a set that failed to launch.
 type launchFailure struct {
-	set types.UID
-	at  time.Time
+	set     types.UID
+	machine v1beta1.FailedMachine
 }
 
-// failures remembers machines of one set that failed to launch. Their own set replaces them, so they are seldom there
-// at the same time.
+// failures remembers machines of one set that failed to launch, by their names, which are never used twice. Their own set
+// replaces them, so they are seldom there at the same time; the status of the deployment describes them until one of the
+// same set becomes Ready.
 type failures struct {
-	set types.UID
-	at  map[types.UID]time.Time
+	set      types.UID
+	machines map[string]v1beta1.FailedMachine
+}
+
+// recall takes up what a status says of the set's machines, unless the set is known already.
+func (f *failures) recall(set *v1beta1.MachineSet, described []v1beta1.FailedMachine) {
+	if f.set == set.UID {
+		return
+	}
+	*f = failures{set: set.UID, machines: map[string]v1beta1.FailedMachine{}}
+	for _, m := range described {
+		random, ok := strings.CutPrefix(m.Name, set.Name+"-")
+		if ok && !strings.Contains(random, "-") && m.Time != nil && failureOfLaunch(v1beta1.MachineFailureReason(m.Reason)) {
+			f.machines[m.Name] = m
+		}
+	}
+}
+
+// replaced returns those that are not among the set's machines any more.
+func (f *failures) replaced(machines []*v1beta1.Machine) []v1beta1.FailedMachine {
+	var gone []v1beta1.FailedMachine
+	for name, failed := range f.machines {
+		if !slices.ContainsFunc(machines, func(m *v1beta1.Machine) bool { return m.Name == name && m.DeletionTimestamp.IsZero() }) {
+			gone = append(gone, failed)
+		}
+	}
+	return gone
 }
 
 // observe takes note of the set's machines, and of those seen failing that may be gone by now. It returns how many
 // failed in a row, and when one last became Ready.
-func (f *failures) observe(set types.UID, machines []*v1beta1.Machine, seen map[types.UID]launchFailure) (inARow int, ready time.Time) {
+func (f *failures) observe(set types.UID, machines []*v1beta1.Machine, seen []launchFailure) (inARow int, ready time.Time) {
 	if f.set != set {
-		*f = failures{set: set, at: map[types.UID]time.Time{}}
+		*f = failures{set: set, machines: map[string]v1beta1.FailedMachine{}}
 	}
-	for uid, failure := range seen {
+	for _, failure := range seen {
 		if failure.set == set {
-			f.at[uid] = failure.at
+			f.machines[failure.machine.Name] = failure.machine
 		}
 	}
 	for _, m := range machines {
@@ -49,35 +79,39 @@ func (f *failures) observe(set types.UID, machines []*v1beta1.Machine, seen map[
 			// It may recover without being replaced, so it counts only while it is refused.
 			inARow++
 		case failedToLaunch(m):
-			if _, known := f.at[m.UID]; !known {
-				f.at[m.UID] = failedAt(m)
+			if _, known := f.machines[m.Name]; !known {
+				f.machines[m.Name] = failedMachine(m)
 			}
 		}
 	}
-	for uid, at := range f.at {
-		if !at.After(ready) {
-			delete(f.at, uid)
+	for name, failed := range f.machines {
+		if !failed.Time.After(ready) {
+			delete(f.machines, name)
 		}
 	}
-	inARow += len(f.at)
+	inARow += len(f.machines)
 	f.forgetOldest()
 	return inARow, ready
 }
 
+// updatesRefused returns how many machines could not be updated in place. They may recover without being replaced, so
+// they count only as long.
+func updatesRefused(machines []*v1beta1.Machine) (n int) {
+	for _, m := range machines {
+		if handover.Refused(m) {
+			n++
+		}
+	}
+	return n
+}
+
 // forgetOldest keeps no more than are needed to know that the revision fails.
 func (f *failures) forgetOldest() {
-	if len(f.at) <= failuresInARow {
-		return
-	}
-	times := make([]time.Time, 0, len(f.at))
-	for _, at := range f.at {
-		times = append(times, at)
-	}
-	slices.SortFunc(times, func(a, b time.Time) int { return b.Compare(a) })
-	for uid, at := range f.at {
-		if at.Before(times[failuresInARow-1]) {
-			delete(f.at, uid)
-		}
+	newestFirst := slices.SortedFunc(maps.Values(f.machines), func(a, b v1beta1.FailedMachine) int {
+		return cmp.Or(b.Time.Compare(a.Time.Time), cmp.Compare(a.Name, b.Name))
+	})
+	for _, failed := range newestFirst[min(len(newestFirst), failuresInARow):] {
+		delete(f.machines, failed.Name)
 	}
 }
 
@@ -92,12 +126,22 @@ func failing(inARow int, ready time.Time, d *v1beta1.MachineDeployment, revision
 		d.Status.CurrentRevision == revision && !ready.After(progressing.LastTransitionTime.Time)
 }
 
+// readySince returns since when the machine is Ready and what it shall be.
 func readySince(m *v1beta1.Machine) (time.Time, bool) {
 	ready := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady)
 	if ready == nil || ready.Status != metav1.ConditionTrue {
 		return time.Time{}, false
 	}
-	return ready.LastTransitionTime.Time, true
+	since := ready.LastTransitionTime.Time
+	if updated := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate); updated != nil {
+		if handover.Updating(m) {
+			return time.Time{}, false
+		}
+		if updated.LastTransitionTime.After(since) {
+			since = updated.LastTransitionTime.Time
+		}
+	}
+	return since, true
 }
 
 // failedToLaunch reports whether the machine failed before it ever was a Node.
@@ -105,7 +149,11 @@ func failedToLaunch(m *v1beta1.Machine) bool {
 	if m.Status.Phase != v1beta1.MachineFailed {
 		return false
 	}
-	switch m.Status.FailureReason {
+	return failureOfLaunch(m.Status.FailureReason)
+}
+
+func failureOfLaunch(reason v1beta1.MachineFailureReason) bool {
+	switch reason {
 	case v1beta1.FailureCreateError, v1beta1.FailureInsufficientResources, v1beta1.FailureJoinClusterTimeout:
 		return true
 	}

@@ -1,6 +1,7 @@
 package machinedeployment
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -45,6 +46,12 @@ func failedFor(reason v1beta1.MachineFailureReason) func(*v1beta1.Machine) {
 	}
 }
 
+// seenFailing is what an event tells of a machine of a set that failed to launch at a minute after noon.
+func seenFailing(set types.UID, name string, minute int) launchFailure {
+	at := metav1.NewTime(noon.Add(time.Duration(minute) * time.Minute))
+	return launchFailure{set: set, machine: v1beta1.FailedMachine{Name: name, Reason: string(v1beta1.FailureCreateError), Time: &at}}
+}
+
 func refusedFor(reason string) func(*v1beta1.Machine) {
 	return condition(v1beta1.ConditionLaunched, metav1.ConditionFalse, reason)
 }
@@ -54,7 +61,7 @@ func TestFailuresInARow(t *testing.T) {
 	type step struct {
 		set      types.UID
 		machines []*v1beta1.Machine
-		seen     map[types.UID]launchFailure
+		seen     []launchFailure
 	}
 	create, join := failedFor(v1beta1.FailureCreateError), failedFor(v1beta1.FailureJoinClusterTimeout)
 	tests := []struct {
@@ -75,7 +82,7 @@ func TestFailuresInARow(t *testing.T) {
 		}, 3},
 		{"replaced before it was looked at", []step{
 			{set: "s", machines: []*v1beta1.Machine{machine("a", 1, create)}},
-			{set: "s", seen: map[types.UID]launchFailure{"b": {"s", noon.Add(time.Minute)}, "a": {"s", noon}, "x": {"other", noon.Add(time.Minute)}}},
+			{set: "s", seen: []launchFailure{seenFailing("s", "b", 1), seenFailing("s", "a", 0), seenFailing("other", "x", 1)}},
 		}, 2},
 		{"one became Ready since", []step{
 			{set: "s", machines: []*v1beta1.Machine{machine("a", 1, create), machine("b", 1, create)}},
@@ -129,5 +136,67 @@ func TestFailingIsRememberedInTheStatus(t *testing.T) {
 		if got := failing(test.inARow, test.ready, d, test.revision); got != test.want {
 			t.Errorf("%s: failing is %v, expected %v", test.name, got, test.want)
 		}
+	}
+}
+
+// Another process counts on: the machines that failed before and were replaced are in the status.
+//
+// D-21
+func TestFailuresInARowSurviveTheProcess(t *testing.T) {
+	d := deployment("b")
+	old, set := setOf("a", 1, noon), setOf("b", 2, noon)
+	one := int32(1)
+	set.Spec.Replicas = &one
+	sets := []*v1beta1.MachineSet{old, set}
+	// Each fails a minute after the one before, which its set has replaced by then; each pass is of another process.
+	for n, suffix := range []string{"aaaaa", "bbbbb", "ccccc"} {
+		machines := map[types.UID][]*v1beta1.Machine{
+			old.UID: {machine("a1", 0, isReady), machine("a2", 0, isReady), machine(old.Name+"-xxxxx", 0, failedFor(v1beta1.FailureCreateError))},
+			set.UID: {machine(set.Name+"-"+suffix, n+1, failedFor(v1beta1.FailureJoinClusterTimeout))},
+		}
+		v := viewed(t, d, sets, machines)
+		if want := n == 2; v.state.Failing != want {
+			t.Fatalf("after %d failed launches the revision fails: %v, expected %v", n+1, v.state.Failing, want)
+		}
+		status, _ := statusOf(d, v, "app=web", noon.Add(time.Hour))
+		d.Status = *status
+	}
+	if n := len(d.Status.FailedMachines); n != 4 {
+		t.Errorf("the status describes %d failed machines, expected the 3 and one of the old set: %+v", n, d.Status.FailedMachines)
+	}
+
+	d.Status.Conditions = nil
+	for _, test := range []struct {
+		name     string
+		machines []*v1beta1.Machine
+		failing  bool
+		replaced int
+	}{
+		{"they are all known", nil, true, 3},
+		{"one became Ready since", []*v1beta1.Machine{machine(set.Name+"-ddddd", 4, isReady)}, false, 0},
+		{"one became Ready in between", []*v1beta1.Machine{machine(set.Name+"-ddddd", 2, isReady)}, false, 1},
+	} {
+		v := viewed(t, d, sets, map[types.UID][]*v1beta1.Machine{set.UID: test.machines, old.UID: {machine("a1", 0, isReady)}})
+		if v.state.Failing != test.failing || len(v.replaced) != test.replaced {
+			t.Errorf("%s: failing is %v and %d failed machines are remembered, expected %v and %d", test.name, v.state.Failing, len(v.replaced), test.failing, test.replaced)
+		}
+	}
+	// The failures of one revision are not those of another.
+	if v := viewed(t, deployment("a"), sets, nil); v.state.Failing {
+		t.Error("the old revision is said to fail")
+	}
+}
+
+func TestAStatusDescribesAtMostTenFailedMachines(t *testing.T) {
+	var failed []v1beta1.FailedMachine
+	for _, name := range strings.Split("a c e g i k m o q s u w", " ") {
+		failed = append(failed, v1beta1.FailedMachine{Name: name})
+	}
+	got := ""
+	for _, m := range described(failed, []v1beta1.FailedMachine{{Name: "z"}, {Name: "b"}}) {
+		got += m.Name
+	}
+	if got != "abcegikmoz" {
+		t.Errorf("described are %q, expected the replaced z and b, and the first 8 of the others", got)
 	}
 }

@@ -17,14 +17,49 @@ func FuzzPlan(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
-		chaos(t, seed, 400)
+		strategies := []v1beta1.DeploymentStrategyType{v1beta1.StrategyRollingUpdate, v1beta1.StrategyRollingUpdate, v1beta1.StrategyRollingUpdate, v1beta1.StrategyRecreate, v1beta1.StrategyOnDelete}
+		chaos(t, strategies[seed%uint64(len(strategies))], seed, 400)
 	})
 }
 
-func chaos(t *testing.T, seed uint64, steps int) {
+// FuzzInPlace (D-13, D-14) does the same where machines change hands.
+func FuzzInPlace(f *testing.F) {
+	for seed := range uint64(300) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		chaos(t, v1beta1.StrategyInPlace, seed, 400)
+	})
+}
+
+// TestACrashAnywhere (D-13) has all controllers die after the first effect of a rollout in place, after the second, and so
+// on: whoever goes on comes to the same end, with as many machines at every step.
+func TestACrashAnywhere(t *testing.T) {
+	for unavailable := range int32(4) {
+		for crash := 1; ; crash++ {
+			w := started(v1beta1.StrategyInPlace, 5, 0, unavailable)(t)
+			if w.crashIn = crash; crash%3 == 0 {
+				w.set("a").machines[crash%5].marked = true
+			}
+			w.template = "b"
+			w.play()
+			if w.crashIn == 0 {
+				w.play() // The end may have been taken for rest.
+			}
+			w.checkDone()
+			if w.machines != 5 {
+				t.Fatalf("crash %d: %d machines were made for 5\n%s", crash, w.machines, w.log)
+			}
+			if w.crashIn > 0 {
+				break // It was over before.
+			}
+		}
+	}
+}
+
+func chaos(t *testing.T, strategy v1beta1.DeploymentStrategyType, seed uint64, steps int) {
 	r := rand.New(rand.NewPCG(seed, 1))
-	strategies := []v1beta1.DeploymentStrategyType{v1beta1.StrategyRollingUpdate, v1beta1.StrategyRollingUpdate, v1beta1.StrategyRollingUpdate, v1beta1.StrategyRecreate, v1beta1.StrategyOnDelete, v1beta1.StrategyInPlace}
-	w := newWorld(t, strategies[r.IntN(len(strategies))], r.Int32N(9), r.Int32N(4), r.Int32N(4))
+	w := newWorld(t, strategy, r.Int32N(9), r.Int32N(4), r.Int32N(4))
 	fmt.Fprintf(w.log, "seed %d: %s, %d replicas, maxSurge %d, maxUnavailable %d\n", seed, w.strategy, w.replicas, w.surge, w.unavailable)
 	for range steps {
 		before := w.String()
@@ -33,7 +68,7 @@ func chaos(t *testing.T, seed uint64, steps int) {
 			fmt.Fprintf(w.log, "%-12s %s\n", what, after)
 		}
 	}
-	w.paused, w.frozen = false, false
+	w.paused, w.frozen, w.crashIn = false, false, 0
 	if w.bad[w.template] {
 		w.template = "fixed" // people have to fix it
 	}
@@ -98,7 +133,16 @@ func (w *world) somethingHappens(r *rand.Rand) string {
 		case machine.state == sick:
 			w.become(machine, available)
 			return "recovers"
-		case machine.state == failed && len(set.victims) == 0: // its set does one thing at a time
+		case machine.state == asked && w.bad[set.name]:
+			w.become(machine, unwilling)
+			return "refuses"
+		case machine.state == asked && r.IntN(2) > 0:
+			w.become(machine, disturbed)
+			return "is updated"
+		case machine.state == asked, machine.state == disturbed:
+			w.become(machine, available)
+			return "updated"
+		case machine.state == failed && len(set.victims) == 0 && set.MoveTo == "": // its set does one thing at a time
 			machine.deleting = true
 			return "remediated"
 		}
@@ -133,7 +177,10 @@ func (w *world) somethingHappens(r *rand.Rand) string {
 		w.frozen = !w.frozen
 		return fmt.Sprintf("— frozen: %v", w.frozen)
 	}
-	return "nothing"
+	if w.crashIn == 0 {
+		w.crashIn = 1 + r.IntN(4)
+	}
+	return "— crash soon"
 }
 
 // heal ends all trouble: what is sick recovers, what failed is replaced by its set. With OnDelete somebody deletes an
@@ -161,16 +208,10 @@ func (w *world) checkDone() {
 	for _, s := range w.sets {
 		wanted := w.replicas
 		if s.name != w.template {
-			if wanted = 0; w.strategy == v1beta1.StrategyInPlace {
-				continue
-			}
+			wanted = 0
 		}
-		if w.strategy == v1beta1.StrategyInPlace {
-			for _, other := range w.sets {
-				if other.name != w.template {
-					wanted -= other.replicas
-				}
-			}
+		if s.Role != (Role{}) {
+			w.t.Fatalf("set %s still has a part in a hand-over\n%s\n%s", s.name, w.log, w)
 		}
 		var up int32
 		for _, m := range s.machines {
@@ -182,7 +223,7 @@ func (w *world) checkDone() {
 			w.t.Fatalf("set %s shall have %d machines, waiting: %s\n%s\n%s", s.name, wanted, w.waiting, w.log, w)
 		}
 	}
-	if w.waiting != "" && w.strategy != v1beta1.StrategyInPlace {
+	if w.waiting != "" {
 		w.t.Fatalf("done and still waiting: %s\n%s", w.waiting, w.log)
 	}
 }

@@ -21,22 +21,24 @@ type memory struct {
 // what events write.
 type recollection struct {
 	uid types.UID
-	// trusted says that the cache may be relied upon: a first decision was made on live lists, and no write since then
+	// trusted says that the cache may be relied upon: it was once as new as live lists, and no write since then
 	// has failed in a way that leaves its outcome open.
 	trusted bool
 	// strays says that a set without an owner may be the deployment's, and failed are machines seen failing to launch
 	// since the last pass. Events write both, guarded by memory.mu.
 	strays bool
-	failed map[types.UID]launchFailure
+	failed []launchFailure
+	// news are machines that became Ready or went since the last pass. Events count them, guarded by memory.mu.
+	news int32
 
 	// generation and decidedAt are of the last decision, and machines how many it counted.
 	generation int64
 	decidedAt  time.Time
 	machines   int
+	// batch is how much news a rollout may gather before its next step, 0 if none is under way.
+	batch int32
 	// reportedAt is when the status was last written.
 	reportedAt time.Time
-	// progressedAt is when the rollout last came closer to its end, as far as this process saw.
-	progressedAt time.Time
 	// stuck is the reason that the metric has for the rollout, empty if it is not stuck.
 	stuck string
 
@@ -57,12 +59,12 @@ func newMemory() *memory {
 }
 
 // of returns what is remembered of the deployment. Another UID under the same name starts afresh.
-func (m *memory) of(key types.NamespacedName, uid types.UID, now time.Time) *recollection {
+func (m *memory) of(key types.NamespacedName, uid types.UID) *recollection {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.deployments[key]
 	if r == nil || r.uid != uid {
-		r = &recollection{uid: uid, strays: true, progressedAt: now, told: map[types.UID]told{}}
+		r = &recollection{uid: uid, strays: true, told: map[types.UID]told{}}
 		m.deployments[key] = r
 	}
 	return r
@@ -99,19 +101,17 @@ func (m *memory) keepStrays(r *recollection) {
 }
 
 // launchFailed notes a machine that failed to launch. It may be replaced before the next pass looks at it.
-func (m *memory) launchFailed(key types.NamespacedName, machine types.UID, failure launchFailure) {
+func (m *memory) launchFailed(key types.NamespacedName, failure launchFailure) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if r := m.deployments[key]; r != nil {
-		if r.failed == nil {
-			r.failed = map[types.UID]launchFailure{}
-		}
-		r.failed[machine] = failure
+		r.failed = slices.DeleteFunc(r.failed, func(f launchFailure) bool { return f.machine.Name == failure.machine.Name })
+		r.failed = append(r.failed, failure)
 	}
 }
 
 // takeFailed returns the machines seen failing since the last call.
-func (m *memory) takeFailed(r *recollection) map[types.UID]launchFailure {
+func (m *memory) takeFailed(r *recollection) []launchFailure {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	failed := r.failed
@@ -126,14 +126,41 @@ const (
 	longestSettle  = 500 * time.Millisecond
 )
 
+// longestStep is how long a rollout gathers news for one step, so that a step exchanges several machines where several
+// may be exchanged, and a set is written once for them.
+const longestStep = time.Second
+
 // settle returns how long to gather further events before the next pass. A change of the deployment itself is never
 // kept waiting.
-func (r *recollection) settle(generation int64, now time.Time) time.Duration {
+func (r *recollection) settle(generation int64, news int32, now time.Time) time.Duration {
 	if generation != r.generation {
 		return 0
 	}
 	interval := min(time.Duration(r.machines)*costPerMachine, longestSettle)
+	if news < r.batch {
+		interval = longestStep
+	}
 	return max(0, interval-now.Sub(r.decidedAt))
+}
+
+// machineNews notes that a machine of the deployment became Ready, or went.
+func (m *memory) machineNews(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.deployments[key]; r != nil {
+		r.news++
+	}
+}
+
+// newsOf returns how much news there is since it was last taken, and takes it if told so.
+func (m *memory) newsOf(r *recollection, take bool) int32 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := r.news
+	if take {
+		r.news = 0
+	}
+	return n
 }
 
 // recall widens what the set may act upon by what it was told before, until its controller reports a later generation.

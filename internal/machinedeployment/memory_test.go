@@ -13,17 +13,23 @@ func TestSettle(t *testing.T) {
 		machines   int
 		generation int64
 		ago, want  time.Duration
+		news       int32
 	}{
-		{"first pass", 0, 1, time.Hour, 0},
-		{"a small deployment hardly waits", 10, 7, 0, 200 * time.Microsecond},
-		{"a large one waits longer", 5000, 7, 0, 100 * time.Millisecond},
-		{"but not for ever", 1000000, 7, 0, 500 * time.Millisecond},
-		{"part of it is over", 5000, 7, 40 * time.Millisecond, 60 * time.Millisecond},
-		{"all of it is over", 5000, 7, 101 * time.Millisecond, 0},
-		{"a person's change does not wait", 5000, 8, 0, 0},
+		{"first pass", 0, 1, time.Hour, 0, 0},
+		{"a small deployment hardly waits", 10, 7, 0, 200 * time.Microsecond, 0},
+		{"a large one waits longer", 5000, 7, 0, 100 * time.Millisecond, 0},
+		{"but not for ever", 1000000, 7, 0, 500 * time.Millisecond, 0},
+		{"part of it is over", 5000, 7, 40 * time.Millisecond, 60 * time.Millisecond, 0},
+		{"all of it is over", 5000, 7, 101 * time.Millisecond, 0, 0},
+		{"a person's change does not wait", 5000, 8, 0, 0, 0},
+		{"a rollout gathers for one step", 1010, 7, 100 * time.Millisecond, 900 * time.Millisecond, 9},
+		{"until it can exchange as many as it may", 1000, 7, 10 * time.Millisecond, 10 * time.Millisecond, 10},
 	} {
 		r := &recollection{generation: 7, decidedAt: noon.Add(-test.ago), machines: test.machines}
-		if got := r.settle(test.generation, noon); got != test.want {
+		if test.news > 0 {
+			r.batch = 10
+		}
+		if got := r.settle(test.generation, test.news, noon); got != test.want {
 			t.Errorf("%s: waits %s, expected %s", test.name, got, test.want)
 		}
 	}
@@ -42,7 +48,7 @@ func TestTellIsRecalledUntilObserved(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			r := newMemory().of(types.NamespacedName{}, "d", noon)
+			r := newMemory().of(types.NamespacedName{}, "d")
 			set := setOf("a", 1, noon)
 			r.tell(set.UID, test.live, test.before, test.now, 5)
 			set.Status.ObservedGeneration = 4
@@ -57,7 +63,7 @@ func TestTellIsRecalledUntilObserved(t *testing.T) {
 			}
 		})
 	}
-	r := newMemory().of(types.NamespacedName{}, "d", noon)
+	r := newMemory().of(types.NamespacedName{}, "d")
 	r.tell("x", 0, 3, 2, 5)
 	r.tell("x", 0, 2, 1, 6)
 	set := setOf("a", 1, noon)
@@ -74,7 +80,7 @@ func TestTellIsRecalledUntilObserved(t *testing.T) {
 func TestAnotherDeploymentOfThatNameStartsAfresh(t *testing.T) {
 	m := newMemory()
 	key := types.NamespacedName{Namespace: "ns", Name: "web"}
-	first := m.of(key, "1", noon)
+	first := m.of(key, "1")
 	first.trusted = true
 	if !m.takeStrays(first) || m.takeStrays(first) {
 		t.Error("strays are to be looked for once, on the first pass")
@@ -83,14 +89,16 @@ func TestAnotherDeploymentOfThatNameStartsAfresh(t *testing.T) {
 	if !m.takeStrays(first) {
 		t.Error("a stray that was seen is not looked for")
 	}
-	m.launchFailed(key, "a", launchFailure{"s", noon})
-	if got := m.takeFailed(first); len(got) != 1 {
-		t.Errorf("%d failures are taken, expected 1", len(got))
+	for _, name := range []string{"a", "b", "a"} {
+		m.launchFailed(key, seenFailing("s", name, 0))
 	}
-	if m.of(key, "1", noon) != first {
+	if got := m.takeFailed(first); len(got) != 2 || len(m.takeFailed(first)) != 0 {
+		t.Errorf("%d failures are taken, expected those of 2 machines, once", len(got))
+	}
+	if m.of(key, "1") != first {
 		t.Error("what is known of the deployment is lost")
 	}
-	if second := m.of(key, "2", noon); second.trusted || second == first {
+	if second := m.of(key, "2"); second.trusted || second == first {
 		t.Error("what is known of a deployment is believed of its successor")
 	}
 	m.forget(key)

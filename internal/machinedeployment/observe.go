@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machineset/handover"
 )
 
 // count says what a plan needs to know of a set from the set and its machines. wakeIn is the time until a machine
@@ -18,6 +19,10 @@ func count(set *v1beta1.MachineSet, machines []*v1beta1.Machine, minReadySeconds
 	counted = Set{Name: set.Name, Replicas: replicas, Least: replicas, Most: replicas, Leaving: !set.DeletionTimestamp.IsZero()}
 	firstAvailable := int64(math.MaxInt64)
 	var unavailable []int64
+	if order, ok := handover.OrderOf(set.Annotations); ok {
+		counted.MoveTo, counted.Moves = order.To, order.Machines
+	}
+	counted.ReceiveFrom = set.Annotations[v1beta1.AnnotationReceiveFrom]
 	for _, m := range machines {
 		if !m.DeletionTimestamp.IsZero() {
 			counted.Deleting++
@@ -36,6 +41,9 @@ func count(set *v1beta1.MachineSet, machines []*v1beta1.Machine, minReadySeconds
 			left := ready.LastTransitionTime.Add(time.Duration(minReadySeconds) * time.Second).Sub(now)
 			if left <= 0 || minReadySeconds == 0 {
 				counted.Available++
+				if handover.Updating(m) {
+					counted.Updating++
+				}
 				firstAvailable = min(firstAvailable, deletionRank(m, true))
 				continue
 			}

@@ -23,6 +23,8 @@ type pass struct {
 	wakeAfter time.Duration
 	// inDoubt says that a write failed that may yet have taken effect.
 	inDoubt bool
+	// proven says that the cache was found to be as new as live lists are.
+	proven bool
 }
 
 // view is what a pass found and decided.
@@ -37,6 +39,8 @@ type view struct {
 	successor *v1beta1.MachineSet
 	// freeze is the reason for which nothing may be added or exchanged, empty if it may, freezeMessage says it in words.
 	freeze, freezeMessage string
+	// replaced are the machines of the wanted revision that failed to launch, in a row, and are gone.
+	replaced []v1beta1.FailedMachine
 	// hindrance says why there can be no successor yet.
 	hindrance string
 	// began says what the pass did for a new revision: a reason of Progressing, or empty.
@@ -58,9 +62,17 @@ func (p *pass) run(ctx context.Context) error {
 	if selector.Empty() {
 		return p.refuse(ctx, ReasonInvalidSelector, "spec.selector is empty: it would match every set")
 	}
+	if message := tooManyLabels(d); message != "" {
+		return p.refuse(ctx, v1beta1.ReasonInvalidConfiguration, message)
+	}
 	bounds, err := ResolveBounds(d.Spec.Strategy, max(0, d.ReplicasOrDefault()))
 	if err != nil {
 		return p.refuse(ctx, v1beta1.ReasonInvalidConfiguration, err.Error())
+	}
+	if !p.known.trusted {
+		if err := p.current(ctx); err != nil {
+			return err
+		}
 	}
 	sets, err := p.claim(ctx, selector)
 	if err != nil {
@@ -87,7 +99,7 @@ func (p *pass) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.known.generation, p.known.decidedAt = d.Generation, p.now
+	p.known.generation, p.known.decidedAt, p.known.batch = d.Generation, p.now, v.batch()
 	p.wakeIn(v.startsIn)
 	return nil
 }
@@ -98,6 +110,7 @@ func (p *pass) observe(sets []*v1beta1.MachineSet, machines map[types.UID][]*v1b
 	v := &view{history: findRevision(d, sets, p.now), bounds: bounds, machines: machines}
 	v.state = State{
 		Strategy: d.Spec.Strategy.TypeOrDefault(),
+		Manual:   d.Spec.Strategy.OrchestrationOrDefault() == v1beta1.OrchestrationManual,
 		Replicas: max(0, d.ReplicasOrDefault()),
 		Bounds:   bounds,
 		SizedFor: v.sizedFor(),
@@ -120,7 +133,15 @@ func (p *pass) observe(sets []*v1beta1.MachineSet, machines map[types.UID][]*v1b
 	switch seen := p.memory.takeFailed(p.known); {
 	case v.current >= 0:
 		set := v.sets[v.current]
+		p.known.failures.recall(set, d.Status.FailedMachines)
 		inARow, ready := p.known.failures.observe(set.UID, machines[set.UID], seen)
+		if v.outdated() == 0 && v.state.Sets[v.current].Available >= v.state.Replicas {
+			clear(p.known.failures.machines) // it launches
+		}
+		v.replaced = p.known.failures.replaced(machines[set.UID])
+		if v.state.updatesInPlace() {
+			inARow += updatesRefused(machines[set.UID])
+		}
 		v.state.Failing = failing(inARow, ready, d, v.number)
 	case v.adopts():
 		successor := v.newSet(d)
@@ -147,6 +168,14 @@ func (p *pass) frozenBy(v *view) (reason, message string) {
 	}
 	p.wakeIn(frozenPoll)
 	return reason, message
+}
+
+// batch is how many machines a rollout may exchange at a time, 0 if none is under way.
+func (v *view) batch() int32 {
+	if v.state.Strategy != v1beta1.StrategyRollingUpdate || !v.state.rolls() || v.outdated() == 0 {
+		return 0
+	}
+	return v.bounds.MaxSurge + v.bounds.MaxUnavailable
 }
 
 // wakeIn asks for another pass after d at the latest; 0 asks for nothing.

@@ -12,6 +12,8 @@ const Unknown int32 = -1
 // State is all that a plan depends on.
 type State struct {
 	Strategy v1beta1.DeploymentStrategyType
+	// Manual says that people choose what strategy InPlace updates.
+	Manual bool
 	// Replicas is the number of machines wanted.
 	Replicas int32
 	// Bounds are how far the rollout may go beyond it and below it.
@@ -38,11 +40,15 @@ type Set struct {
 	Least, Most int32
 	// Leaving says that the set itself is being deleted: it makes no machines, and those it has will go.
 	Leaving bool
+	// Role is the set's part in a hand-over.
+	Role
 
 	// Live machines have no deletionTimestamp, Deleting ones do.
 	Live, Deleting int32
 	// Ready, Available, Unhealthy and Marked (for deletion) count live machines.
 	Ready, Available, Unhealthy, Marked int32
+	// Updating counts the available machines whose instance is not what they ask for yet.
+	Updating int32
 	// Spare counts the machines that are not available and that the set deletes before any available one.
 	Spare int32
 
@@ -55,6 +61,8 @@ type Set struct {
 type Plan struct {
 	// Scales are the changes of replicas, at most one for a set, in the order in which to apply them.
 	Scales []Scale
+	// Roles are the parts of all sets in a hand-over from now on, by index in State.Sets.
+	Roles []Role
 	// SizedFor is to be recorded as State.SizedFor of later plans.
 	SizedFor int32
 	// Waiting says what the rollout waits for, empty if for nothing.
@@ -75,6 +83,10 @@ func MakePlan(s State) Plan {
 	sizedFor := s.Replicas
 	var waiting string
 	switch {
+	case d.handingOver():
+		sizedFor, waiting = s.sizedForStill(), d.finishHandOver()
+	case d.countReceived():
+		sizedFor = s.sizedForStill()
 	case !s.rolls():
 		sizedFor += d.resize(growInProportion)
 		if s.Frozen && s.SizedFor != Unknown && s.SizedFor < s.Replicas {
@@ -83,9 +95,13 @@ func MakePlan(s State) Plan {
 		waiting = d.whyNotRolling()
 	case s.Strategy == v1beta1.StrategyRecreate:
 		waiting = d.recreate()
-	case s.Strategy == v1beta1.StrategyOnDelete, s.Strategy == v1beta1.StrategyInPlace:
+	case s.Strategy == v1beta1.StrategyOnDelete:
 		sizedFor += d.resize(shrinkOnly)
 		waiting = d.onDelete()
+	case s.Strategy == v1beta1.StrategyInPlace:
+		d.giveUpLost()
+		sizedFor += d.resize(shrinkOnly)
+		waiting = d.inPlace()
 	default:
 		sizedFor += d.resize(growInProportion)
 		// Old sets that just grew in proportion are not shrunk by the same pass.
@@ -93,12 +109,20 @@ func MakePlan(s State) Plan {
 			waiting = d.rolling()
 		}
 	}
-	return Plan{Scales: d.scales(), SizedFor: sizedFor, Waiting: waiting}
+	return Plan{Scales: d.scales(), Roles: d.rolesNow(), SizedFor: sizedFor, Waiting: waiting}
+}
+
+// sizedForStill is what the sets remain sized for while a change of replicas has to wait.
+func (s State) sizedForStill() int32 {
+	if s.SizedFor == Unknown {
+		return s.Replicas
+	}
+	return s.SizedFor
 }
 
 // rolls reports whether machines of one revision may be exchanged for those of another.
 func (s State) rolls() bool {
-	stopped := s.Failing && s.Strategy == v1beta1.StrategyRollingUpdate
+	stopped := s.Failing && (s.Strategy == v1beta1.StrategyRollingUpdate || s.updatesInPlace())
 	return !s.Paused && !s.Frozen && !stopped && s.Current >= 0
 }
 
@@ -127,7 +151,7 @@ func (d *draft) whyNotRolling() string {
 	case d.Paused:
 		return fmt.Sprintf("rollouts are paused, with %s of an old revision", machines(outdated))
 	case d.Failing:
-		return fmt.Sprintf("the newest revision fails to launch, and nothing is done about %s of an old revision", machines(outdated))
+		return fmt.Sprintf("the newest revision fails, and nothing is done about %s of an old revision", machines(outdated))
 	}
 	return "there is no set of the wanted revision"
 }

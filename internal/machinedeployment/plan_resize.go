@@ -1,7 +1,5 @@
 package machinedeployment
 
-import "machinist.dev/machinist/api/v1beta1"
-
 // resizing says what a change of replicas does to sets of several revisions.
 type resizing int
 
@@ -48,10 +46,6 @@ func (d *draft) resize(how resizing) (owed int32) {
 		return owed
 	}
 	switch {
-	case total > high && d.Strategy == v1beta1.StrategyInPlace && d.Current >= 0:
-		surplus := total - high
-		surplus -= d.shrink(d.Current, max(0, d.Sets[d.Current].Replicas-surplus), "replicas")
-		d.shrinkInProportion(active, surplus)
 	case total > high:
 		d.shrinkInProportion(active, total-high)
 	case total < low && how == growInProportion:

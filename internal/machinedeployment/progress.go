@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -33,8 +34,8 @@ type rollout struct {
 	still, deadline time.Duration
 }
 
-// progressing decides the condition Progressing with the reasons of apps/v1, given the one before (nil at first). The
-// clock of the deadline starts again if restart is true.
+// progressing decides the condition Progressing with the reasons of apps/v1, given the one before (nil at first). restart
+// says that there is progress now, whether or not the API shows a time for it yet.
 func progressing(before *metav1.Condition, r rollout) (condition metav1.Condition, restart bool) {
 	is := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
 		return metav1.Condition{Type: v1beta1.ConditionProgressing, Status: status, Reason: reason, Message: message}
@@ -59,7 +60,7 @@ func progressing(before *metav1.Condition, r rollout) (condition metav1.Conditio
 		return is(metav1.ConditionTrue, v1beta1.ReasonNewMachineSetAvailable, sentence(name+" has all machines, and they are available", "")), true
 	case r.failing:
 		return is(metav1.ConditionFalse, v1beta1.ReasonRevisionFailing,
-			sentence(fmt.Sprintf("%d machines of %s in a row failed to launch", failuresInARow, name), r.waiting)), false
+			sentence(fmt.Sprintf("%d machines of %s in a row failed to launch or to be updated", failuresInARow, name), r.waiting)), false
 	case r.began != "":
 		return is(metav1.ConditionTrue, r.began, sentence(name+" is the new revision", r.now())), true
 	case had(v1beta1.ReasonNewMachineSetAvailable) && r.onlyWanted:
@@ -67,7 +68,7 @@ func progressing(before *metav1.Condition, r rollout) (condition metav1.Conditio
 		return is(metav1.ConditionTrue, v1beta1.ReasonNewMachineSetAvailable, sentence(name+" was rolled out", r.now())), true
 	case r.waitsForPeople:
 		return is(metav1.ConditionTrue, v1beta1.ReasonWaitingForDeletion, sentence(name+" is the new revision", r.waiting)), true
-	case r.advanced:
+	case r.advanced, had(v1beta1.ReasonWaitingForDeletion):
 		return is(metav1.ConditionTrue, v1beta1.ReasonMachineSetUpdated, sentence(name+" is progressing", r.now())), true
 	case had(v1beta1.ReasonDeploymentPaused), had(v1beta1.ReasonFrozen):
 		return is(metav1.ConditionUnknown, v1beta1.ReasonDeploymentResumed, sentence("the rollout goes on", r.now())), true
@@ -80,6 +81,52 @@ func progressing(before *metav1.Condition, r rollout) (condition metav1.Conditio
 		return is(metav1.ConditionTrue, before.Reason, sentence(name+" is the new revision", r.now())), false
 	}
 	return is(metav1.ConditionTrue, v1beta1.ReasonMachineSetUpdated, sentence(name+" is progressing", r.now())), false
+}
+
+// progressedAt returns when the rollout last came closer to its end, by the times that the API has: a new process knows
+// them as well as the last one. Where the API has none, it is when the deployment was made.
+func (v *view) progressedAt(d *v1beta1.MachineDeployment, now time.Time) time.Time {
+	last := d.CreationTimestamp.Time
+	note := func(t time.Time) {
+		if t.After(now) {
+			t = now // some other clock is ahead
+		}
+		if t.After(last) {
+			last = t
+		}
+	}
+	for _, c := range d.Status.Conditions {
+		switch {
+		case c.Type == v1beta1.ConditionRollingOut && c.Status == metav1.ConditionTrue, // it began
+			c.Type == v1beta1.ConditionProgressing && c.Status != metav1.ConditionFalse, // it was stuck until then
+			c.Type == v1beta1.ConditionPaused && c.Status == metav1.ConditionFalse,
+			c.Type == v1beta1.ConditionFrozen && c.Status == metav1.ConditionFalse:
+			note(c.LastTransitionTime.Time)
+		}
+	}
+	if v.current >= 0 {
+		note(v.sets[v.current].CreationTimestamp.Time)
+	}
+	for i, set := range v.sets {
+		for _, m := range v.machines[set.UID] {
+			switch {
+			case i == v.current:
+				note(m.CreationTimestamp.Time)
+				if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate); c != nil {
+					note(c.LastTransitionTime.Time)
+				}
+			case m.DeletionTimestamp != nil:
+				note(m.DeletionTimestamp.Time)
+			}
+			if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady); c != nil && c.Status == metav1.ConditionTrue {
+				note(c.LastTransitionTime.Time)
+				if available := c.LastTransitionTime.Add(time.Duration(d.Spec.MinReadySeconds) * time.Second); !available.After(now) {
+					note(available)
+				}
+			}
+		}
+	}
+	return last
 }
 
 // now says what is being done, or else what is waited for.

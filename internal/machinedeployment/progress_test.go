@@ -6,6 +6,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"machinist.dev/machinist/api/v1beta1"
 )
@@ -57,9 +58,11 @@ func TestProgressing(t *testing.T) {
 		{"frozen", before(v1beta1.ReasonMachineSetUpdated), rollout{set: "x", frozen: true, still: time.Hour},
 			"Unknown", v1beta1.ReasonFrozen, "The deployment is frozen.", false, 0},
 		{"failing", before(v1beta1.ReasonMachineSetUpdated), rollout{set: "x", failing: true, waiting: "nothing is done", still: time.Hour},
-			"False", v1beta1.ReasonRevisionFailing, "3 machines of set x in a row failed to launch: nothing is done.", false, 0},
+			"False", v1beta1.ReasonRevisionFailing, "3 machines of set x in a row failed to launch or to be updated: nothing is done.", false, 0},
 		{"strategy not carried out", nil, rollout{set: "x", unsupported: true, waiting: "InPlace is not"},
 			"False", ReasonStrategyUnsupported, "The rollout stops: InPlace is not.", false, 0},
+		{"strategy changed, so that nobody is waited for", before(v1beta1.ReasonWaitingForDeletion), rollout{set: "x", still: time.Hour},
+			"True", v1beta1.ReasonMachineSetUpdated, "Set x is progressing.", true, time.Millisecond},
 		{"waiting for people", before(v1beta1.ReasonMachineSetUpdated), rollout{set: "x", waitsForPeople: true, waiting: "someone", still: time.Hour},
 			"True", v1beta1.ReasonWaitingForDeletion, "Set x is the new revision: someone.", true, 0},
 		{"set refused", nil, rollout{set: "x", refused: errors.New("create set x: too long"), refusal: v1beta1.ReasonMachineSetCreateError},
@@ -77,6 +80,82 @@ func TestProgressing(t *testing.T) {
 			}
 			if due := deadlineIn(got, test.now); due != test.due {
 				t.Errorf("due in %s, expected %s", due, test.due)
+			}
+		})
+	}
+}
+
+// scene is a rollout for the clock of its deadline.
+type scene struct {
+	d            *v1beta1.MachineDeployment
+	old, current *v1beta1.MachineSet
+	machines     map[types.UID][]*v1beta1.Machine
+}
+
+// is gives the deployment a condition since a minute after noon.
+func (s *scene) is(kind string, status metav1.ConditionStatus, minute int) {
+	s.d.Status.Conditions = append(s.d.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: "So",
+		LastTransitionTime: metav1.NewTime(noon.Add(time.Duration(minute) * time.Minute))})
+}
+
+// The deadline of a rollout runs from times that are in the API, so that another process goes on counting.
+//
+// D-9, D-21
+func TestProgressIsDatedByTheAPI(t *testing.T) {
+	minute := func(n int) metav1.Time { return metav1.NewTime(noon.Add(time.Duration(n) * time.Minute)) }
+	tests := []struct {
+		name   string
+		change func(*scene)
+		want   int // minutes after noon
+	}{
+		{"the deployment was made", func(*scene) {}, 1},
+		{"the rollout began", func(s *scene) { s.is(v1beta1.ConditionRollingOut, metav1.ConditionTrue, 7) }, 7},
+		{"the last rollout ended", func(s *scene) { s.is(v1beta1.ConditionRollingOut, metav1.ConditionFalse, 7) }, 1},
+		{"it was stuck until then", func(s *scene) { s.is(v1beta1.ConditionProgressing, metav1.ConditionTrue, 7) }, 7},
+		{"it is stuck since then", func(s *scene) { s.is(v1beta1.ConditionProgressing, metav1.ConditionFalse, 7) }, 1},
+		{"it was resumed", func(s *scene) { s.is(v1beta1.ConditionPaused, metav1.ConditionFalse, 7) }, 7},
+		{"it was thawed", func(s *scene) { s.is(v1beta1.ConditionFrozen, metav1.ConditionFalse, 7) }, 7},
+		{"the set was made", func(s *scene) { s.current.CreationTimestamp = minute(7) }, 7},
+		{"the old set was made", func(s *scene) { s.old.CreationTimestamp = minute(7) }, 1},
+		{"a new machine was made", func(s *scene) {
+			m := machine("b1", 3, notReady)
+			m.CreationTimestamp = minute(7)
+			s.machines[s.current.UID] = []*v1beta1.Machine{m}
+		}, 7},
+		{"a new machine is Ready", func(s *scene) { s.machines[s.current.UID] = []*v1beta1.Machine{machine("b1", 7, isReady)} }, 7},
+		{"a new machine is Ready for long enough", func(s *scene) {
+			s.d.Spec.MinReadySeconds = 120
+			s.machines[s.current.UID] = []*v1beta1.Machine{machine("b1", 7, isReady)}
+		}, 9},
+		{"a new machine is not Ready for long enough yet", func(s *scene) {
+			s.d.Spec.MinReadySeconds = 3600
+			s.machines[s.current.UID] = []*v1beta1.Machine{machine("b1", 7, isReady)}
+		}, 7},
+		{"an old machine recovered", func(s *scene) { s.machines[s.old.UID] = []*v1beta1.Machine{machine("a1", 7, isReady)} }, 7},
+		{"an old machine fell ill", func(s *scene) { s.machines[s.old.UID] = []*v1beta1.Machine{machine("a1", 7, notReady)} }, 1},
+		{"an old machine goes", func(s *scene) {
+			m, when := machine("a1", 1, notReady), minute(7)
+			m.DeletionTimestamp = &when
+			s.machines[s.old.UID] = []*v1beta1.Machine{m}
+		}, 7},
+		{"a new machine goes", func(s *scene) {
+			m, when := machine("b1", 1, notReady), minute(7)
+			m.DeletionTimestamp = &when
+			s.machines[s.current.UID] = []*v1beta1.Machine{m}
+		}, 1},
+		{"a machine was updated in place", func(s *scene) {
+			s.machines[s.current.UID] = []*v1beta1.Machine{machine("b1", 7, condition(v1beta1.ConditionUpToDate, metav1.ConditionTrue, v1beta1.ReasonUpToDate))}
+		}, 7},
+		{"another clock is ahead", func(s *scene) { s.machines[s.current.UID] = []*v1beta1.Machine{machine("b1", 90, isReady)} }, 20},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			s := &scene{d: deployment("b"), old: setOf("a", 1, noon), current: setOf("b", 2, noon), machines: map[types.UID][]*v1beta1.Machine{}}
+			s.d.CreationTimestamp = minute(1)
+			test.change(s)
+			v := viewed(t, s.d, []*v1beta1.MachineSet{s.old, s.current}, s.machines)
+			if got := v.progressedAt(s.d, noon.Add(20*time.Minute)); !got.Equal(noon.Add(time.Duration(test.want) * time.Minute)) {
+				t.Errorf("the last progress was %s after noon, expected %d minutes", got.Sub(noon), test.want)
 			}
 		})
 	}

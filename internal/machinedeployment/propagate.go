@@ -1,6 +1,7 @@
 package machinedeployment
 
 import (
+	"fmt"
 	"maps"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -39,6 +40,21 @@ func keepWhatRolls(spec, old *v1beta1.MachineSpec) {
 		// Credentials of another provider, or of the inline form where there is a class, are of no use here.
 		spec.CredentialsRef = old.CredentialsRef
 	}
+}
+
+// mostTemplateLabels is how many labels the API admits in a template: in a set's too, which has ours beside those of its
+// deployment.
+const mostTemplateLabels = 64
+
+// tooManyLabels says why no set can be made of the deployment's template, empty if one can.
+func tooManyLabels(d *v1beta1.MachineDeployment) string {
+	labels := d.Spec.Template.ObjectMeta.Labels
+	ours := map[string]string{v1beta1.LabelMachineDeployment: "", v1beta1.LabelTemplateHash: ""}
+	if len(with(labels, ours)) <= mostTemplateLabels {
+		return ""
+	}
+	return fmt.Sprintf("spec.template.metadata.labels: %d labels are too many: with those of each set, %s and %s, there may be %d.",
+		len(labels), v1beta1.LabelMachineDeployment, v1beta1.LabelTemplateHash, mostTemplateLabels)
 }
 
 // ownLabels are the labels by which a deployment's sets and machines are told apart.

@@ -19,10 +19,7 @@ const betweenReports = time.Second
 
 // report writes the status that follows from the pass.
 func (p *pass) report(ctx context.Context, v *view, selector string) error {
-	status, restart, wakeIn := statusOf(p.deployment, v, selector, p.now.Sub(p.known.progressedAt), p.now)
-	if restart {
-		p.known.progressedAt = p.now
-	}
+	status, wakeIn := statusOf(p.deployment, v, selector, p.now)
 	p.wakeIn(wakeIn)
 	return p.writeStatus(ctx, status)
 }

@@ -152,7 +152,7 @@ func (h history) expired(counted []Set, limit int32) []*v1beta1.MachineSet {
 	var empty []*v1beta1.MachineSet
 	for i, set := range h.sets {
 		if i != h.current && set.DeletionTimestamp.IsZero() && ceiling(counted[i]) == 0 && counted[i].Deleting == 0 &&
-			set.Status.Replicas == 0 && set.Status.ObservedGeneration >= set.Generation {
+			counted[i].Role == (Role{}) && set.Status.Replicas == 0 && set.Status.ObservedGeneration >= set.Generation {
 			empty = append(empty, set)
 		}
 	}

@@ -16,9 +16,9 @@ import (
 // mostFailedMachines is how many failed machines a status describes.
 const mostFailedMachines = 10
 
-// statusOf computes the status from what a pass found and decided. still is how long there was no progress before it;
-// restart says that there is some now, and wakeIn when the lack of it must be looked at again.
-func statusOf(d *v1beta1.MachineDeployment, v *view, selector string, still time.Duration, now time.Time) (status *v1beta1.MachineDeploymentStatus, restart bool, wakeIn time.Duration) {
+// statusOf computes the status from what a pass found and decided. wakeIn is the time until a lack of progress must be
+// looked at again, 0 if it need not.
+func statusOf(d *v1beta1.MachineDeployment, v *view, selector string, now time.Time) (status *v1beta1.MachineDeploymentStatus, wakeIn time.Duration) {
 	status = d.Status.DeepCopy()
 	status.Selector = selector
 	if v.applied {
@@ -32,14 +32,17 @@ func statusOf(d *v1beta1.MachineDeployment, v *view, selector string, still time
 	c := conditions{status: status, generation: d.Generation, now: now}
 	c.set(v1beta1.ConditionAvailable, status.AvailableReplicas >= v.minimum(), v1beta1.ReasonMinimumReplicasAvailable, v1beta1.ReasonMinimumReplicasUnavailable,
 		fmt.Sprintf("%d of %d machines are available, at least %d must be.", status.AvailableReplicas, v.state.Replicas, v.minimum()))
-	r := v.rollout(d, status, still)
+	r := v.rollout(d, status, now.Sub(v.progressedAt(d, now)))
 	progress, restart := progressing(meta.FindStatusCondition(d.Status.Conditions, v1beta1.ConditionProgressing), r)
 	c.put(progress)
 	c.rollingOut(v, r)
 	c.setOnce(v1beta1.ConditionPaused, v.state.Paused, v1beta1.ReasonDeploymentPaused, v1beta1.ReasonDeploymentResumed, "spec.paused stops rollouts.", "Rollouts may go on.")
 	c.frozen(v)
 	c.ofSets(v, status)
-	return status, restart, deadlineIn(progress, r)
+	if restart {
+		r.still = 0
+	}
+	return status, deadlineIn(progress, r)
 }
 
 // minimum is how many machines must be available for the deployment to be.
@@ -90,10 +93,18 @@ func countInto(status *v1beta1.MachineDeploymentStatus, v *view) {
 		}
 	}
 	status.UnavailableReplicas = max(0, v.state.Replicas-status.AvailableReplicas)
-	slices.SortFunc(status.FailedMachines, func(a, b v1beta1.FailedMachine) int { return cmp.Compare(a.Name, b.Name) })
-	if len(status.FailedMachines) > mostFailedMachines {
-		status.FailedMachines = status.FailedMachines[:mostFailedMachines]
-	}
+	status.FailedMachines = described(status.FailedMachines, v.replaced)
+}
+
+// described returns as many failed machines as a status describes. Those that were replaced come first: another process
+// counts them by what the status says, and the others by themselves.
+func described(failed, replaced []v1beta1.FailedMachine) []v1beta1.FailedMachine {
+	byName := func(a, b v1beta1.FailedMachine) int { return cmp.Compare(a.Name, b.Name) }
+	slices.SortFunc(failed, byName)
+	failed = failed[:min(len(failed), mostFailedMachines-len(replaced))]
+	failed = append(failed, replaced...)
+	slices.SortFunc(failed, byName)
+	return failed
 }
 
 func carries(labels, wanted map[string]string) bool {
@@ -122,14 +133,15 @@ func (v *view) rollout(d *v1beta1.MachineDeployment, status *v1beta1.MachineDepl
 		paused:         v.state.Paused,
 		frozen:         v.state.Frozen,
 		failing:        v.state.Failing,
-		unsupported:    v.state.Strategy == v1beta1.StrategyInPlace && outdated > 0,
-		onlyWanted:     v.current >= 0 && outdated == 0,
+		unsupported:    v.state.Strategy == v1beta1.StrategyInPlace && v.state.Manual && outdated > 0,
+		onlyWanted:     v.current >= 0 && outdated == 0 && v.updating() == 0,
 		waitsForPeople: v.state.Strategy == v1beta1.StrategyOnDelete && outdated > 0 && len(v.plan.Scales) == 0,
 		refused:        v.refused,
 		refusal:        v.refusal,
 		began:          v.began,
 		advanced: status.UpdatedReplicas > before.UpdatedReplicas || status.ReadyReplicas > before.ReadyReplicas ||
 			status.AvailableReplicas > before.AvailableReplicas ||
+			v.state.updatesInPlace() && status.UpToDateReplicas > before.UpToDateReplicas ||
 			status.Replicas-status.UpdatedReplicas < before.Replicas-before.UpdatedReplicas,
 		waiting:  v.plan.Waiting,
 		still:    still,
@@ -141,7 +153,7 @@ func (v *view) rollout(d *v1beta1.MachineDeployment, status *v1beta1.MachineDepl
 	if v.state.Current >= 0 {
 		r.set = v.state.Sets[v.state.Current].Name
 	}
-	r.complete = r.onlyWanted && status.UpdatedReplicas == v.state.Replicas && status.Replicas == v.state.Replicas && status.AvailableReplicas >= v.state.Replicas
+	r.complete = r.onlyWanted && status.UpdatedReplicas == v.state.Replicas && status.Replicas == v.state.Replicas && status.AvailableReplicas-v.updating() >= v.state.Replicas
 	return r
 }
 
@@ -157,6 +169,17 @@ func (v *view) outdated() int32 {
 		if v.state.Strategy == v1beta1.StrategyRecreate {
 			n += set.Deleting
 		}
+	}
+	return n
+}
+
+// updating is how many machines of a rollout in place are available still or again, and not yet what they shall be.
+func (v *view) updating() (n int32) {
+	if v.state.Strategy != v1beta1.StrategyInPlace {
+		return 0
+	}
+	for _, set := range v.state.Sets {
+		n += set.Updating
 	}
 	return n
 }

@@ -21,7 +21,7 @@ func viewed(t *testing.T, d *v1beta1.MachineDeployment, sets []*v1beta1.MachineS
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &pass{Reconciler: New(Options{}), deployment: d, known: newMemory().of(types.NamespacedName{}, d.UID, noon), now: noon.Add(time.Hour)}
+	p := &pass{Reconciler: New(Options{}), deployment: d, known: newMemory().of(types.NamespacedName{}, d.UID), now: noon.Add(time.Hour)}
 	v := p.observe(sets, machines, bounds)
 	v.plan = MakePlan(v.state)
 	v.applied = true
@@ -44,7 +44,7 @@ func TestStatusCounts(t *testing.T) {
 		old.UID:     {machine("a1", 1, labelled(old, isReady)), machine("a2", 1, isReady), machine("a3", 1, going(isReady))},
 		current.UID: {machine("b1", 1, labelled(old, failedFor(v1beta1.FailureCreateError)))},
 	})
-	status, _, _ := statusOf(d, v, "app=web", 0, noon)
+	status, _ := statusOf(d, v, "app=web", noon)
 	at := metav1.NewTime(noon.Add(time.Minute))
 	want := &v1beta1.MachineDeploymentStatus{
 		ObservedGeneration: 1, Replicas: 3, FullyLabeledReplicas: 1, UpdatedReplicas: 1, UpToDateReplicas: 2, ReadyReplicas: 2, AvailableReplicas: 2,
@@ -89,9 +89,9 @@ func TestStatusAtRestDoesNotChange(t *testing.T) {
 	three := int32(3)
 	set.Spec.Replicas = &three
 	machines := map[types.UID][]*v1beta1.Machine{set.UID: {machine("a", 1, isReady), machine("b", 1, isReady), machine("c", 1, isReady)}}
-	first, _, _ := statusOf(d, viewed(t, d, []*v1beta1.MachineSet{set}, machines), "app=web", 0, noon)
+	first, _ := statusOf(d, viewed(t, d, []*v1beta1.MachineSet{set}, machines), "app=web", noon)
 	d.Status = *first
-	second, _, wake := statusOf(d, viewed(t, d, []*v1beta1.MachineSet{set}, machines), "app=web", time.Hour, noon.Add(time.Hour))
+	second, wake := statusOf(d, viewed(t, d, []*v1beta1.MachineSet{set}, machines), "app=web", noon.Add(time.Hour))
 	if diff := cmp.Diff(first, second); diff != "" {
 		t.Errorf("the status changes by itself:\n%s", diff)
 	}
@@ -104,7 +104,7 @@ func TestConditionsThatComeAndGo(t *testing.T) {
 	d := deployment("b")
 	set := setOf("b", 1, noon)
 	report := func() *v1beta1.MachineDeploymentStatus {
-		status, _, _ := statusOf(d, viewed(t, d, []*v1beta1.MachineSet{set}, nil), "app=web", 0, noon)
+		status, _ := statusOf(d, viewed(t, d, []*v1beta1.MachineSet{set}, nil), "app=web", noon)
 		d.Status = *status
 		return status
 	}

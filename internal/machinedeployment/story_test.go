@@ -13,7 +13,9 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 // TestStories plays rollouts from beginning to end. The bounds are checked at every write; the golden files show the
 // steps to a reader. In them a line of changes is a pass that wrote, and the line below shows what the sets made of it:
-// ● available, ○ coming up, ◐ sick, ✕ failed, (…) being deleted, ! marked for deletion. (D-2, D-3, D-4, D-5, D-6, D-8)
+// ● available, ○ coming up, ◐ sick, ✕ failed, ◇ to be updated, ◈ being updated, ◆ not updated since that was refused, (…)
+// being deleted, ! marked for deletion; →b:2 hands over up to 2 machines to b, ←a receives them of a. (D-2, D-3, D-4, D-5,
+// D-6, D-8, D-13, D-14, D-15)
 func TestStories(t *testing.T) {
 	const (
 		rolling  = v1beta1.StrategyRollingUpdate
@@ -177,12 +179,102 @@ func TestStories(t *testing.T) {
 			}
 			w.play()
 		}},
-		{"in-place-is-not-carried-out", started(inPlace, 3, 0, 0), func(w *world) {
-			w.note("template b, 5 replicas")
-			w.template, w.replicas = "b", 5
+		{"in-place", started(inPlace, 4, 0, 1), func(w *world) {
+			w.note("template b")
+			w.template = "b"
 			w.play()
-			w.note("2 replicas")
-			w.replicas = 2
+		}},
+		{"in-place-by-3", started(inPlace, 8, 0, 3), func(w *world) {
+			w.note("template b")
+			w.template = "b"
+			w.play()
+		}},
+		{"in-place-undone-midway", started(inPlace, 4, 0, 2), func(w *world) {
+			w.inPlaceMidway("b")
+			w.note("template a again")
+			w.template = "a"
+			w.play()
+		}},
+		{"in-place-rolled-over-midway", started(inPlace, 4, 0, 2), func(w *world) {
+			w.inPlaceMidway("b")
+			w.note("template c")
+			w.template = "c"
+			w.play()
+		}},
+		{"in-place-scaled-up-midway", started(inPlace, 4, 0, 2), func(w *world) {
+			w.inPlaceMidway("b")
+			w.note("6 replicas")
+			w.replicas = 6
+			w.play()
+		}},
+		{"in-place-scaled-down-by-marks-midway", started(inPlace, 6, 0, 2), func(w *world) {
+			w.inPlaceMidway("b")
+			w.note("2 machines of a are marked for deletion, and 3 replicas wanted")
+			for _, m := range w.set("a").machines[:2] {
+				m.marked = true
+			}
+			w.replicas = 3
+			w.play()
+		}},
+		{"in-place-paused-midway", started(inPlace, 4, 0, 2), func(w *world) {
+			w.inPlaceMidway("b")
+			w.note("paused, 5 replicas")
+			w.paused, w.replicas = true, 5
+			w.play()
+			w.note("resumed")
+			w.paused = false
+			w.play()
+		}},
+		{"in-place-frozen-midway", started(inPlace, 4, 0, 2), func(w *world) {
+			w.inPlaceMidway("b")
+			w.note("frozen, 2 replicas")
+			w.frozen, w.replicas = true, 2
+			w.play()
+			w.note("thawed, 4 replicas")
+			w.frozen, w.replicas = false, 4
+			w.play()
+		}},
+		{"in-place-refused-by-the-provider", started(inPlace, 8, 0, 5), func(w *world) {
+			w.note("template b, which the provider refuses")
+			w.bad["b"] = true
+			w.template = "b"
+			w.play()
+			w.note("9 replicas: only the old revision grows")
+			w.replicas = 9
+			w.play()
+			w.note("template c")
+			w.template = "c"
+			w.play()
+		}},
+		{"in-place-unhealthy-first", started(inPlace, 4, 0, 1), func(w *world) {
+			w.note("the 3rd machine falls ill, template b")
+			w.become(w.set("a").machines[2], sick)
+			w.template = "b"
+			w.play()
+			w.note("it recovers")
+			for _, m := range w.set("b").machines {
+				w.become(m, available)
+			}
+			w.play()
+		}},
+		{"in-place-machines-deleted-while-handed-over", started(inPlace, 5, 0, 3), func(w *world) {
+			w.note("template b, until set a has its order; somebody deletes a machine of a, another when one was handed over")
+			w.template = "b"
+			w.pass()
+			w.pass()
+			w.decide(w.set("a"))
+			w.set("a").machines[4].deleting = true
+			w.act(w.set("a"))
+			w.set("b").machines[0].deleting = true
+			w.log.WriteString("      " + w.String() + "\n")
+			w.play()
+		}},
+		{"in-place-by-hand-is-not-carried-out", started(inPlace, 3, 0, 1), func(w *world) {
+			w.note("orchestration Manual, template b, 5 replicas")
+			w.manual, w.template, w.replicas = true, "b", 5
+			w.play()
+			w.note("orchestration Auto")
+			w.manual = false
 			w.play()
 		}},
 	}
@@ -214,6 +306,18 @@ func (w *world) midway(template string) {
 		w.round()
 		w.settle()
 	}
+	w.log.WriteString("      " + w.String() + "\n")
+}
+
+// inPlaceMidway begins to hand machines over, and stops when one has gone and the next is about to.
+func (w *world) inPlaceMidway(template string) {
+	w.note("template %s, until one machine was handed over", template)
+	w.template = template
+	w.pass()
+	w.pass()
+	a := w.set("a")
+	w.decide(a)
+	w.act(a)
 	w.log.WriteString("      " + w.String() + "\n")
 }
 

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machineset/handover"
 )
 
 // deploymentsOfSet returns the deployment that controls the set. A set without a controller is shown to every deployment
@@ -54,7 +55,11 @@ func (r *Reconciler) deploymentOfMachine(_ context.Context, object client.Object
 	}
 	key := types.NamespacedName{Namespace: m.Namespace, Name: name}
 	if owner := metav1.GetControllerOfNoCopy(m); owner != nil && failedToLaunch(m) {
-		r.memory.launchFailed(key, m.UID, launchFailure{set: owner.UID, at: failedAt(m)})
+		r.memory.launchFailed(key, launchFailure{set: owner.UID, machine: failedMachine(m)})
+	}
+	gone := !m.DeletionTimestamp.IsZero() && len(m.Finalizers) == 0
+	if gone || m.DeletionTimestamp.IsZero() && meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady) {
+		r.memory.machineNews(key)
 	}
 	return []reconcile.Request{{NamespacedName: key}}
 }
@@ -104,29 +109,32 @@ func machineChanged() predicate.Predicate {
 
 // glance is all that a deployment looks at in a machine beside its labels.
 type glance struct {
-	controller            types.UID
-	deleting, launched    bool
-	phase                 v1beta1.MachinePhase
-	failure               v1beta1.MachineFailureReason
-	ready                 metav1.ConditionStatus
-	readySince            time.Time
-	upToDate, remediation bool
-	refused               bool
-	marked, aside         bool
-	priority              string
+	controller             types.UID
+	deleting, launched     bool
+	phase                  v1beta1.MachinePhase
+	failure                v1beta1.MachineFailureReason
+	ready                  metav1.ConditionStatus
+	readySince             time.Time
+	upToDate, remediation  bool
+	updating, updateFailed bool
+	refused                bool
+	marked, aside          bool
+	priority               string
 }
 
 func glanceAt(m *v1beta1.Machine) glance {
 	g := glance{
-		controller:  controllerOf(m),
-		deleting:    !m.DeletionTimestamp.IsZero(),
-		launched:    m.Spec.ProviderID != "",
-		phase:       m.Status.Phase,
-		failure:     m.Status.FailureReason,
-		upToDate:    meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionUpToDate),
-		remediation: meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested),
-		refused:     refused(m),
-		priority:    m.Annotations[v1beta1.AnnotationDeletePriority],
+		controller:   controllerOf(m),
+		deleting:     !m.DeletionTimestamp.IsZero(),
+		launched:     m.Spec.ProviderID != "",
+		phase:        m.Status.Phase,
+		failure:      m.Status.FailureReason,
+		upToDate:     meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionUpToDate),
+		remediation:  meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested),
+		refused:      refused(m),
+		updating:     handover.Updating(m),
+		updateFailed: handover.Refused(m),
+		priority:     m.Annotations[v1beta1.AnnotationDeletePriority],
 	}
 	_, g.marked = m.Annotations[v1beta1.AnnotationDeleteMachine]
 	_, g.aside = m.Annotations[v1beta1.AnnotationPreservedUntil]

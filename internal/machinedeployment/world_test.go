@@ -25,6 +25,7 @@ type world struct {
 	replicas            int32
 	surge, unavailable  int32
 	paused, frozen      bool
+	manual              bool
 	template            string // name of the wanted revision
 	sets                []*playedSet
 	sizedFor            int32
@@ -33,6 +34,7 @@ type world struct {
 	known               *recollection
 	clock               time.Time
 	machines, revisions int
+	crashIn             int   // writes until the deployment's and the sets' controllers die; 0 is never
 	allowed             int32 // live machines that sets may have reached lawfully
 	waiting             string
 }
@@ -49,7 +51,9 @@ type playedSet struct {
 	creates    int32 // machines decided to be made
 	victims    []*playedMachine
 	noCreate   bool
-	machines   []*playedMachine
+	Role
+	gives    []*playedMachine // machines decided to be handed over
+	machines []*playedMachine
 }
 
 type playedMachine struct {
@@ -67,6 +71,9 @@ const (
 	available machineState = '●'
 	sick      machineState = '◐'
 	failed    machineState = '✕'
+	asked     machineState = '◇' // runs, and is to be updated
+	disturbed machineState = '◈' // is being updated, and not Ready
+	unwilling machineState = '◆' // runs, and its update was refused
 )
 
 func newWorld(t *testing.T, strategy v1beta1.DeploymentStrategyType, replicas, surge, unavailable int32) *world {
@@ -85,11 +92,13 @@ func (w *world) set(name string) *playedSet {
 
 // object returns the set as a MachineSet.
 func (s *playedSet) object() *v1beta1.MachineSet {
-	return &v1beta1.MachineSet{
+	set := &v1beta1.MachineSet{
 		ObjectMeta: metav1.ObjectMeta{Name: s.name, UID: types.UID(s.name), Generation: s.generation},
 		Spec:       v1beta1.MachineSetSpec{Replicas: &s.replicas},
 		Status:     v1beta1.MachineSetStatus{ObservedGeneration: s.observed},
 	}
+	s.Role.annotate(set)
+	return set
 }
 
 // object returns the machine as a Machine.
@@ -111,7 +120,19 @@ func (m *playedMachine) object() *v1beta1.Machine {
 	case failed:
 		o.Status.Phase, o.Status.FailureReason = v1beta1.MachineFailed, v1beta1.FailureCreateError
 	}
-	o.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionReady, Status: ready, LastTransitionTime: metav1.NewTime(m.since)}}
+	updated := metav1.Condition{Type: v1beta1.ConditionUpToDate, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonUpToDate, LastTransitionTime: metav1.NewTime(m.since)}
+	switch m.state {
+	case asked:
+		o.Generation, o.Spec.ProviderID, o.Status.Phase, ready = 2, "sim://"+m.name, v1beta1.MachineRunning, metav1.ConditionTrue
+		updated.ObservedGeneration = 1
+	case disturbed:
+		o.Spec.ProviderID, o.Status.Phase = "sim://"+m.name, v1beta1.MachineUpdating
+		updated.Status, updated.Reason = metav1.ConditionFalse, v1beta1.ReasonUpdating
+	case unwilling:
+		o.Spec.ProviderID, o.Status.Phase, ready = "sim://"+m.name, v1beta1.MachineRunning, metav1.ConditionTrue
+		updated.Status, updated.Reason = metav1.ConditionFalse, v1beta1.ReasonUnsupportedChange
+	}
+	o.Status.Conditions = []metav1.Condition{updated, {Type: v1beta1.ConditionReady, Status: ready, LastTransitionTime: metav1.NewTime(m.since)}}
 	return o
 }
 
@@ -142,13 +163,15 @@ func (w *world) bounds() Bounds {
 			return Bounds{MaxUnavailable: 1}
 		}
 		return Bounds{MaxSurge: w.surge, MaxUnavailable: min(w.unavailable, w.replicas)}
+	case v1beta1.StrategyInPlace:
+		return Bounds{MaxUnavailable: min(max(1, w.unavailable), w.replicas)}
 	}
 	return Bounds{}
 }
 
 // state gathers what a pass would.
 func (w *world) state() State {
-	s := State{Strategy: w.strategy, Replicas: w.replicas, Bounds: w.bounds(), SizedFor: w.sizedFor, Paused: w.paused, Frozen: w.frozen, Current: -1}
+	s := State{Strategy: w.strategy, Manual: w.manual, Replicas: w.replicas, Bounds: w.bounds(), SizedFor: w.sizedFor, Paused: w.paused, Frozen: w.frozen, Current: -1}
 	slices.SortFunc(w.sets, func(a, b *playedSet) int { return cmp.Compare(a.revision, b.revision) })
 	for i, set := range w.sets {
 		counted, _ := count(set.object(), set.objects(), 0, w.clock)
@@ -157,6 +180,9 @@ func (w *world) state() State {
 		if set.name == w.template {
 			s.Current = i
 			inARow, _ := w.known.failures.observe(types.UID(set.name), set.objects(), nil)
+			if s.updatesInPlace() {
+				inARow += updatesRefused(set.objects())
+			}
 			s.Failing = inARow >= failuresInARow
 		}
 	}
@@ -178,28 +204,87 @@ func (w *world) pass() bool {
 	state := w.state()
 	plan := MakePlan(state)
 	w.waiting = plan.Waiting
+	defer func() { w.allowed = max(w.replicas+state.MaxSurge, w.mayExist()) }()
+	wrote := false
 	for _, scale := range plan.Scales {
-		w.write(w.sets[scale.Set], scale, state)
+		wrote = true
+		role := plan.Roles[scale.Set]
+		w.write(w.sets[scale.Set], scale, role, state)
+		w.sizedFor = plan.SizedFor
+		if w.crashes() {
+			return true
+		}
 	}
-	w.allowed = max(w.replicas+state.MaxSurge, w.mayExist())
+	for i, role := range plan.Roles {
+		if set := w.sets[i]; set.Role != role {
+			wrote = true
+			w.assign(set, role, set.replicas)
+			if w.crashes() {
+				return true
+			}
+		}
+	}
 	for _, set := range w.sets {
-		set.noCreate = w.strategy == v1beta1.StrategyOnDelete && set.name != w.template && !w.paused && !w.frozen
+		replaces := w.strategy == v1beta1.StrategyOnDelete || state.updatesInPlace() && !state.Failing
+		set.noCreate = replaces && set.name != w.template && !w.paused && !w.frozen
 	}
 	w.sizedFor = plan.SizedFor
-	return len(plan.Scales) > 0
+	return wrote
+}
+
+// crashes counts an effect and, when it was the one, has all controllers forget what they know and what they were about
+// to do.
+func (w *world) crashes() bool {
+	if w.crashIn == 0 {
+		return false
+	}
+	if w.crashIn--; w.crashIn > 0 {
+		return false
+	}
+	w.known = &recollection{told: map[types.UID]told{}}
+	for _, s := range w.sets {
+		s.creates, s.victims, s.gives = 0, nil, nil
+	}
+	return true
+}
+
+// assign gives a set, which was told to have so many machines, its part in a hand-over and checks that nothing that was handed over can be deleted for it.
+func (w *world) assign(set *playedSet, role Role, told int32) {
+	w.t.Helper()
+	if surplus := set.live() - max(told, set.replicas); surplus > 0 {
+		if set.MoveTo != "" && role.MoveTo == "" || set.ReceiveFrom != "" && role.ReceiveFrom == "" {
+			w.t.Fatalf("set %s has %d machines too many and no part in a hand-over any more\n%s\n%s", set.name, surplus, w.log, w)
+		}
+	}
+	if role.MoveTo != "" && w.set(role.MoveTo).ReceiveFrom != set.name {
+		w.t.Fatalf("set %s shall hand over to set %s, which is not ready\n%s", set.name, role.MoveTo, w.log)
+	}
+	set.Role = role
 }
 
 // write carries a scale out and checks that it keeps the bounds.
-func (w *world) write(set *playedSet, scale Scale, state State) {
+func (w *world) write(set *playedSet, scale Scale, role Role, state State) {
 	w.t.Helper()
 	if scale.From != set.replicas || scale.From == scale.To {
 		w.t.Fatalf("%s: %s does not start at its %d replicas\n%s", set.name, scale, set.replicas, w.log)
 	}
 	mayExist, surelyAvailable := w.mayExist(), w.surelyAvailable()
-	live := set.live()
+	live, stay := set.live(), w.stay()
+	var told int32
+	for _, s := range w.sets {
+		told += s.replicas
+	}
+	unchanged := w.strategy == v1beta1.StrategyInPlace && state.SizedFor == w.replicas && told <= w.replicas
+	counts := set.ReceiveFrom != "" && scale.To > scale.From && scale.To <= live
 	set.replicas = scale.To
 	set.generation++
-	w.known.tell(types.UID(set.name), live, scale.From, scale.To, set.generation)
+	w.assign(set, role, scale.From)
+	if after := w.stay(); unchanged && after < stay && after < w.replicas {
+		w.t.Fatalf("%s: %s leaves %d machines, of %d wanted\n%s", set.name, scale, after, w.replicas, w.log)
+	}
+	if !counts {
+		w.known.tell(types.UID(set.name), live, scale.From, scale.To, set.generation)
+	}
 	if after := w.mayExist(); after > mayExist && after > w.replicas+state.MaxSurge {
 		w.t.Fatalf("%s: %s lets %d machines exist, more than replicas %d + maxSurge %d\n%s", set.name, scale, after, w.replicas, state.MaxSurge, w.log)
 	}
@@ -207,7 +292,7 @@ func (w *world) write(set *playedSet, scale Scale, state State) {
 		w.t.Fatalf("%s: %s leaves %d available, fewer than replicas %d − maxUnavailable %d\n%s", set.name, scale, after, w.replicas, state.MaxUnavailable, w.log)
 	}
 	if state.Paused || state.Frozen {
-		if scale.To > scale.From && state.Frozen {
+		if scale.To > scale.From && state.Frozen && !counts {
 			w.t.Fatalf("%s: %s grows although the deployment is frozen\n%s", set.name, scale, w.log)
 		}
 	}
@@ -225,6 +310,10 @@ func (w *world) mayExist() (n int32) {
 // it is told to.
 func (w *world) surelyAvailable() (n int32) {
 	for _, s := range w.sets {
+		if s.MoveTo != "" || s.ReceiveFrom != "" {
+			n += s.remain()
+			continue
+		}
 		order := slices.DeleteFunc(s.order(), func(m *playedMachine) bool { return slices.Contains(s.victims, m) })
 		for i, m := range order {
 			if m.state == available && int32(len(order)-i) <= s.replicas {
@@ -233,6 +322,46 @@ func (w *world) surelyAvailable() (n int32) {
 		}
 	}
 	return n
+}
+
+// remain is how many available machines of a set stay so that takes part in a hand-over: it deletes none, and gives those
+// away first that are not.
+func (s *playedSet) remain() int32 {
+	var up int32
+	for _, m := range s.machines {
+		if m.state == available && !m.deleting && !slices.Contains(s.victims, m) {
+			up++
+		}
+	}
+	if s.MoveTo == "" {
+		return up
+	}
+	return min(up, s.replicas)
+}
+
+// stay is how many machines there are that no set is told to delete.
+func (w *world) stay() (n int32) {
+	for _, s := range w.sets {
+		if s.MoveTo != "" || s.ReceiveFrom != "" {
+			n += s.live()
+		} else {
+			n += min(s.live(), s.replicas)
+		}
+	}
+	return n
+}
+
+// giving returns the live machines in the order in which they are handed over.
+func (s *playedSet) giving() []*playedMachine {
+	order := s.order()
+	rank := func(m *playedMachine) int {
+		if m.state == available {
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(order, func(a, b *playedMachine) int { return cmp.Compare(rank(a), rank(b)) })
+	return order
 }
 
 // order returns the live machines in the order of deletion, available ones first where it leaves that open.
@@ -244,7 +373,7 @@ func (s *playedSet) order() []*playedMachine {
 		case m.marked:
 			return 1
 		}
-		return map[machineState]int{failed: 2, comingUp: 3, sick: 4, available: 5}[m.state]
+		return map[machineState]int{failed: 2, comingUp: 3, sick: 4, disturbed: 4, available: 5, asked: 5, unwilling: 5}[m.state]
 	}
 	var order []*playedMachine
 	for _, m := range s.machines {
@@ -258,12 +387,15 @@ func (s *playedSet) order() []*playedMachine {
 
 // decide has the set's controller look at its set, unless it still does what it decided before.
 func (w *world) decide(s *playedSet) {
-	if s.creates > 0 || len(s.victims) > 0 {
+	if s.creates > 0 || len(s.victims) > 0 || len(s.gives) > 0 {
 		return
 	}
 	s.decidedOn = s.generation
 	switch live := s.live(); {
-	case live < s.replicas && !s.noCreate && !w.frozen:
+	case s.MoveTo != "":
+		s.gives = s.giving()[:max(0, min(s.Moves, live-s.replicas))]
+	case live > s.replicas && s.ReceiveFrom != "":
+	case live < s.replicas && !s.noCreate && !w.frozen && !w.expects(s):
 		s.creates = s.replicas - live
 	case live > s.replicas:
 		s.victims = s.order()[:live-s.replicas]
@@ -273,7 +405,10 @@ func (w *world) decide(s *playedSet) {
 // act has the set's controller create or delete one machine; it returns false if there was nothing left to do.
 func (w *world) act(s *playedSet) bool {
 	w.t.Helper()
+	defer w.crashes()
 	switch {
+	case len(s.gives) > 0:
+		w.give(s)
 	case s.creates > 0:
 		s.creates--
 		w.machines++
@@ -294,9 +429,37 @@ func (w *world) act(s *playedSet) bool {
 	return true
 }
 
+// expects reports whether machines are being handed over to the set.
+func (w *world) expects(s *playedSet) bool {
+	from := w.set(s.ReceiveFrom)
+	return from != nil && from.MoveTo == s.name
+}
+
+// give hands one machine over, unless somebody deleted it meanwhile.
+func (w *world) give(s *playedSet) {
+	w.t.Helper()
+	m, to := s.gives[0], w.set(s.MoveTo)
+	s.gives = s.gives[1:]
+	switch {
+	case s.MoveTo == "":
+		s.gives = nil // Its order is confirmed before it acts.
+		return
+	case m.deleting || !slices.Contains(s.machines, m):
+		return
+	case to == nil || to.ReceiveFrom != s.name:
+		w.t.Fatalf("set %s hands machine %s over to %q, which is not ready\n%s", s.name, m.name, s.MoveTo, w.log)
+	}
+	s.remove(m)
+	to.machines = append(to.machines, m)
+	switch m.state {
+	case available, unwilling, disturbed:
+		w.become(m, asked)
+	}
+}
+
 // report has the set's controller write its status once it did what it decided.
 func (s *playedSet) report() {
-	if s.creates == 0 && len(s.victims) == 0 {
+	if s.creates == 0 && len(s.victims) == 0 && len(s.gives) == 0 {
 		s.observed = s.decidedOn
 	}
 }
@@ -343,7 +506,13 @@ func (w *world) settle() {
 				s.remove(m)
 			case m.state == comingUp && w.bad[s.name]:
 				w.become(m, failed)
-			case m.state == comingUp && !w.outage:
+			case m.state == comingUp && !w.outage, m.state == disturbed:
+				w.become(m, available)
+			case m.state == asked && w.bad[s.name]:
+				w.become(m, unwilling)
+			case m.state == asked:
+				w.become(m, disturbed)
+			case m.state == unwilling && !w.bad[s.name]:
 				w.become(m, available)
 			}
 		}
@@ -354,13 +523,19 @@ func (w *world) settle() {
 func (w *world) String() string {
 	var b strings.Builder
 	for _, s := range w.sets {
-		if s.replicas == 0 && len(s.machines) == 0 && s.name != w.template {
+		if s.replicas == 0 && len(s.machines) == 0 && s.name != w.template && s.Role == (Role{}) {
 			continue
 		}
 		if b.Len() > 0 {
 			b.WriteString("   ")
 		}
 		fmt.Fprintf(&b, "%s %d ", s.name, s.replicas)
+		if s.MoveTo != "" {
+			fmt.Fprintf(&b, "→%s:%d ", s.MoveTo, s.Moves)
+		}
+		if s.ReceiveFrom != "" {
+			fmt.Fprintf(&b, "←%s ", s.ReceiveFrom)
+		}
 		for _, m := range s.machines {
 			mark := ""
 			if m.marked {
@@ -391,8 +566,8 @@ func (w *world) play() {
 		before := w.String()
 		told := w.told()
 		wrote := w.pass()
-		if wrote {
-			fmt.Fprintf(w.log, "  %s\n", changes(told, w.told()))
+		if changed := changes(told, w.told()); changed != "" {
+			fmt.Fprintf(w.log, "  %s\n", changed)
 		}
 		w.round()
 		middle := w.String()

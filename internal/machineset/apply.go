@@ -19,7 +19,7 @@ const conflictDelay = time.Second
 
 // deeds are what a pass did, for its events.
 type deeds struct {
-	created, adopted, released, deleted, remediated []*v1beta1.Machine
+	created, adopted, released, handedOver, deleted, remediated []*v1beta1.Machine
 }
 
 // apply does what the plan says, at most one batch of it. again is false where the next round would have to wait.
@@ -34,6 +34,7 @@ func (p *pass) apply(ctx context.Context, plan Plan) (again bool, err error) {
 		p.release(ctx, plan.Release),
 		p.update(ctx, plan.Update),
 		p.adopt(ctx, plan.Adopt),
+		p.handOver(ctx, plan.HandOver),
 		p.scaleDown(ctx, plan.Delete, plan.Chosen),
 		p.remediate(ctx, plan.Remediate),
 	)
@@ -55,7 +56,9 @@ func (p *pass) confirm(ctx context.Context) (bool, error) {
 	}
 	return set.UID == decided.UID && set.Generation == decided.Generation && set.DeletionTimestamp.IsZero() &&
 		has(set.Labels, v1beta1.LabelFreeze) == has(decided.Labels, v1beta1.LabelFreeze) &&
-		has(set.Annotations, v1beta1.AnnotationNoCreate) == has(decided.Annotations, v1beta1.AnnotationNoCreate), nil
+		has(set.Annotations, v1beta1.AnnotationNoCreate) == has(decided.Annotations, v1beta1.AnnotationNoCreate) &&
+		set.Annotations[v1beta1.AnnotationMoveTo] == decided.Annotations[v1beta1.AnnotationMoveTo] &&
+		set.Annotations[v1beta1.AnnotationReceiveFrom] == decided.Annotations[v1beta1.AnnotationReceiveFrom], nil
 }
 
 // release lets go of machines that no longer match.

@@ -177,8 +177,17 @@ func (p *pass) needsLive(plan Plan) (live bool, atLeast string) {
 		return true, ""
 	case plan.Chosen && !p.marksSeen:
 		return true, p.memory.specVersion
+	case plan.Create > 0 && !p.marksSeen && p.exchanges():
+		// The deployment raises replicas for machines that were handed over. Such a machine must have been seen, or
+		// another would be made in its place.
+		return true, p.memory.specVersion
 	}
 	return false, ""
+}
+
+// exchanges reports whether machines come to the set, or came to it a moment ago, from other sets of its deployment.
+func (p *pass) exchanges() bool {
+	return receives(p.state.Set) || p.deployment != nil && p.deployment.Spec.Strategy.TypeOrDefault() == v1beta1.StrategyInPlace
 }
 
 // wakeIn asks for another pass after d at the latest; zero is never.

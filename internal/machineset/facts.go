@@ -53,9 +53,14 @@ func comingUp(m *v1beta1.Machine) bool {
 
 func failed(m *v1beta1.Machine) bool { return m.Status.Phase == v1beta1.MachineFailed }
 
-// toBeReplaced reports whether the machine failed or was found unhealthy.
+// toBeReplaced reports whether the machine failed or was found unhealthy, and it is for the set to act.
 func toBeReplaced(m *v1beta1.Machine) bool {
-	return failed(m) || conditionIsTrue(m, v1beta1.ConditionRemediationRequested)
+	return failed(m) || conditionIsTrue(m, v1beta1.ConditionRemediationRequested) && remediationPolicy(m) != v1beta1.ReasonExternalRemediation
+}
+
+// heldBack reports whether so many machines in a row were replaced before this one that it shall not be.
+func heldBack(m *v1beta1.Machine) bool {
+	return !conditionIsTrue(m, v1beta1.ConditionRemediationRequested) && remediationPolicy(m) == v1beta1.ReasonRetriesExhausted
 }
 
 // refused returns the condition Launched of a machine whose configuration cannot be launched. Another machine of the
@@ -76,7 +81,19 @@ func refused(m *v1beta1.Machine) *metav1.Condition {
 // remediable reports whether the set may delete the machine in order to replace it.
 func remediable(m *v1beta1.Machine) bool {
 	return live(m) && toBeReplaced(m) && !paused(m) && !has(m.Annotations, v1beta1.AnnotationSkipRemediation) &&
-		knownTypeVersion(m.Labels) && refused(m) == nil
+		knownTypeVersion(m.Labels) && refused(m) == nil && !toBePreserved(m) && !heldBack(m)
+}
+
+// toBePreserved reports whether somebody wants to look at the machine as it is. Its own controller will set it aside, and
+// then it is replaced.
+func toBePreserved(m *v1beta1.Machine) bool {
+	switch m.Annotations[v1beta1.AnnotationPreserve] {
+	case v1beta1.PreserveNow:
+		return true
+	case v1beta1.PreserveWhenFailed:
+		return failed(m)
+	}
+	return false
 }
 
 func paused(m *v1beta1.Machine) bool {
@@ -145,7 +162,7 @@ func sameInPlace(a, b *v1beta1.MachineSpec) bool {
 	return equality.Semantic.DeepEqual(a.Node, b.Node) && equality.Semantic.DeepEqual(a.LifecycleHooks, b.LifecycleHooks) && sameTimeouts(a.Timeouts, b.Timeouts)
 }
 
-// remediationPolicy names the policy that found the machine unhealthy.
+// remediationPolicy names the policy that found the machine unhealthy, or why it shall not be replaced.
 func remediationPolicy(m *v1beta1.Machine) string {
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested); c != nil {
 		return c.Reason

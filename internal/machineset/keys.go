@@ -1,6 +1,6 @@
 package machineset
 
-// Reasons of events on a MachineSet, beside those of its conditions.
+// Reasons of events on a MachineSet, and of its conditions, beside those that package v1beta1 declares.
 const (
 	// reasonMachinesCreated surfaces once for all machines that a pass created.
 	reasonMachinesCreated = "MachinesCreated"
@@ -16,4 +16,10 @@ const (
 
 	// reasonMachinesReleased surfaces once for all machines that a pass released.
 	reasonMachinesReleased = "MachinesReleased"
+
+	// reasonMachinesHandedOver surfaces once for all machines that a pass handed over to another set.
+	reasonMachinesHandedOver = "MachinesHandedOver"
+
+	// reasonHandOverFailed surfaces on ReplicaFailure when a machine could not be handed over to another set.
+	reasonHandOverFailed = "HandOverFailed"
 )

@@ -48,6 +48,9 @@ func (p *pass) observe(ctx context.Context) error {
 	if p.state.Orphans, err = p.orphans(ctx); err != nil {
 		return err
 	}
+	if err := p.readPartner(ctx); err != nil {
+		return err
+	}
 	return p.readOwner(ctx)
 }
 

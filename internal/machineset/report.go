@@ -100,6 +100,7 @@ func (p *pass) announce() {
 	}{
 		{p.done.released, reasonMachinesReleased, "Release", "Released"},
 		{p.done.adopted, reasonMachinesAdopted, "Adopt", "Adopted"},
+		{p.done.handedOver, reasonMachinesHandedOver, "HandOver", "Handed over"},
 		{p.done.deleted, reasonMachinesDeleted, "Delete", "Deleted"},
 		{p.done.remediated, reasonMachinesRemediated, "Replace", "Deleted, to be replaced,"},
 		{p.done.created, reasonMachinesCreated, "Create", "Created"},
@@ -113,8 +114,11 @@ func (p *pass) announce() {
 	}
 }
 
+// event records an event on the set. The version of the set is not of interest: without it what happens again is counted
+// in the same Event.
 func (p *pass) event(kind, reason, action, message string) {
 	if p.Recorder != nil {
-		p.Recorder.Eventf(p.state.Set, nil, kind, reason, action, "%s", message)
+		set := &v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: p.state.Set.Namespace, Name: p.state.Set.Name, UID: p.state.Set.UID}}
+		p.Recorder.Eventf(set, nil, kind, reason, action, "%s", message)
 	}
 }

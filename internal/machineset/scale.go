@@ -30,6 +30,11 @@ type State struct {
 	Set *v1beta1.MachineSet
 	// Machines are those that the set controls, those being deleted included, without preserved ones.
 	Machines []*v1beta1.Machine
+	// Receiver is the set that machines are handed over to; nil if none is ready for them.
+	Receiver *v1beta1.MachineSet
+	// Expecting says that machines are being handed over to the set. It makes none then: one that arrives might take its
+	// place.
+	Expecting bool
 	// Orphans have no controller and match the selector.
 	Orphans []*v1beta1.Machine
 	// Surge is how many machines the set's deployment may have above its replicas.
@@ -58,6 +63,8 @@ type Plan struct {
 	Adopt []*v1beta1.Machine
 	// Update are machines to be patched, each as it shall become.
 	Update []Update
+	// HandOver are machines to become those of another set of the deployment.
+	HandOver []Update
 	// Delete are machines to be deleted since there are too many. They were chosen from others if Chosen.
 	Delete []*v1beta1.Machine
 	Chosen bool
@@ -87,7 +94,7 @@ func (p Plan) Rests() bool { return !p.Counts() && len(p.Release) == 0 && len(p.
 
 // Counts reports whether the plan depends on how many machines there are.
 func (p Plan) Counts() bool {
-	return len(p.Adopt) > 0 || len(p.Delete) > 0 || len(p.Remediate) > 0 || p.Create > 0
+	return len(p.Adopt) > 0 || len(p.HandOver) > 0 || len(p.Delete) > 0 || len(p.Remediate) > 0 || p.Create > 0
 }
 
 // Decide returns what the set does next.
@@ -115,11 +122,19 @@ func Decide(s State) Plan {
 		}
 	}
 	// What is being released counts until it is seen released: it is no reason to delete, and none to create yet.
-	if surplus := len(kept) - replicas; surplus > 0 {
+	order, handing := handsOver(s.Set)
+	switch surplus := len(kept) - replicas; {
+	case handing:
+		p.handOver(s, kept, min(surplus, int(order.Machines)))
+		p.leave(s.Orphans, v1beta1.ReasonEnoughReplicas)
+	case surplus > 0 && receives(s.Set):
+		// They were handed over, and the deployment has not counted them yet.
+		p.leave(s.Orphans, v1beta1.ReasonEnoughReplicas)
+	case surplus > 0:
 		p.Delete = DeletionOrder(kept, s.Set.DeletePolicyOrDefault(), s.Set.Generation)[:surplus]
 		p.Chosen = surplus < len(kept)
 		p.leave(s.Orphans, v1beta1.ReasonEnoughReplicas)
-	} else {
+	default:
 		missing := -surplus - len(p.Release)
 		missing -= p.adopt(s, missing)
 		p.create(s, missing)
@@ -190,6 +205,10 @@ func (p *Plan) leave(orphans []*v1beta1.Machine, reason string) {
 // create plans to make up to missing machines.
 func (p *Plan) create(s State, missing int) {
 	if missing <= 0 || has(s.Set.Annotations, v1beta1.AnnotationNoCreate) {
+		return
+	}
+	if s.Expecting {
+		p.waitFor(handOverPoll)
 		return
 	}
 	if p.Frozen = s.frozen(); p.Frozen.Reason != "" {
@@ -285,6 +304,9 @@ func (p *Plan) update(s State, selector labels.Selector) {
 	leaving := make(map[types.UID]bool)
 	for _, m := range slices.Concat(p.Delete, p.Remediate) {
 		leaving[m.UID] = true
+	}
+	for _, u := range p.HandOver {
+		leaving[u.From.UID] = true
 	}
 	for _, m := range s.Machines {
 		if leaving[m.UID] || !selector.Matches(labels.Set(m.Labels)) || paused(m) || !knownTypeVersion(m.Labels) {

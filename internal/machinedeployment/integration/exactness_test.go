@@ -2,7 +2,6 @@ package integration
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -24,6 +23,7 @@ const (
 	patchSet    = "patch MachineSet"
 	deleteSet   = "delete MachineSet"
 	patchStatus = "patch status of MachineDeployment"
+	getItself   = "live get MachineDeployment"
 	listSets    = "live list MachineSetList"
 	listMachine = "live list MachineList"
 )
@@ -43,14 +43,14 @@ func TestAtRestNothingIsWritten(t *testing.T) {
 	b.wantCalls()
 	b.restart()
 	b.reconcile()
-	b.wantCalls(listSets, listMachine)
+	b.wantCalls(getItself, listSets, listMachine)
 }
 
 func TestOnePatchForEachSetAndOneForTheStatus(t *testing.T) {
 	b := newBench(t)
 	b.create(3)
 	b.reconcile()
-	b.wantCalls(listSets, createSet, patchStatus) // there is nothing to list machines of
+	b.wantCalls(getItself, listSets, getItself, createSet, patchStatus) // there is nothing to list machines of
 	b.settle()
 	b.change(func(d *v1beta1.MachineDeployment) {
 		replicas(5)(d)
@@ -64,7 +64,7 @@ func TestOnePatchForEachSetAndOneForTheStatus(t *testing.T) {
 	b.settle()
 	b.change(class("b"))
 	b.reconcile()
-	b.wantCalls(createSet, patchStatus)
+	b.wantCalls(getItself, createSet, patchStatus)
 	b.wantReplicas(map[string]int32{"a": 5, "b": 1})
 	if events := b.events.took(); !slices.Equal(events, []string{"RevisionCreated", "RolloutComplete", "RevisionCreated"}) {
 		t.Errorf("events are %v", events)
@@ -101,7 +101,7 @@ func TestFirstDecisionIsMadeOnLiveLists(t *testing.T) {
 	b.restart()
 	b.took()
 	b.reconcile()
-	b.wantCalls(listSets, listMachine, patchSet, patchStatus)
+	b.wantCalls(getItself, listSets, listMachine, patchSet, patchStatus)
 	b.wantReplicas(map[string]int32{"a": 2, "b": 1})
 }
 
@@ -123,7 +123,7 @@ func TestAfterAWriteOfUnknownOutcomeItDecidesOnLiveLists(t *testing.T) {
 			b.hooks.afterPatch = nil
 			b.took()
 			b.reconcile()
-			b.wantCalls(listSets, listMachine, patchStatus) // the patch had taken effect
+			b.wantCalls(getItself, listSets, listMachine, patchStatus) // the patch had taken effect
 			b.wantReplicas(map[string]int32{"a": 5})
 			b.play()
 			b.reconcile()
@@ -197,6 +197,7 @@ func TestOldSetsMakeNothingWithOnDelete(t *testing.T) {
 		{"the new one, and another strategy", func(d *v1beta1.MachineDeployment) {
 			class("b")(d)
 			strategy(v1beta1.StrategyInPlace)(d)
+			d.Spec.Strategy.InPlace = &v1beta1.InPlaceUpdate{Orchestration: v1beta1.OrchestrationManual}
 		}, map[string]bool{"a": false, "b": false}},
 	} {
 		b.change(step.change)
@@ -271,7 +272,7 @@ func TestADeadlineThatPassesIsReported(t *testing.T) {
 	b.took()
 	b.restart()
 	b.reconcile()
-	b.wantCalls(listSets, listMachine)
+	b.wantCalls(getItself, listSets, listMachine)
 	b.play()
 	b.playSet(b.sets()["b"], nil)
 	b.change(class("a"))
@@ -312,35 +313,28 @@ func TestInputThatTheAPIWouldRefuseHarmsNothing(t *testing.T) {
 	}
 }
 
-// 64 labels are as many as a template may have, and a set's has two more.
 func TestASetThatTheAPIRefusesIsReported(t *testing.T) {
 	b := newBench(t)
 	b.create(3)
 	b.settle()
 	b.events.took()
-	b.change(func(d *v1beta1.MachineDeployment) {
-		class("b")(d)
-		for i := range 63 {
-			d.Spec.Template.ObjectMeta.Labels[fmt.Sprintf("label-%d", i)] = ""
-		}
-	})
+	b.hooks.beforeCreate = func(set *v1beta1.MachineSet) { set.Spec.MinReadySeconds = -1 }
+	b.change(class("b"))
 	b.reconcile()
-	c := b.wantCondition(v1beta1.ConditionProgressing, metav1.ConditionFalse, v1beta1.ReasonInvalidConfiguration)
-	if !strings.Contains(c.Message, "spec.template.metadata.labels: Too many") {
+	c := b.wantCondition(v1beta1.ConditionProgressing, metav1.ConditionFalse, v1beta1.ReasonMachineSetCreateError)
+	if !strings.Contains(c.Message, "spec.minReadySeconds: Invalid value") {
 		t.Errorf("the message does not name the field: %s", c.Message)
 	}
 	b.reconcile()
-	if events := b.events.took(); !slices.Equal(events, []string{v1beta1.ReasonInvalidConfiguration}) {
+	if events := b.events.took(); !slices.Equal(events, []string{v1beta1.ReasonMachineSetCreateError}) {
 		t.Errorf("events are %v", events)
 	}
 	if d := b.deployment(); d.Status.ObservedGeneration == d.Generation {
 		t.Error("the generation is said to be acted upon, and was not")
 	}
 	b.wantReplicas(map[string]int32{"a": 3})
-	b.change(func(d *v1beta1.MachineDeployment) {
-		delete(d.Spec.Template.ObjectMeta.Labels, "label-0")
-		delete(d.Spec.Template.ObjectMeta.Labels, "label-1")
-	})
+	b.hooks.beforeCreate = nil
+	b.change(func(d *v1beta1.MachineDeployment) { d.Spec.MinReadySeconds = 1 })
 	b.settle()
 	b.wantReplicas(map[string]int32{"a": 0, "b": 3})
 }

@@ -43,7 +43,7 @@ type fleet struct {
 func newFleet(t testing.TB) *fleet {
 	t.Helper()
 	f := &fleet{TB: t, ctx: context.Background(), api: env.Client(t), namespace: env.Namespace(t)}
-	f.provider = &provider{api: f.api, held: map[string]bool{}, broken: map[string]bool{}}
+	f.provider = &provider{api: f.api, held: map[string]bool{}, broken: map[string]bool{}, refused: map[string]bool{}}
 	env.Manager(t, func(ctx context.Context, mgr manager.Manager) error {
 		if err := index.RegisterMachines(ctx, mgr.GetFieldIndexer()); err != nil {
 			return err
@@ -71,6 +71,7 @@ type provider struct {
 	api          client.Client
 	mu           sync.Mutex
 	held, broken map[string]bool
+	refused      map[string]bool
 }
 
 func (p *provider) register(mgr manager.Manager) error {
@@ -89,9 +90,11 @@ func (p *provider) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 		return reconcile.Result{}, client.IgnoreNotFound(p.api.Patch(ctx, m, client.MergeFrom(was)))
 	}
 	p.mu.Lock()
-	held, broken := p.held[m.Spec.ClassRef.Name], p.broken[m.Spec.ClassRef.Name]
+	held, broken, refused := p.held[m.Spec.ClassRef.Name], p.broken[m.Spec.ClassRef.Name], p.refused[m.Spec.ClassRef.Name]
 	p.mu.Unlock()
 	switch {
+	case p.update(m, refused):
+		return reconcile.Result{}, client.IgnoreNotFound(p.api.Status().Patch(ctx, m, client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{})))
 	case held || m.Status.Phase == v1beta1.MachineRunning || m.Status.Phase == v1beta1.MachineFailed:
 		return reconcile.Result{}, nil
 	case broken:
@@ -103,9 +106,33 @@ func (p *provider) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	was = m.DeepCopy()
-	m.Status.Phase = v1beta1.MachineRunning
+	m.Status.Phase, m.Status.Applied = v1beta1.MachineRunning, &v1beta1.AppliedStatus{ClassName: m.Spec.ClassRef.Name}
 	meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{Type: v1beta1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonMachineReady})
 	return reconcile.Result{}, client.IgnoreNotFound(p.api.Status().Patch(ctx, m, client.MergeFrom(was)))
+}
+
+// update plays the update of a machine that runs, in two steps, and reports whether there was one to make.
+func (p *provider) update(m *v1beta1.Machine, refused bool) bool {
+	if m.Status.Applied == nil {
+		return false
+	}
+	say := func(kind, reason string, status metav1.ConditionStatus) bool {
+		return meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason, ObservedGeneration: m.Generation})
+	}
+	updated := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate)
+	switch {
+	case m.Status.Applied.ClassName == m.Spec.ClassRef.Name:
+		changed := say(v1beta1.ConditionUpToDate, v1beta1.ReasonUpToDate, metav1.ConditionTrue)
+		return say(v1beta1.ConditionReady, v1beta1.ReasonMachineReady, metav1.ConditionTrue) || changed
+	case refused:
+		return say(v1beta1.ConditionUpToDate, v1beta1.ReasonUnsupportedChange, metav1.ConditionFalse)
+	case updated != nil && updated.Reason == v1beta1.ReasonUpdating:
+		m.Status.Applied.ClassName = m.Spec.ClassRef.Name
+		say(v1beta1.ConditionUpToDate, v1beta1.ReasonUpToDate, metav1.ConditionTrue)
+		return say(v1beta1.ConditionReady, v1beta1.ReasonMachineReady, metav1.ConditionTrue)
+	}
+	say(v1beta1.ConditionUpToDate, v1beta1.ReasonUpdating, metav1.ConditionFalse)
+	return say(v1beta1.ConditionReady, v1beta1.ReasonUpdating, metav1.ConditionFalse)
 }
 
 // hold keeps machines of a class from coming up.

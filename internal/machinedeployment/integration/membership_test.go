@@ -34,7 +34,7 @@ func TestASetThatMatchesIsAdoptedAndOneThatNoLongerDoesIsReleased(t *testing.T) 
 	b.restart() // production learns of it by the watch
 	b.took()
 	b.reconcile()
-	b.wantCalls(listSets, "live get MachineDeployment", patchSet, listMachine)
+	b.wantCalls(getItself, listSets, getItself, patchSet, listMachine)
 	if set := b.sets()["a"]; !metav1.IsControlledBy(set, b.deployment()) {
 		t.Error("a set that matches is not adopted")
 	}
@@ -56,8 +56,8 @@ func TestADeploymentThatWasReplacedMeanwhileAdoptsNothing(t *testing.T) {
 	}
 	b.must(b.api.Create(b.ctx, orphan))
 	b.hooks.deployment = func(d *v1beta1.MachineDeployment) { d.UID = "of-a-former-one" }
-	if _, err := b.try("web"); err == nil {
-		t.Error("there is no error")
+	if result, err := b.try("web"); err != nil || result.RequeueAfter == 0 {
+		t.Errorf("it is looked at again in %s: %v", result.RequeueAfter, err)
 	}
 	if set := b.sets()["x"]; len(set.OwnerReferences) != 0 {
 		t.Errorf("the set has the owners %v", set.OwnerReferences)
@@ -233,14 +233,16 @@ func TestAProcessThatIsStoppedAddsAndExchangesNothing(t *testing.T) {
 	b.wantCondition(v1beta1.ConditionFrozen, metav1.ConditionFalse, v1beta1.ReasonThawed)
 }
 
-func TestInPlaceIsSaidNotToBeCarriedOut(t *testing.T) {
+func TestInPlaceByHandIsSaidNotToBeCarriedOut(t *testing.T) {
 	b := newBench(t)
 	registry := prometheus.NewRegistry()
 	metrics, err := machinedeployment.NewMetrics(registry)
 	b.must(err)
 	b.options.Metrics = metrics
 	b.restart()
-	b.create(3, strategy(v1beta1.StrategyInPlace))
+	b.create(3, strategy(v1beta1.StrategyInPlace), func(d *v1beta1.MachineDeployment) {
+		d.Spec.Strategy.InPlace = &v1beta1.InPlaceUpdate{Orchestration: v1beta1.OrchestrationManual}
+	})
 	b.settle()
 	b.wantCondition(v1beta1.ConditionProgressing, metav1.ConditionTrue, v1beta1.ReasonNewMachineSetAvailable)
 	b.change(class("b"))

@@ -48,6 +48,8 @@ type hooks struct {
 	deployment func(*v1beta1.MachineDeployment)
 	sets       func(*v1beta1.MachineSetList)
 	machines   func(*v1beta1.MachineList)
+	// beforeCreate comes before the creation of a set.
+	beforeCreate func(*v1beta1.MachineSet)
 	// beforePatch comes before a patch of a set, afterPatch replaces its result.
 	beforePatch func(*v1beta1.MachineSet)
 	afterPatch  func(error) error
@@ -111,8 +113,9 @@ func (b *bench) cached() client.Client {
 	return interceptor.NewClient(b.api, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
 			err := c.Get(ctx, key, o)
-			if d, ok := o.(*v1beta1.MachineDeployment); ok && err == nil && b.hooks.deployment != nil {
-				b.hooks.deployment(d)
+			if d, ok := o.(*v1beta1.MachineDeployment); ok && client.IgnoreNotFound(err) == nil && b.hooks.deployment != nil {
+				b.hooks.deployment(d) // A cache may have it still.
+				return nil
 			}
 			return err
 		},
@@ -135,6 +138,9 @@ func (b *bench) cached() client.Client {
 		},
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
 			b.called("create %s", kind(o))
+			if set, ok := o.(*v1beta1.MachineSet); ok && b.hooks.beforeCreate != nil {
+				b.hooks.beforeCreate(set)
+			}
 			return c.Create(ctx, o, options...)
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {

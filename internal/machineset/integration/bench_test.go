@@ -329,7 +329,7 @@ func (b *bench) runAll() {
 }
 
 func (b *bench) condition(m *v1beta1.Machine, condition string, status metav1.ConditionStatus, reason string) {
-	meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{Type: condition, Status: status, Reason: reason, LastTransitionTime: metav1.NewTime(b.clock.Now())})
+	meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{Type: condition, Status: status, Reason: reason, ObservedGeneration: m.Generation, LastTransitionTime: metav1.NewTime(b.clock.Now())})
 }
 
 func (b *bench) running(m *v1beta1.Machine) {

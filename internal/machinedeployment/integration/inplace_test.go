@@ -1,0 +1,123 @@
+package integration
+
+import (
+	"fmt"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+func inPlace(unavailable string) func(*v1beta1.MachineDeployment) {
+	return func(d *v1beta1.MachineDeployment) {
+		d.Spec.Strategy = v1beta1.DeploymentStrategy{Type: v1beta1.StrategyInPlace, InPlace: &v1beta1.InPlaceUpdate{MaxUnavailable: ptr.To(intstr.Parse(unavailable))}}
+	}
+}
+
+// exactly is the rule of a rollout in place: no machine is made or deleted, and not too many are updated at a time.
+func exactly(live, fewest int) func(int, int, map[string]int) string {
+	return func(n, available int, _ map[string]int) string {
+		if n != live {
+			return fmt.Sprintf("there are not %d live machines", live)
+		}
+		return within(live, fewest)(n, available, nil)
+	}
+}
+
+func (f *fleet) uids() map[types.UID]bool {
+	uids := map[types.UID]bool{}
+	for _, m := range f.machines() {
+		uids[m.UID] = true
+	}
+	return uids
+}
+
+// wantSame fails unless the machines are those that there were, all of the set of one class, and no hand-over is left.
+func (f *fleet) wantSame(before map[types.UID]bool, class string) {
+	f.Helper()
+	sets := f.sets()
+	for _, m := range f.machines() {
+		if !before[m.UID] || !metav1.IsControlledBy(&m, sets[class]) || m.Labels[v1beta1.LabelMachineSet] != sets[class].Name ||
+			m.Labels[v1beta1.LabelTemplateHash] != sets[class].Labels[v1beta1.LabelTemplateHash] {
+			f.Errorf("machine %s: %v, owners %v", m.Name, m.Labels, m.OwnerReferences)
+		}
+	}
+	for _, set := range sets {
+		if _, moves := set.Annotations[v1beta1.AnnotationMoveTo]; moves {
+			f.Errorf("set %s has the annotations %v", set.Name, set.Annotations)
+		}
+		if _, receives := set.Annotations[v1beta1.AnnotationReceiveFrom]; receives {
+			f.Errorf("set %s has the annotations %v", set.Name, set.Annotations)
+		}
+	}
+}
+
+// D-13, D-14, S-13, S-14
+func TestInPlaceKeepsEveryMachine(t *testing.T) {
+	f := newFleet(t)
+	f.create(7, inPlace("2"))
+	f.awaitComplete("a", 7)
+	before := f.uids()
+	f.watchOver(exactly(7, 5))
+	f.roll("b")
+	f.awaitComplete("b", 7)
+	f.wantSame(before, "b")
+	f.roll("a") // the former set takes them back
+	d := f.awaitComplete("a", 7)
+	f.wantSame(before, "a")
+	if made := f.made(); made != 0 || d.Status.CurrentRevision != 3 || len(f.sets()) != 2 {
+		t.Errorf("%d machines were made; revision %d, %d sets", made, d.Status.CurrentRevision, len(f.sets()))
+	}
+}
+
+// D-14, D-15
+func TestInPlaceStopsWhereTheProviderRefuses(t *testing.T) {
+	f := newFleet(t)
+	f.provider.mu.Lock()
+	f.provider.refused["b"] = true
+	f.provider.mu.Unlock()
+	f.create(6, inPlace("4"))
+	f.awaitComplete("a", 6)
+	before := f.uids()
+	f.watchOver(exactly(6, 2))
+	f.roll("b")
+	f.awaitDeployment("the revision to fail", func(d *v1beta1.MachineDeployment) bool {
+		return reasonOf(d, v1beta1.ConditionProgressing) == v1beta1.ReasonRevisionFailing && d.Status.UpdatedReplicas == 4
+	})
+	f.roll("c")
+	f.awaitComplete("c", 6)
+	f.wantSame(before, "c")
+}
+
+// D-13
+func TestInPlaceScalesWhileItUpdates(t *testing.T) {
+	f := newFleet(t)
+	f.create(4, inPlace("1"))
+	f.awaitComplete("a", 4)
+	f.watchOver(within(9, 0))
+	f.roll("b")
+	f.scale(9)
+	f.awaitComplete("b", 9)
+	if made := f.made(); made != 5 {
+		t.Errorf("%d machines were made for 5 more", made)
+	}
+	f.watchOver(within(9, 2))
+	f.roll("c")
+	f.scale(3)
+	f.awaitComplete("c", 3)
+}
+
+// D-13
+func TestAnotherStrategyMidwayFinishesWhatIsUnderWay(t *testing.T) {
+	f := newFleet(t)
+	f.create(5, inPlace("2"))
+	f.awaitComplete("a", 5)
+	f.watchOver(within(6, 3))
+	f.roll("b")
+	f.change(rolling("1", "2"))
+	f.awaitComplete("b", 5)
+}

@@ -1,0 +1,329 @@
+package machinedeployment
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/index"
+	"machinist.dev/machinist/internal/machineset/handover"
+	"machinist.dev/machinist/internal/wiring"
+)
+
+// MarkerName is the name of the controller that marks Nodes.
+const MarkerName = "machinedeployment-marks"
+
+const (
+	// parallelMarks bounds the Nodes of one deployment that are written at a time.
+	parallelMarks = 16
+	// betweenMarks is the least time between two looks at one deployment between which no other revision became the
+	// wanted one.
+	betweenMarks = time.Second
+	// retryMarks is when to try again what failed, and to look again for a Node that is not there.
+	retryMarks = 30 * time.Second
+	// marksTimeout bounds the writes of one look, so that a target cluster that does not answer keeps no worker.
+	marksTimeout = 10 * time.Second
+)
+
+// MarkerOptions are what a Marker works with.
+type MarkerOptions struct {
+	// Client reads the control cluster from the cache, by the indexes of package index.
+	Client client.Client
+	// Nodes reads the Nodes of the target cluster from the cache, and writes them.
+	Nodes client.Client
+	// Synced reports whether the cache of Nodes was filled. Default: it was.
+	Synced func() bool
+	Clock  clock.PassiveClock
+	// Off says that no Node is to be marked; marks that are there are still taken off.
+	Off bool
+	// Concurrency is the number of deployments whose Nodes are looked at at once. Default 4.
+	Concurrency int
+	// Stopped says why the target cluster must be left alone now, for as long as the reason is not empty. Default: it
+	// need not.
+	Stopped func() (reason, message string)
+	// Run calls f for each of 0 to n-1 and returns when all have returned. Default: in parallel.
+	Run func(n int, f func(i int))
+}
+
+// Marker marks the Nodes of old revisions for the time of a rollout: the scheduler prefers others, so that pods do not
+// move from one machine that goes to another that will go, and an autoscaler leaves them alone. It is a controller of its
+// own because a rollout must not wait for it: where the target cluster does not answer, Nodes stay unmarked and nothing
+// else happens.
+type Marker struct {
+	MarkerOptions
+
+	mu    sync.Mutex
+	known map[types.NamespacedName]*markings
+}
+
+// markings is what is remembered of one deployment between looks. Losing it costs one look at each Node.
+type markings struct {
+	uid        types.UID
+	lookedAt   time.Time
+	generation int64
+	current    types.UID
+	// done is what was last made sure of, by the UIDs of Nodes.
+	done map[types.UID]marking
+}
+
+// NewMarker returns a Marker.
+func NewMarker(o MarkerOptions) *Marker {
+	if o.Concurrency <= 0 {
+		o.Concurrency = 4
+	}
+	if o.Stopped == nil {
+		o.Stopped = func() (string, string) { return "", "" }
+	}
+	if o.Synced == nil {
+		o.Synced = func() bool { return true }
+	}
+	if o.Run == nil {
+		o.Run = func(n int, f func(int)) { workqueue.ParallelizeUntil(context.Background(), parallelMarks, n, f) }
+	}
+	return &Marker{MarkerOptions: o, known: map[types.NamespacedName]*markings{}}
+}
+
+// Wiring is the table of what wakes the marks of a deployment. Nodes do not: a mark that somebody takes off stays off.
+func (k *Marker) Wiring() wiring.Table {
+	return wiring.Table{
+		Name: MarkerName, Reconciler: k, Concurrency: k.Concurrency,
+		For: &wiring.Watch{Object: &v1beta1.MachineDeployment{}, News: deploymentChanged()},
+		Watches: []wiring.Watch{
+			{Object: &v1beta1.MachineSet{}, Keys: handler.EnqueueRequestsFromMapFunc(ownerOfSet), News: revisionChanged()},
+			{Object: &v1beta1.Machine{}, Keys: handler.EnqueueRequestsFromMapFunc(ownerOfMachine), News: nodeChanged()},
+		},
+	}
+}
+
+// Reconcile looks at the Nodes of one MachineDeployment.
+func (k *Marker) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	d := &v1beta1.MachineDeployment{}
+	switch err := k.Client.Get(ctx, req.NamespacedName, d); {
+	case apierrors.IsNotFound(err):
+		k.forget(req.NamespacedName)
+		return reconcile.Result{}, nil
+	case err != nil:
+		return reconcile.Result{}, fmt.Errorf("get the deployment: %w", err)
+	case !d.DeletionTimestamp.IsZero():
+		k.forget(req.NamespacedName)
+		return reconcile.Result{}, nil
+	}
+	if reason, _ := k.Stopped(); reason != "" {
+		return reconcile.Result{RequeueAfter: frozenPoll}, nil
+	}
+	if !k.Synced() {
+		return reconcile.Result{RequeueAfter: betweenMarks}, nil
+	}
+	now := k.Clock.Now()
+	var sets v1beta1.MachineSetList
+	if err := k.Client.List(ctx, &sets, client.InNamespace(d.Namespace), client.MatchingFields{index.MachineSetByOwner: string(d.UID)}, client.UnsafeDisableDeepCopy); err != nil {
+		return reconcile.Result{}, fmt.Errorf("list the sets: %w", err)
+	}
+	revisions := findRevision(d, pointers(sets.Items), now)
+	known := k.of(req.NamespacedName, d.UID)
+	if wait := known.settle(d.Generation, revisions, now); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	todo, err := k.gather(ctx, d, revisions, known)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	again := k.apply(ctx, known, todo)
+	return reconcile.Result{RequeueAfter: sooner(again, revisions.startsIn)}, nil
+}
+
+// task is a machine whose Node has to be looked at.
+type task struct {
+	machine *v1beta1.Machine
+	want    marking
+	err     error
+	absent  bool
+}
+
+// gather returns what is not known to be done already, and forgets Nodes that are of no machine any more.
+func (k *Marker) gather(ctx context.Context, d *v1beta1.MachineDeployment, revisions history, known *markings) ([]task, error) {
+	var todo []task
+	done := make(map[types.UID]marking, len(known.done))
+	for i, set := range revisions.sets {
+		var machines v1beta1.MachineList
+		if err := k.Client.List(ctx, &machines, client.InNamespace(d.Namespace), client.MatchingFields{index.MachineByOwner: string(set.UID)}, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("list the machines of set %s: %w", set.Name, err)
+		}
+		for j := range machines.Items {
+			m := &machines.Items[j]
+			if m.Status.NodeRef == nil {
+				continue
+			}
+			node := m.Status.NodeRef.UID
+			before, looked := known.done[node]
+			if looked {
+				done[node] = before
+			}
+			if want := revisions.marking(d, !k.Off, i, m); want != asTheyAre && (!looked || before != want) {
+				todo = append(todo, task{machine: m, want: want})
+			}
+		}
+	}
+	known.done = done
+	return todo, nil
+}
+
+// apply writes the Nodes, and returns when to look again without an event; 0 is never. Marks are a help to the scheduler,
+// so nothing that goes wrong with them is an error of the deployment's.
+func (k *Marker) apply(ctx context.Context, known *markings, todo []task) (again time.Duration) {
+	if len(todo) == 0 {
+		return 0
+	}
+	ctx, cancel := context.WithTimeout(ctx, marksTimeout)
+	defer cancel()
+	k.Run(len(todo), func(i int) { todo[i].absent, todo[i].err = k.write(ctx, todo[i].machine, todo[i].want) })
+	failed := 0
+	var first error
+	for _, t := range todo {
+		switch {
+		case apierrors.IsConflict(t.err):
+			// A kubelet reported in between. The cache has it soon.
+			again = sooner(again, betweenMarks)
+		case t.err != nil:
+			again = sooner(again, retryMarks)
+			if failed++; first == nil {
+				first = t.err
+			}
+		case t.absent:
+			if t.want == marked {
+				again = sooner(again, retryMarks)
+			}
+		default:
+			known.done[t.machine.Status.NodeRef.UID] = t.want
+		}
+	}
+	if failed > 0 {
+		logf.FromContext(ctx).Info("Nodes of an old revision could not be marked or unmarked; this will be tried again", "nodes", failed, "after", again.String(), "cause", first.Error())
+	}
+	return again
+}
+
+// write brings the marks of one machine's Node to what they shall be. A Node that is not there, or is another one by now,
+// has none.
+func (k *Marker) write(ctx context.Context, m *v1beta1.Machine, want marking) (absent bool, err error) {
+	ref := m.Status.NodeRef
+	node := &corev1.Node{}
+	err = k.Nodes.Get(ctx, client.ObjectKey{Name: ref.Name}, node, client.UnsafeDisableDeepCopy)
+	switch {
+	case apierrors.IsNotFound(err), err == nil && node.UID != ref.UID:
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("get node %s: %w", ref.Name, err)
+	}
+	after := withoutMarks(node, m.Spec.Node)
+	if want == marked {
+		after = withMarks(node)
+	}
+	if after == nil {
+		return false, nil
+	}
+	err = k.Nodes.Patch(ctx, after, client.MergeFromWithOptions(node, client.MergeFromWithOptimisticLock{}))
+	switch {
+	case apierrors.IsNotFound(err):
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("patch node %s: %w", ref.Name, err)
+	}
+	return false, nil
+}
+
+func (k *Marker) of(key types.NamespacedName, uid types.UID) *markings {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	m := k.known[key]
+	if m == nil || m.uid != uid {
+		m = &markings{uid: uid}
+		k.known[key] = m
+	}
+	return m
+}
+
+func (k *Marker) forget(key types.NamespacedName) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.known, key)
+}
+
+// settle returns how long to gather further events before the next look, and notes the one that follows if that is 0. A
+// person's change, and a new revision, are never kept waiting.
+func (m *markings) settle(generation int64, revisions history, now time.Time) time.Duration {
+	var current types.UID
+	if revisions.current >= 0 {
+		current = revisions.sets[revisions.current].UID
+	}
+	if rest := betweenMarks - now.Sub(m.lookedAt); rest > 0 && rest <= betweenMarks && generation == m.generation && current == m.current {
+		return rest
+	}
+	m.lookedAt, m.generation, m.current = now, generation, current
+	return 0
+}
+
+func ownerOfSet(_ context.Context, set client.Object) []reconcile.Request {
+	owner := metav1.GetControllerOfNoCopy(set)
+	if owner == nil || owner.Kind != "MachineDeployment" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: set.GetNamespace(), Name: owner.Name}}}
+}
+
+func ownerOfMachine(_ context.Context, m client.Object) []reconcile.Request {
+	name := m.GetLabels()[v1beta1.LabelMachineDeployment]
+	if name == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: m.GetNamespace(), Name: name}}}
+}
+
+// revisionChanged lets pass what may make another set the wanted one.
+func revisionChanged() predicate.Predicate {
+	return arrivals(func(before, after client.Object) bool {
+		a, aok := before.(*v1beta1.MachineSet)
+		b, bok := after.(*v1beta1.MachineSet)
+		return aok && bok && (controllerOf(a) != controllerOf(b) || a.DeletionTimestamp.IsZero() != b.DeletionTimestamp.IsZero() ||
+			a.Annotations[v1beta1.AnnotationRevision] != b.Annotations[v1beta1.AnnotationRevision] ||
+			a.Generation != b.Generation && !sameRevision(&a.Spec.Template.Spec, &b.Spec.Template.Spec))
+	})
+}
+
+// nodeChanged lets pass what gives a machine another Node, or its Node other marks.
+func nodeChanged() predicate.Predicate {
+	return arrivals(func(before, after client.Object) bool {
+		a, aok := before.(*v1beta1.Machine)
+		b, bok := after.(*v1beta1.Machine)
+		return aok && bok && (nodeOf(a) != nodeOf(b) || controllerOf(a) != controllerOf(b) || handover.Updating(a) != handover.Updating(b))
+	})
+}
+
+func nodeOf(m *v1beta1.Machine) types.UID {
+	if m.Status.NodeRef == nil {
+		return ""
+	}
+	return m.Status.NodeRef.UID
+}
+
+// arrivals lets creations pass, and the updates that changed says. What is deleted takes its marks along.
+func arrivals(changed func(before, after client.Object) bool) predicate.Predicate {
+	p := onUpdate(changed).(predicate.Funcs)
+	p.DeleteFunc = func(event.DeleteEvent) bool { return false }
+	return p
+}

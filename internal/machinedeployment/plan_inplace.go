@@ -1,0 +1,204 @@
+package machinedeployment
+
+import (
+	"fmt"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// Role is a set's part in a hand-over.
+type Role struct {
+	// MoveTo names the set that gets machines of this one, at most Moves of them; empty if none does.
+	MoveTo string
+	Moves  int32
+	// ReceiveFrom names the set whose machines come to this one; empty if none do.
+	ReceiveFrom string
+}
+
+// A hand-over has three steps, each of them one write, and each seen to be done before the next is planned:
+//
+//  1. The set of the wanted revision is made to receive. It deletes nothing from then on.
+//  2. An old set is told to have fewer machines and where the difference goes. It deletes nothing either; its controller
+//     gives the machines away one by one.
+//  3. What has arrived is counted: the set that received it is told to have that many. When nothing is left to go, the old
+//     set is relieved of its order.
+//
+// Until the third step is done nothing else is planned, whatever else is wanted: that takes moments, since nobody waits
+// for an update in it.
+
+// handingOver reports whether a set has an order to hand machines over.
+func (d *draft) handingOver() bool {
+	for i, set := range d.Sets {
+		if d.roles[i].MoveTo != "" && !set.Leaving {
+			return true
+		}
+	}
+	return false
+}
+
+// finishHandOver plans the third step and returns what it waits for.
+func (d *draft) finishHandOver() (waiting string) {
+	for i := range d.Sets {
+		set := &d.Sets[i]
+		set.Role = d.roles[i]
+		if set.Leaving || set.MoveTo == "" {
+			continue
+		}
+		left, to := set.Live-set.Replicas, d.named(set.MoveTo)
+		switch {
+		case left <= 0:
+			set.MoveTo, set.Moves = "", 0
+		case to < 0 || d.Sets[to].Leaving:
+			set.MoveTo, set.Moves = "", 0
+			d.keep(i, "nobody takes its machines over")
+		default:
+			waiting = fmt.Sprintf("%s of set %s to be handed over to set %s", machines(left), set.Name, d.Sets[to].Name)
+		}
+	}
+	for i := range d.Sets {
+		if from := d.sourceOf(i); from != "" {
+			d.Sets[i].ReceiveFrom = from // somebody may have taken it off
+		}
+	}
+	d.countReceived()
+	return waiting
+}
+
+// sourceOf returns the set that has an order to hand machines over to set i.
+func (d *draft) sourceOf(i int) string {
+	for _, set := range d.Sets {
+		if set.MoveTo == d.Sets[i].Name {
+			return set.Name
+		}
+	}
+	return ""
+}
+
+// countReceived tells sets to have the machines that were handed over to them, and reports whether there were any.
+func (d *draft) countReceived() (any bool) {
+	for i, set := range d.Sets {
+		if d.roles[i].ReceiveFrom != "" && !set.Leaving && set.Live > set.Replicas {
+			d.Sets[i].Role = d.roles[i]
+			d.keep(i, "machines handed over")
+			any = true
+		}
+	}
+	return any
+}
+
+// keep tells a set to have the machines that it has. That adds none and removes none, so no bound is asked.
+func (d *draft) keep(i int, why string) {
+	d.Sets[i].Replicas = d.Sets[i].Live
+	d.because(i, why)
+}
+
+func (d *draft) named(name string) int {
+	for i, set := range d.Sets {
+		if set.Name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// giveUpLost gives the places of machines that old sets have lost to the wanted revision.
+func (d *draft) giveUpLost() {
+	for i, set := range d.Sets {
+		if d.old(i) && !d.Manual && set.Live < set.Replicas {
+			d.shrink(i, set.Live, "its machine is gone")
+		}
+	}
+}
+
+// inPlace plans the next step of a rollout that hands machines over to the wanted revision, where they are updated. It
+// returns what the rollout waits for.
+func (d *draft) inPlace() string {
+	var kept int32
+	for i, set := range d.Sets {
+		if !d.old(i) {
+			continue
+		}
+		kept += set.Replicas
+	}
+	d.grow(d.Current, d.Replicas-kept, "new revision")
+	current := &d.Sets[d.Current]
+	from := d.source()
+	switch leaving := d.sum(doomed); {
+	case from < 0 && current.Available < d.Replicas:
+		return fmt.Sprintf("%d of %s of the new revision up to date and available", current.Available, machines(d.Replicas))
+	case from < 0:
+		return ""
+	case d.Manual:
+		return fmt.Sprintf("orchestration Manual is not carried out, and nothing is done about %s of an old revision", machines(kept))
+	case leaving > 0:
+		// Sets that take part in a hand-over delete nothing, so that comes first.
+		return fmt.Sprintf("%s to be deleted before any is handed over", machines(leaving))
+	}
+	source := &d.Sets[from]
+	current.ReceiveFrom = source.Name
+	if d.roles[d.Current].ReceiveFrom != source.Name {
+		return fmt.Sprintf("set %s to be ready for machines of set %s", current.Name, source.Name)
+	}
+	if missing := current.Replicas - current.Live; missing > 0 {
+		// What is handed over must not take the place of what its controller is about to make.
+		return fmt.Sprintf("%s of set %s to be made before any is handed over", machines(missing), current.Name)
+	}
+	n, hindrance := d.mayMove(from)
+	if n <= 0 {
+		return hindrance
+	}
+	source.Most = max(source.Most, source.Replicas)
+	source.Replicas -= n
+	source.MoveTo, source.Moves = current.Name, n
+	d.because(from, "handed over to "+current.Name)
+	return ""
+}
+
+// mayMove returns how many machines of an old set may be updated now, or else what keeps them from it.
+//
+// Machines that are of no use now are handed over first, and cost nothing. But as in a rolling update they count as if
+// they came back, and what was handed over counts only once it is up to date: otherwise an outage that makes all machines
+// unavailable would have all of them updated at once.
+func (d *draft) mayMove(from int) (n int32, hindrance string) {
+	source, current := d.Sets[from], d.Sets[d.Current]
+	var replicas int32
+	for i, set := range d.Sets {
+		if d.old(i) && !set.Leaving {
+			replicas += set.Replicas
+		}
+	}
+	inReserve := replicas + surely(current) - d.minAvailable()
+	if inReserve <= 0 {
+		return 0, fmt.Sprintf("%d of %s of the new revision up to date and available, at most %d may be otherwise, before any of %s of an old revision is updated",
+			current.Available, machines(current.Replicas), d.MaxUnavailable, machines(replicas))
+	}
+	n = min(source.Live, inReserve, idle(source)+max(0, d.sum(surely)-d.minAvailable()))
+	if n <= 0 {
+		return 0, fmt.Sprintf("%d available, and at least %d must be (replicas %d − maxUnavailable %d) before any of %s of an old revision is updated",
+			d.sum(surely), d.minAvailable(), d.Replicas, d.MaxUnavailable, machines(replicas))
+	}
+	return n, ""
+}
+
+// idle is the number of machines that are of no use now, or whose update is not done; they are the first to be handed
+// over.
+func idle(s Set) int32 { return s.Live - s.Ready + s.Updating }
+
+// source returns the old set to hand machines over from: one that has idle machines, or else the one that was it
+// before, or else the oldest; -1 if there is none.
+func (d *draft) source() int {
+	best := -1
+	for i, set := range d.Sets {
+		if !d.old(i) || set.Leaving || set.Live == 0 {
+			continue
+		}
+		switch better := best < 0 || idle(set) > 0 && idle(d.Sets[best]) == 0; {
+		case better, (idle(set) > 0) == (idle(d.Sets[best]) > 0) && set.Name == d.roles[d.Current].ReceiveFrom:
+			best = i
+		}
+	}
+	return best
+}
+
+// updatesInPlace reports whether old machines are changed where they are, without people choosing them.
+func (s State) updatesInPlace() bool { return s.Strategy == v1beta1.StrategyInPlace && !s.Manual }

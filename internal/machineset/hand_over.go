@@ -1,0 +1,157 @@
+package machineset
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machineset/handover"
+)
+
+// handOverPoll is how often a set that has nobody to hand its machines over to looks again.
+const handOverPoll = time.Second
+
+// handsOver returns what the set's deployment has ordered it to hand over; false if nothing.
+func handsOver(set *v1beta1.MachineSet) (handover.Order, bool) {
+	if !ofDeployment(set) {
+		return handover.Order{}, false
+	}
+	return handover.OrderOf(set.Annotations)
+}
+
+// receives reports whether other sets of the deployment may be handing machines over to the set.
+func receives(set *v1beta1.MachineSet) bool {
+	return ofDeployment(set) && has(set.Annotations, v1beta1.AnnotationReceiveFrom)
+}
+
+// ofDeployment reports whether a deployment controls the set. Without one the annotations of a hand-over mean nothing:
+// nobody would ever take them off.
+func ofDeployment(set *v1beta1.MachineSet) bool {
+	owner := metav1.GetControllerOfNoCopy(set)
+	return owner != nil && owner.Kind == "MachineDeployment"
+}
+
+// receivesFrom reports whether a set takes over what the other hands over.
+func receivesFrom(to, from *v1beta1.MachineSet) bool {
+	a, b := metav1.GetControllerOfNoCopy(to), metav1.GetControllerOfNoCopy(from)
+	return a != nil && b != nil && a.UID == b.UID && to.UID != from.UID && to.DeletionTimestamp.IsZero() &&
+		to.Annotations[v1beta1.AnnotationReceiveFrom] == from.Name
+}
+
+// handOver plans to hand n machines over.
+func (p *Plan) handOver(s State, kept []*v1beta1.Machine, n int) {
+	if n <= 0 {
+		return
+	}
+	if s.Receiver == nil {
+		p.waitFor(handOverPoll)
+		return
+	}
+	t := templateOf(s.Receiver)
+	for _, m := range handOverOrder(kept)[:n] {
+		p.HandOver = append(p.HandOver, Update{From: m, To: t.receive(m, s.Set)})
+	}
+}
+
+// handOverOrder puts first what costs least: machines that are of no use now, then those that can be updated, then those
+// that nobody may change, then those that somebody wants to be deleted.
+func handOverOrder(machines []*v1beta1.Machine) []*v1beta1.Machine {
+	ordered := slices.Clone(machines)
+	held := func(m *v1beta1.Machine) bool { return paused(m) || !knownTypeVersion(m.Labels) }
+	marked := func(m *v1beta1.Machine) bool { return has(m.Annotations, v1beta1.AnnotationDeleteMachine) }
+	slices.SortFunc(ordered, func(a, b *v1beta1.Machine) int {
+		return cmp.Or(
+			falseFirst(handover.Settled(a), handover.Settled(b)),
+			falseFirst(marked(a), marked(b)),
+			falseFirst(held(a), held(b)),
+			a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+			cmp.Compare(a.Name, b.Name),
+		)
+	})
+	return ordered
+}
+
+// receive returns the machine as one of the template's set: its owner, its labels and all that its instance is made from.
+func (t template) receive(m *v1beta1.Machine, from *v1beta1.MachineSet) *v1beta1.Machine {
+	changed := t.propagate(m)
+	if changed == nil {
+		changed = m.DeepCopy()
+	}
+	changed.OwnerReferences = append(slices.DeleteFunc(slices.Clone(m.OwnerReferences),
+		func(o metav1.OwnerReference) bool { return o.UID == from.UID }), t.owner)
+	want := t.spec.DeepCopy()
+	spec := &changed.Spec
+	spec.ClassRef, spec.Provider, spec.ProviderSpec = want.ClassRef, want.Provider, want.ProviderSpec
+	spec.CredentialsRef, spec.UserDataRef, spec.Version = want.CredentialsRef, want.UserDataRef, want.Version
+	return changed
+}
+
+// readPartner finds the set to hand machines over to, or finds out whether one hands machines over to this one.
+func (p *pass) readPartner(ctx context.Context) error {
+	if from := p.state.Set.Annotations[v1beta1.AnnotationReceiveFrom]; receives(p.state.Set) && len(validation.IsDNS1123Label(from)) == 0 {
+		set := &v1beta1.MachineSet{}
+		if err := p.Client.Get(ctx, types.NamespacedName{Namespace: p.key.Namespace, Name: from}, set); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("get set %s, which may hand machines over: %w", from, err)
+		}
+		order, ok := handsOver(set)
+		p.state.Expecting = ok && order.To == p.key.Name && receivesFrom(p.state.Set, set) && set.DeletionTimestamp.IsZero()
+	}
+	order, ok := handsOver(p.state.Set)
+	if !ok || len(validation.IsDNS1123Label(order.To)) > 0 {
+		return nil
+	}
+	to := &v1beta1.MachineSet{}
+	err := p.Client.Get(ctx, types.NamespacedName{Namespace: p.key.Namespace, Name: order.To}, to)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil // The deployment will say otherwise.
+	case err != nil:
+		return fmt.Errorf("get set %s, which is to receive machines: %w", order.To, err)
+	}
+	if _, unusable := selectorOf(to); unusable.Reason == "" && receivesFrom(to, p.state.Set) {
+		p.state.Receiver = to
+	}
+	return nil
+}
+
+// handOver hands machines over, each by one patch that somebody else's write prevents, after a live look at the set that
+// receives: a machine of a set that is gone would be collected as garbage.
+func (p *pass) handOver(ctx context.Context, updates []Update) error {
+	if len(updates) == 0 {
+		return nil
+	}
+	to := &v1beta1.MachineSet{}
+	switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(p.state.Receiver), to); {
+	case apierrors.IsNotFound(err):
+		p.wakeIn(conflictDelay)
+		return nil
+	case err != nil:
+		return fmt.Errorf("get set %s, which is to receive machines: %w", p.state.Receiver.Name, err)
+	case to.UID != p.state.Receiver.UID || to.Generation != p.state.Receiver.Generation || !receivesFrom(to, p.state.Set):
+		p.wakeIn(conflictDelay)
+		return nil
+	}
+	machines := make([]*v1beta1.Machine, 0, len(updates))
+	become := make(map[*v1beta1.Machine]*v1beta1.Machine, len(updates))
+	for _, u := range updates[:min(len(updates), maxBatch)] {
+		machines = append(machines, u.From)
+		become[u.From] = u.To
+	}
+	handed, err := p.each("hand over", machines, func(m *v1beta1.Machine) (bool, error) {
+		return true, p.Client.Patch(ctx, become[m], locked(m))
+	})
+	p.done.handedOver = append(p.done.handedOver, handed...)
+	if err != nil && !onlyConflicts(err) {
+		p.failure = Reason{reasonHandOverFailed, brief(err.Error())}
+	}
+	return err
+}

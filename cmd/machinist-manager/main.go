@@ -10,6 +10,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/healthcheck"
 	"machinist.dev/machinist/internal/index"
 	"machinist.dev/machinist/internal/machinedeployment"
 	"machinist.dev/machinist/internal/machineset"
@@ -34,11 +36,15 @@ func main() {
 type settings struct {
 	concurrentSets        int
 	concurrentDeployments int
+	markOutdatedNodes     bool
+	health                healthcheck.BuiltIn
 }
 
 func (s *settings) addFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&s.concurrentSets, "concurrent-machinesets", 8, "machine sets worked on at the same time")
 	fs.IntVar(&s.concurrentDeployments, "concurrent-machinedeployments", 8, "machine deployments worked on at the same time")
+	s.health.AddFlags(fs)
+	fs.BoolVar(&s.markOutdatedNodes, "mark-outdated-nodes", true, "while machines are exchanged, have pods prefer the new nodes and autoscalers leave the old ones alone; without it, marks that are there are taken off")
 }
 
 func (s *settings) validate() error {
@@ -48,7 +54,8 @@ func (s *settings) validate() error {
 			errs = append(errs, fmt.Errorf("--%s is %d; it must be at least 1", flag, value))
 		}
 	}
-	return errors.Join(errs...)
+	_, err := s.health.Policy()
+	return errors.Join(append(errs, err)...)
 }
 
 func command() *cobra.Command {
@@ -97,8 +104,10 @@ func options(log logr.Logger) operator.Options {
 			{Object: &v1beta1.MachineSet{}},
 			{Object: &v1beta1.Machine{}},
 			{Object: &v1beta1.MachineClass{}},
+			{Object: &v1beta1.MachineHealthCheck{}},
 		},
-		Logger: log,
+		TargetKinds: []operator.Kind{{Object: &corev1.Node{}, Transform: operator.TransformNode}},
+		Logger:      log,
 	}
 }
 
@@ -110,10 +119,15 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings) err
 	if err := index.RegisterSets(ctx, control.Cache); err != nil {
 		return err
 	}
+	healthMetrics, err := healthcheck.NewMetrics(metrics.Registry)
+	if err != nil {
+		return err
+	}
 	sets := machineset.New(machineset.Options{
 		Client: control.Client, Live: control.Live, Clock: clock.RealClock{},
 		Recorder: mgr.GetEventRecorder("machinist-machineset"), Concurrency: s.concurrentSets,
-		Stopped: func() (r machineset.Reason) { r.Reason, r.Message = op.Reachability().Stopped(); return r },
+		Stopped:    func() (r machineset.Reason) { r.Reason, r.Message = op.Reachability().Stopped(); return r },
+		Remediated: healthMetrics.Replaced,
 	})
 	if err := sets.Register(mgr); err != nil {
 		return fmt.Errorf("add the machine set controller: %w", err)
@@ -130,5 +144,14 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings) err
 	if err := deployments.Register(mgr); err != nil {
 		return fmt.Errorf("add the machine deployment controller: %w", err)
 	}
-	return nil
+	if target := op.Target(); target != nil {
+		marker := machinedeployment.NewMarker(machinedeployment.MarkerOptions{
+			Client: control.Client, Nodes: target.Client, Synced: target.Synced, Clock: clock.RealClock{}, Off: !s.markOutdatedNodes,
+			Stopped: op.Reachability().Stopped,
+		})
+		if err := marker.Wiring().Add(mgr, nil); err != nil {
+			return err
+		}
+	}
+	return addHealth(op, s, healthMetrics)
 }

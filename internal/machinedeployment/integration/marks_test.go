@@ -29,11 +29,17 @@ type marker struct {
 	// patched are the Nodes written, in order; fail answers a write in place of the API server.
 	patched []string
 	fail    func(node string) error
+	// read counts the Nodes read.
+	read int
 }
 
 func newMarker(t *testing.T) *marker {
 	b := &marker{bench: newBench(t)}
 	nodes := interceptor.NewClient(b.api, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+			b.read++
+			return c.Get(ctx, key, o, options...)
+		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
 			b.patched = append(b.patched, o.GetName())
 			if b.fail != nil {
@@ -142,7 +148,11 @@ func TestNodesAreMarkedWhileMachinesAreExchanged(t *testing.T) {
 	b.midway()
 	b.wantWritten("the rollout began", 4)
 	b.wantMarks("the rollout began", map[string]int{"a": 4})
+	b.read = 0
 	b.wantWritten("nothing happened since", 0)
+	if b.read != 0 {
+		t.Errorf("%d nodes were read again, expected none", b.read)
+	}
 	b.k = machinedeployment.NewMarker(b.options)
 	b.wantWritten("another process", 0)
 

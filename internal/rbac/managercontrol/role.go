@@ -4,7 +4,10 @@
 // +kubebuilder:rbac:groups=machinist.dev,resources=machinedeployments/status;machinesets/status,verbs=patch
 // +kubebuilder:rbac:groups=machinist.dev,resources=machinesets,verbs=create;delete
 // +kubebuilder:rbac:groups=machinist.dev,resources=machines,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups=machinist.dev,resources=machineclasses,verbs=get;list;watch
+// +kubebuilder:rbac:groups=machinist.dev,resources=machineclasses;machinehealthchecks,verbs=get;list;watch
+//
+// The verdict of health checks: one condition of a Machine, and the check's own status.
+// +kubebuilder:rbac:groups=machinist.dev,resources=machines/status;machinehealthchecks/status,verbs=patch
 //
 // A set blocks the deletion of its owner until it is gone, which takes this where owner references are enforced.
 // +kubebuilder:rbac:groups=machinist.dev,resources=machinedeployments/finalizers;machinesets/finalizers,verbs=update
@@ -16,7 +19,8 @@
 //
 // The lease of the leader, and the record of the cluster's identity.
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=machinist-system,resources=leases,verbs=get;create;update
-// +kubebuilder:rbac:groups="",namespace=machinist-system,resources=configmaps,verbs=get;create
+// +kubebuilder:rbac:groups="",namespace=machinist-system,resources=configmaps,verbs=create
+// +kubebuilder:rbac:groups="",namespace=machinist-system,resources=configmaps,resourceNames=machinist-cluster-id,verbs=get;update
 //
 // Who may read metrics is asked of the API server.
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create

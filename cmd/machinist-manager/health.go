@@ -1,0 +1,41 @@
+package main
+
+import (
+	"fmt"
+
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"machinist.dev/machinist/internal/healthcheck"
+	"machinist.dev/machinist/internal/operator"
+	"machinist.dev/machinist/internal/wiring"
+)
+
+// addHealth adds what judges the health of machines.
+func addHealth(op *operator.Operator, s *settings, metrics *healthcheck.Metrics) error {
+	policy, err := s.health.Policy()
+	if err != nil {
+		return err
+	}
+	control, reach := op.Control(), op.Reachability()
+	options := healthcheck.Options{
+		Client: control.Client, Live: control.Live, Clock: clock.RealClock{},
+		Recorder: op.Manager().GetEventRecorder("machinist-machinehealthcheck"),
+		Stopped:  reach.Stopped, StableSince: reach.StableSince,
+		BuiltIn: policy, MeltdownThreshold: s.health.MeltdownThreshold, Metrics: metrics,
+	}
+	var nodes wiring.TargetEvents
+	if target := op.Target(); target != nil {
+		options.Nodes = &healthcheck.Nodes{Cached: target.Client, Live: target.Live, Synced: target.Synced}
+		nodes = func(object client.Object, keys handler.EventHandler, news ...predicate.Predicate) source.Source {
+			return operator.Events(target, object, keys, news...)
+		}
+	}
+	if err := healthcheck.New(options).Wiring().Add(op.Manager(), nodes); err != nil {
+		return fmt.Errorf("add the health checks: %w", err)
+	}
+	return nil
+}

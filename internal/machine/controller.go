@@ -21,6 +21,7 @@ import (
 	"machinist.dev/machinist/internal/bootstrap"
 	"machinist.dev/machinist/internal/bootstrap/approval"
 	"machinist.dev/machinist/internal/machineclass/resolve"
+	"machinist.dev/machinist/internal/wiring"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -86,6 +87,7 @@ type Reconciler struct {
 	tokens bootstrap.Tokens
 	joins  *approval.Joins
 	memory *memory
+	echo   *wiring.Echo
 	doubts doubts
 }
 
@@ -97,7 +99,7 @@ func New(o Options) *Reconciler {
 	if o.Places == nil {
 		o.Places = unlimited{}
 	}
-	r := &Reconciler{Options: o, memory: newMemory()}
+	r := &Reconciler{Options: o, memory: newMemory(), echo: &wiring.Echo{}}
 	if o.Target != nil {
 		r.tokens = bootstrap.Tokens{Client: o.Target.Live}
 		r.joins = approval.NewJoins(o.Target.Live)
@@ -298,6 +300,7 @@ func (p *pass) writeStatus(ctx context.Context) error {
 	if err := p.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(p.before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("patch machine status: %w", err)
 	}
+	p.echo.Wrote(changed)
 	p.before, p.machine = changed, changed.DeepCopy()
 	p.memory.update(p.machine, func(m *recollection) { m.booted = nil })
 	p.observeSpans()

@@ -39,16 +39,21 @@ func (r *Reconciler) Doubt(m *v1beta1.Machine) {
 	}
 }
 
-// resolveDoubt asks the provider for an instance that is in doubt, and reports whether it is gone.
+// resolveDoubt asks the provider for an instance that is in doubt until it answers, and reports whether it is gone.
 func (p *pass) resolveDoubt(ctx context.Context) (gone bool, err error) {
 	doubted := p.memory.of(p.machine).doubted
 	if doubted == "" {
 		return false, nil
 	}
-	p.memory.update(p.machine, func(known *recollection) { known.doubted = "" })
+	settle := func() { p.memory.update(p.machine, func(known *recollection) { known.doubted = "" }) }
 	if doubted != p.machine.Spec.ProviderID {
+		settle()
 		return false, nil
 	}
-	err = p.checkInstance(ctx)
-	return p.machine.Status.FailureReason == v1beta1.FailureInstanceVanished, err
+	err = p.checkInstance(ctx, true)
+	gone = p.machine.Status.FailureReason == v1beta1.FailureInstanceVanished
+	if gone || err != nil || p.memory.of(p.machine).lookupFailures == 0 {
+		settle()
+	}
+	return gone, err
 }

@@ -39,6 +39,12 @@ func TestADoubtedInstanceIsAskedFor(t *testing.T) {
 	if m = w.get("m"); m.Status.Phase != v1beta1.MachineAvailable {
 		t.Errorf("nobody knows, and the machine is %s", m.Status.Phase)
 	}
+	before = asked()
+	w.reconcile("m")
+	w.reconcile("m")
+	if n := asked() - before; n != 1 {
+		t.Errorf("asked %d times after there was no answer, want once", n)
+	}
 
 	old := m.DeepCopy()
 	old.Spec.ProviderID = "fake:///another"

@@ -9,6 +9,7 @@ func (r *Reconciler) Fork(o Options) *Reconciler {
 	r.memory.mu.Lock()
 	defer r.memory.mu.Unlock()
 	// What a recollection points to is never changed.
+	r.echo.CopyTo(f.echo)
 	f.memory.machines, f.memory.began = maps.Clone(r.memory.machines), r.memory.began
 	return f
 }

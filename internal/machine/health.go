@@ -27,10 +27,13 @@ func (p *pass) observe(ctx context.Context) (progress, error) {
 		return next, nil
 	}
 	ready := readyCondition(p.node)
-	wasHealthy := p.isTrue(v1beta1.ConditionNodeHealthy)
+	transition := p.isTrue(v1beta1.ConditionNodeHealthy)
 	switch {
 	case ready != nil && ready.Status == corev1.ConditionTrue:
 		p.setCondition(v1beta1.ConditionNodeHealthy, true, v1beta1.ReasonNodeReady, "")
+		if p.memory.of(p.machine).asked {
+			p.memory.update(p.machine, func(m *recollection) { m.asked = false })
+		}
 		if p.machine.Status.Instance.State == v1beta1.InstancePending {
 			p.refreshInstance(ctx)
 		}
@@ -47,11 +50,8 @@ func (p *pass) observe(ctx context.Context) (progress, error) {
 		p.setCondition(v1beta1.ConditionNodeHealthy, false, v1beta1.ReasonNodeUnresponsive, fmt.Sprintf("The kubelet of node %s does not report.", p.node.Name))
 	}
 	p.failAfterTimeout(nil)
-	if wasHealthy {
-		// The quickest explanation of a silent node is that its instance is gone.
-		return next, p.checkInstance(ctx)
-	}
-	return next, nil
+	// The quickest explanation of a silent node is that its instance is gone.
+	return next, p.checkInstance(ctx, transition)
 }
 
 // nodeGone deals with a Machine whose Node the cache no longer has.
@@ -72,22 +72,29 @@ func (p *pass) nodeGone(ctx context.Context) (progress, error) {
 	p.failAfterTimeout(nil)
 	if changed {
 		p.warn(v1beta1.ReasonNodeGone, "Register", message)
-		return wait, p.checkInstance(ctx)
 	}
-	return wait, nil
+	return wait, p.checkInstance(ctx, changed)
 }
 
-// checkInstance asks the provider whether the instance is still there.
-func (p *pass) checkInstance(ctx context.Context) error {
+// checkInstance asks the provider whether the instance of a Node in trouble is still there: at the transition into it, and
+// again until it has answered. A process that began in the middle of it does not know, and asks.
+func (p *pass) checkInstance(ctx context.Context, transition bool) error {
+	if known := p.memory.of(p.machine); known.asked && !transition || p.machine.Status.FailureReason == v1beta1.FailureInstanceVanished {
+		return nil
+	}
 	inputs, err := p.Classes.ResolveForDeletion(ctx, p.machine)
 	if err != nil {
 		return fmt.Errorf("resolve the machine's class: %w", err)
 	}
-	switch instance, err := p.lookUp(ctx, inputs); {
+	instance, err := p.lookUp(ctx, inputs)
+	switch {
 	case provider.IsNotFound(err):
-		p.vanished()
-	case err == nil:
+		p.vanished() // The status remembers it, once it is written.
+	case err != nil:
+		p.lookupFailed(err)
+	default:
 		p.machine.Status.Instance.State = v1beta1.InstanceState(instance.State)
+		p.memory.update(p.machine, func(m *recollection) { m.asked, m.lookupFailures = true, 0 })
 	}
 	return nil
 }

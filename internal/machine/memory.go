@@ -35,6 +35,8 @@ type recollection struct {
 	lookupFailures int32
 	// doubted is the provider ID of an instance of which somebody doubts that it is there.
 	doubted string
+	// asked is true once the provider has told that the instance of a Node in trouble is still there.
+	asked bool
 	// released is true once our finalizer is off: the cache shows the Machine for a moment longer, and its own writes do
 	// not tell it that the object went with the last of them.
 	released bool

@@ -27,7 +27,7 @@ import (
 func (r *Reconciler) Wiring(cache client.Reader, drains source.Source) wiring.Table {
 	t := wiring.Table{
 		Name: "machine", Reconciler: r, Concurrency: r.Concurrency,
-		For: &wiring.Watch{Object: &v1beta1.Machine{}, News: machineChanged()},
+		For: &wiring.Watch{Object: &v1beta1.Machine{}, News: r.echo.Others(machineChanged())},
 		Watches: []wiring.Watch{
 			{Object: &v1beta1.MachineClass{}, Keys: handler.EnqueueRequestsFromMapFunc(resolve.MachinesOfClass(cache)), News: classChanged()},
 			{Object: wiring.Secrets(), Keys: handler.EnqueueRequestsFromMapFunc(resolve.MachinesOfSecret(cache)), News: predicate.ResourceVersionChangedPredicate{}},

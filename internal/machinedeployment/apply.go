@@ -211,6 +211,7 @@ func (p *pass) nameTaken(ctx context.Context, v *view) error {
 	if err := p.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(d, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("count the collision of set %s: %w", v.successor.Name, err)
 	}
+	p.echo.Wrote(changed)
 	p.deployment = changed
 	p.wakeIn(retryConflict)
 	return nil

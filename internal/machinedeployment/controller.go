@@ -53,6 +53,7 @@ type Options struct {
 type Reconciler struct {
 	Options
 	memory *memory
+	echo   *wiring.Echo
 }
 
 // New returns a Reconciler.
@@ -63,7 +64,7 @@ func New(o Options) *Reconciler {
 	if o.Stopped == nil {
 		o.Stopped = func() (string, string) { return "", "" }
 	}
-	return &Reconciler{Options: o, memory: newMemory()}
+	return &Reconciler{Options: o, memory: newMemory(), echo: &wiring.Echo{}}
 }
 
 // Register adds the controller to a manager whose cache has the indexes of package index.
@@ -73,7 +74,7 @@ func (r *Reconciler) Register(mgr manager.Manager) error { return r.Wiring().Add
 func (r *Reconciler) Wiring() wiring.Table {
 	return wiring.Table{
 		Name: Name, Reconciler: r, Concurrency: r.Concurrency,
-		For: &wiring.Watch{Object: &v1beta1.MachineDeployment{}, News: deploymentChanged()},
+		For: &wiring.Watch{Object: &v1beta1.MachineDeployment{}, News: r.echo.Others(deploymentChanged())},
 		Watches: []wiring.Watch{
 			{Object: &v1beta1.MachineSet{}, Keys: handler.EnqueueRequestsFromMapFunc(r.deploymentsOfSet), News: setChanged()},
 			{Object: &v1beta1.Machine{}, Keys: handler.EnqueueRequestsFromMapFunc(r.deploymentOfMachine), News: machineChanged()},

@@ -10,6 +10,7 @@ import (
 func (r *Reconciler) Fork(o Options) *Reconciler {
 	f := New(o)
 	m := r.memory
+	r.echo.CopyTo(f.echo)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for key, known := range m.deployments {

@@ -47,6 +47,7 @@ func (p *pass) writeStatus(ctx context.Context, status *v1beta1.MachineDeploymen
 	if err != nil {
 		return fmt.Errorf("patch the status of the deployment: %w", err)
 	}
+	p.echo.Wrote(changed)
 	p.known.reportedAt = p.now
 	for _, e := range transitions(&d.Status, status) {
 		p.Recorder.Eventf(d, nil, e.kind, e.reason, "Roll", "%s", e.note)

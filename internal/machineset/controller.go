@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/wiring"
 )
 
 const (
@@ -61,6 +62,7 @@ type Options struct {
 type Reconciler struct {
 	Options
 	shared *memory
+	echo   *wiring.Echo
 }
 
 // New returns a Reconciler.
@@ -77,7 +79,7 @@ func New(o Options) *Reconciler {
 	if o.NewName == nil {
 		o.NewName = func(set string) string { return set + "-" + rand.String(5) }
 	}
-	return &Reconciler{Options: o, shared: newMemory()}
+	return &Reconciler{Options: o, shared: newMemory(), echo: &wiring.Echo{}}
 }
 
 // Reconcile makes one pass over a set.

@@ -10,6 +10,7 @@ import (
 func (r *Reconciler) Fork(o Options) *Reconciler {
 	f := New(o)
 	m := r.shared
+	r.echo.CopyTo(f.echo)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for key, known := range m.sets {

@@ -224,6 +224,9 @@ func (p *pass) countInFlight(ctx context.Context) error {
 		}
 		in, _ := p.settle(sibling, machines)
 		s.InFlight += in
+		if in > 0 {
+			p.wakeIn(minRemediationBackoff) // No event of another set's machines says that its turn is over.
+		}
 	}
 	return nil
 }

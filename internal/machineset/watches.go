@@ -56,7 +56,7 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 func (r *Reconciler) Wiring() wiring.Table {
 	return wiring.Table{
 		Name: "machineset", Reconciler: r, Concurrency: r.Concurrency,
-		For: &wiring.Watch{Object: &v1beta1.MachineSet{}, News: setChanged()},
+		For: &wiring.Watch{Object: &v1beta1.MachineSet{}, News: r.echo.Others(setChanged())},
 		Watches: []wiring.Watch{
 			{Object: &v1beta1.Machine{}, Keys: r.machineEvents(), News: machineChanged()},
 			{Object: &v1beta1.MachineDeployment{}, Keys: handler.EnqueueRequestsFromMapFunc(r.setsOfDeployment), News: predicate.GenerationChangedPredicate{}},

@@ -246,8 +246,17 @@ const (
 	// ReasonBuiltInPolicy surfaces when the manager's built-in policy found the machine unhealthy.
 	ReasonBuiltInPolicy = "BuiltInPolicy"
 
+	// ReasonExternalRemediation surfaces when a MachineHealthCheck with remediation type External found the machine
+	// unhealthy: a remediator outside Machinist acts, the owner does not. The message names the check.
+	ReasonExternalRemediation = "ExternalRemediation"
+
 	// ReasonRemediateAnnotation surfaces when a person asked by the annotation machinist.dev/remediate.
 	ReasonRemediateAnnotation = "RemediateAnnotation"
+
+	// ReasonRetriesExhausted surfaces, while RemediationRequested is False, when as many machines in a row were replaced
+	// before this one as the MachineHealthCheck allows: it is not replaced, even if it fails. It is a reason of
+	// RemediationAllowed too.
+	ReasonRetriesExhausted = "RetriesExhausted"
 )
 
 // Reasons of Ready while it is True or nothing is known. While it is False they are those of the condition in the way.

@@ -114,6 +114,10 @@ const (
 	// machines are newer than that, whatever the clocks say.
 	AnnotationRolloutAfter = "machinist.dev/rollout-after"
 
+	// AnnotationRemediationRetry on a Machine that replaces one that failed or was unhealthy, with the value <n>/<UID>, tells
+	// how many machines in a row were replaced before it, and the last of them.
+	AnnotationRemediationRetry = "machinist.dev/remediation-retry"
+
 	// AnnotationLastAppliedTemplate on a Machine lists the keys that its set's template put there, so that a key which
 	// the template loses is removed and one that somebody else added stays.
 	AnnotationLastAppliedTemplate = "machinist.dev/last-applied-template"

@@ -245,7 +245,11 @@ func (p *Plan) remediate(s State, kept []*v1beta1.Machine) {
 	}
 	// A set that may not create leaves the replacement to its deployment.
 	if !has(s.Set.Annotations, v1beta1.AnnotationNoCreate) {
-		if p.Refused.Reason != "" || s.refusal().Reason != "" || s.NextCreation.After(s.Now) {
+		if p.Refused.Reason != "" || s.refusal().Reason != "" {
+			return
+		}
+		if wait := s.NextCreation.Sub(s.Now); wait > 0 {
+			p.waitFor(wait)
 			return
 		}
 	}

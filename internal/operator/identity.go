@@ -23,6 +23,8 @@ const (
 type identity struct {
 	id       string
 	recorded string
+	// record is where that is; only its name and UID count.
+	record *corev1.ConfigMap
 }
 
 func (i identity) mismatch() error {
@@ -54,7 +56,7 @@ func identify(ctx context.Context, core coreclient.CoreV1Interface, c *Config, n
 	switch {
 	case apierrors.IsNotFound(err):
 		record = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: identityRecord, Namespace: namespace}, Data: map[string]string{key: id}}
-		if _, err := core.ConfigMaps(namespace).Create(ctx, record, metav1.CreateOptions{}); err != nil {
+		if record, err = core.ConfigMaps(namespace).Create(ctx, record, metav1.CreateOptions{}); err != nil {
 			return identity{}, fmt.Errorf("record the cluster id in ConfigMap %s/%s: %w", namespace, identityRecord, err)
 		}
 	case err != nil:
@@ -68,7 +70,8 @@ func identify(ctx context.Context, core coreclient.CoreV1Interface, c *Config, n
 			return identity{}, fmt.Errorf("record the cluster id in ConfigMap %s/%s: %w", namespace, identityRecord, err)
 		}
 	}
-	return identity{id: id, recorded: record.Data[key]}, nil
+	where := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: record.Name, Namespace: record.Namespace, UID: record.UID}}
+	return identity{id: id, recorded: record.Data[key], record: where}, nil
 }
 
 // identify finds out and keeps the identity of this process.
@@ -85,6 +88,18 @@ func (o *Operator) identify(ctx context.Context) error {
 	}
 	return nil
 }
+
+// IdentityRecord returns the ConfigMap in which the cluster id is recorded, with its name and UID only, for events about it.
+// It is nil before the call of Run's setup function.
+func (o *Operator) IdentityRecord() *corev1.ConfigMap {
+	if i := o.identity.Load(); i != nil {
+		return i.record
+	}
+	return nil
+}
+
+// Namespace returns the only namespace of the control cluster that this installation works in; empty means all.
+func (o *Operator) Namespace() string { return o.config.Namespace }
 
 // mismatchGauge returns the metric of an identity mismatch, the one that is registered already if there is one.
 func mismatchGauge(registerer prometheus.Registerer) (prometheus.Gauge, error) {

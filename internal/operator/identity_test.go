@@ -88,6 +88,11 @@ func TestTheClusterIDIsTheClustersAndIsRecorded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, op := range []*process{first, second, third} {
+		if got := op.IdentityRecord(); got == nil || got.Name != record.Name || got.Namespace != record.Namespace || got.UID != record.UID {
+			t.Errorf("the record is said to be %v", got)
+		}
+	}
 	want := map[string]string{"all.namespaces": string(system.UID), ofNamespace.Namespace: second.ClusterID()}
 	if len(record.Data) != len(want) {
 		t.Errorf("recorded: %v, want %v", record.Data, want)

@@ -31,6 +31,8 @@ type Options struct {
 	ManagerArgs, ProviderArgs []string
 	// ExtraAPIServerArgs are appended to those of the control cluster's API server.
 	ExtraAPIServerArgs []string
+	// ExtraControllerManagerArgs are appended to those of every kube-controller-manager.
+	ExtraControllerManagerArgs []string
 	// Output receives a line per step. By default nothing is written.
 	Output io.Writer
 }
@@ -38,7 +40,8 @@ type Options struct {
 func (o Options) controlOptions(dir string) controlplane.Options {
 	return controlplane.Options{
 		Dir: dir, Audit: o.Audit, Output: o.Output, ExtraAPIServerArgs: o.ExtraAPIServerArgs,
-		WithControllerManager: true, WithScheduler: true, ApproveNodeClientCSRs: o.ClusterApproves,
+		ExtraControllerManagerArgs: o.ExtraControllerManagerArgs,
+		WithControllerManager:      true, WithScheduler: true, ApproveNodeClientCSRs: o.ClusterApproves,
 	}
 }
 

@@ -19,10 +19,12 @@ import (
 	"k8s.io/utils/clock"
 
 	"machinist.dev/machinist/internal/cloud"
+	"machinist.dev/machinist/internal/healthcheck"
 	"machinist.dev/machinist/internal/machine"
 	"machinist.dev/machinist/internal/machine/drain"
 	"machinist.dev/machinist/internal/machinedeployment"
 	"machinist.dev/machinist/internal/operator"
+	"machinist.dev/machinist/internal/safety/orphans"
 )
 
 const root = "../.."
@@ -92,6 +94,12 @@ func TestTheDocumentationNamesEveryMetric(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := machinedeployment.NewMetrics(seen); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := healthcheck.NewMetrics(seen); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := orphans.NewMetrics(seen); err != nil {
 		t.Fatal(err)
 	}
 	op := process(t, seen)

@@ -137,7 +137,8 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 			}
 		}
 	}
-	if err := machine.New(machines).Wiring(control.Cache, drainWakes).Add(mgr, targetEvents); err != nil {
+	reconciler := machine.New(machines)
+	if err := reconciler.Wiring(control.Cache, drainWakes).Add(mgr, targetEvents); err != nil {
 		return err
 	}
 	classes := machineclass.New(machineclass.Options{
@@ -147,7 +148,7 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 	if err := classes.Register(mgr); err != nil {
 		return fmt.Errorf("add the machine class controller: %w", err)
 	}
-	return nil
+	return addOrphans(op, s, guarded, reconciler.Doubt)
 }
 
 // addApproval wires the approval of what the kubelets of this provider's machines ask for.

@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"time"
 
 	"github.com/spf13/pflag"
 	"golang.org/x/time/rate"
 	"k8s.io/client-go/rest"
+
+	"machinist.dev/machinist/internal/safety/orphans"
 )
 
 // settings are the flags that every provider process has beside those of all processes.
@@ -23,10 +26,22 @@ type settings struct {
 	bootstrapEndpoint   string
 	bootstrapCAFile     string
 	approveKubeletCSRs  bool
+	orphans             orphans.Rules
+	orphansAction       string
 }
 
+// What is done about orphans.
+const (
+	deleteOrphans = "delete"
+	reportOrphans = "report"
+)
+
 func defaultSettings() *settings {
-	return &settings{concurrentMachines: 32, concurrentClasses: 4, concurrentDrains: 16, concurrentEvictions: 20, cloudBurst: 10, approveKubeletCSRs: true}
+	return &settings{
+		concurrentMachines: 32, concurrentClasses: 4, concurrentDrains: 16, concurrentEvictions: 20, cloudBurst: 10, approveKubeletCSRs: true,
+		orphans:       orphans.Rules{Period: orphans.DefaultPeriod, MinAge: orphans.DefaultMinAge, MaxDeletes: orphans.DefaultMaxDeletes},
+		orphansAction: deleteOrphans,
+	}
 }
 
 func (s *settings) addFlags(fs *pflag.FlagSet) {
@@ -40,6 +55,10 @@ func (s *settings) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.bootstrapEndpoint, "bootstrap-endpoint", "", "URL of the target cluster's API server as instances reach it; default: that of the target kubeconfig")
 	fs.StringVar(&s.bootstrapCAFile, "bootstrap-ca-file", "", "PEM file of the authority that verifies --bootstrap-endpoint; default: that of the target kubeconfig")
 	fs.BoolVar(&s.approveKubeletCSRs, "approve-kubelet-csrs", s.approveKubeletCSRs, "approve the certificates that the kubelets of this provider's machines ask for in the target cluster, each only for its own machine; otherwise the target cluster must have another approver")
+	fs.DurationVar(&s.orphans.Period, "machine-safety-orphan-vms-period", s.orphans.Period, "time between two looks for instances that have no Machine; one is removed if two looks in a row find it, and none for that long after an outage")
+	fs.DurationVar(&s.orphans.MinAge, "orphan-min-age", s.orphans.MinAge, "age from which an instance without a Machine is removed")
+	fs.StringVar(&s.orphansAction, "orphan-vms-action", s.orphansAction, "what to do with instances that have no Machine: delete or report")
+	fs.IntVar(&s.orphans.MaxDeletes, "orphan-max-deletes", s.orphans.MaxDeletes, "instances without a Machine that are removed at one look at most")
 }
 
 func (s *settings) validate() error {
@@ -63,7 +82,26 @@ func (s *settings) validate() error {
 			errs = append(errs, fmt.Errorf("--bootstrap-endpoint is %q; it must be a URL such as https://api.example.com:6443", s.bootstrapEndpoint))
 		}
 	}
+	if s.orphans.Period < time.Second {
+		errs = append(errs, fmt.Errorf("--machine-safety-orphan-vms-period is %s; it must be at least 1s", s.orphans.Period))
+	}
+	if s.orphans.MinAge < 0 {
+		errs = append(errs, fmt.Errorf("--orphan-min-age is %s; it must not be negative", s.orphans.MinAge))
+	}
+	if s.orphans.MaxDeletes < 1 {
+		errs = append(errs, fmt.Errorf("--orphan-max-deletes is %d; it must be at least 1 (--orphan-vms-action=%s removes none)", s.orphans.MaxDeletes, reportOrphans))
+	}
+	if s.orphansAction != deleteOrphans && s.orphansAction != reportOrphans {
+		errs = append(errs, fmt.Errorf("--orphan-vms-action is %q; it must be %s or %s", s.orphansAction, deleteOrphans, reportOrphans))
+	}
 	return errors.Join(errs...)
+}
+
+// orphanRules returns what the flags say about orphans, for an installation.
+func (s *settings) orphanRules(clusterID, namespace string) orphans.Rules {
+	r := s.orphans
+	r.ClusterID, r.Namespace, r.ReportOnly = clusterID, namespace, s.orphansAction == reportOrphans
+	return r
 }
 
 // limiter returns the process's own limit of calls to the cloud, nil for none.

@@ -1,0 +1,169 @@
+package healthcheck
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// Health is how a machine fares.
+type Health string
+
+const (
+	// Healthy has nothing in the way.
+	Healthy Health = "healthy"
+	// Unhealthy was in trouble for longer than its policy allows.
+	Unhealthy Health = "unhealthy"
+	// Unknown is being made or changed, or is in trouble and may recover.
+	Unknown Health = "unknown"
+)
+
+// Verdict is the judgement of one machine.
+type Verdict struct {
+	Health Health
+	// InTrouble says of one that is Unknown that it counts as one of those that are not well. One that is Unhealthy always is.
+	InTrouble bool
+	// Why says for people what is wrong. It stays the same while that lasts.
+	Why string
+	// RecheckAfter is when the verdict changes although nothing else does; zero is never.
+	RecheckAfter time.Duration
+}
+
+// Evaluate judges a machine by a policy. node is the one that the machine refers to, nil where that is gone. No clock runs
+// from before since, whatever the times of the conditions: an outage, or the time in which nobody watched, is not the
+// machine's fault.
+func Evaluate(p Policy, m *v1beta1.Machine, node *corev1.Node, now, since time.Time) Verdict {
+	switch {
+	case m.Status.Phase == v1beta1.MachineFailed:
+		return Verdict{Health: Unhealthy, InTrouble: true, Why: fmt.Sprintf("The machine failed: %s.", m.Status.FailureReason)}
+	case changing(m, now, since) > 0:
+		return Verdict{Health: Unknown, RecheckAfter: changing(m, now, since)}
+	case m.Status.NodeRef == nil:
+		return p.starting(m, now, since)
+	case node == nil || m.Status.NodeRef.UID != "" && node.UID != m.Status.NodeRef.UID:
+		return p.nodeGone(m, now, since)
+	}
+	return p.node(node, now, since)
+}
+
+// changing returns for how long from now on an update excuses a node that does not work.
+func changing(m *v1beta1.Machine, now, since time.Time) time.Duration {
+	replacing := m.Status.Launch != nil && m.Status.Launch.Step == v1beta1.LaunchStepReplacing
+	if m.Status.Phase != v1beta1.MachineUpdating && !replacing {
+		return 0
+	}
+	began := since
+	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate); c != nil && c.Status == metav1.ConditionFalse {
+		began = c.LastTransitionTime.Time
+	}
+	return max(0, m.Spec.Timeouts.UpdateOrDefault()-age(began, now, since))
+}
+
+// starting judges a machine that has no Node.
+func (p Policy) starting(m *v1beta1.Machine, now, since time.Time) Verdict {
+	if m.Status.Phase == v1beta1.MachineAvailable {
+		return Verdict{Health: Healthy} // There is no target cluster.
+	}
+	began := m.CreationTimestamp.Time
+	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched); c != nil {
+		if c.Status != metav1.ConditionTrue && !trying(c.Reason) {
+			return Verdict{Health: Unknown} // It was refused, or waits for its turn: another one would fare no better.
+		}
+		if c.LastTransitionTime.After(began) {
+			began = c.LastTransitionTime.Time
+		}
+	}
+	if p.Startup <= 0 || p.Startup >= m.Spec.Timeouts.CreationOrDefault() {
+		return Verdict{Health: Unknown} // Its own controller makes it Failed in time.
+	}
+	if left := p.Startup - age(began, now, since); left > 0 {
+		return Verdict{Health: Unknown, RecheckAfter: left}
+	}
+	return Verdict{Health: Unhealthy, InTrouble: true, Why: fmt.Sprintf("There is no Node %s after the launch began.", p.Startup)}
+}
+
+// trying reports whether the reason of Launched is one of a launch under way.
+func trying(reason string) bool {
+	switch reason {
+	case v1beta1.ReasonProvisioning, v1beta1.ReasonInsufficientResources, v1beta1.ReasonProviderUnavailable,
+		v1beta1.ReasonCreateFailed, v1beta1.ReasonCredentialsRefused:
+		return true
+	}
+	return false
+}
+
+// nodeGone judges a machine whose Node was deleted while its instance may live.
+func (p Policy) nodeGone(m *v1beta1.Machine, now, since time.Time) Verdict {
+	timeout := p.goneTimeout()
+	v := Verdict{Health: Unknown, InTrouble: true, Why: fmt.Sprintf("Node %s is gone.", m.Status.NodeRef.Name)}
+	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRegistered)
+	if c == nil || c.Reason != v1beta1.ReasonNodeGone {
+		v.RecheckAfter = max(timeout, time.Millisecond) // Its controller has yet to notice, and its clock to begin.
+		return v
+	}
+	if v.RecheckAfter = timeout - age(c.LastTransitionTime.Time, now, since); v.RecheckAfter <= 0 {
+		v.Health, v.RecheckAfter = Unhealthy, 0
+	}
+	return v
+}
+
+// node judges a machine by its Node.
+func (p Policy) node(node *corev1.Node, now, since time.Time) Verdict {
+	v := Verdict{Health: Healthy}
+	for _, wrong := range p.Conditions {
+		status, at, reason := conditionOf(node, wrong.Type)
+		if status != wrong.Status {
+			continue
+		}
+		left := wrong.Timeout.Duration - age(at, now, since)
+		if v.Health == Healthy || left <= 0 {
+			v.Why = fmt.Sprintf("Condition %s of node %s (%s) is %s: %s.", wrong.Type, node.Name, node.UID, status, reason)
+		}
+		v.InTrouble = true
+		if left <= 0 {
+			v.Health, v.RecheckAfter = Unhealthy, 0
+			return v
+		}
+		v.Health = Unknown
+		if v.RecheckAfter == 0 || left < v.RecheckAfter {
+			v.RecheckAfter = left
+		}
+	}
+	return v
+}
+
+// conditionOf returns a condition of a node. A kubelet that never reported whether it is ready is not known to be.
+func conditionOf(node *corev1.Node, kind corev1.NodeConditionType) (status corev1.ConditionStatus, at time.Time, reason string) {
+	for i := range node.Status.Conditions {
+		if c := &node.Status.Conditions[i]; c.Type == kind {
+			return c.Status, c.LastTransitionTime.Time, c.Reason
+		}
+	}
+	if kind == corev1.NodeReady {
+		return corev1.ConditionUnknown, node.CreationTimestamp.Time, "NeverReported"
+	}
+	return "", time.Time{}, ""
+}
+
+// age is how long ago something began, not counting what was before since. What is in the future, by whatever clock, begins
+// now.
+func age(began, now, since time.Time) time.Duration {
+	if since.After(began) {
+		began = since
+	}
+	return max(0, now.Sub(began))
+}
+
+// ready reports whether the Node that the machine refers to is there and Ready.
+func ready(m *v1beta1.Machine, node *corev1.Node) bool {
+	if node == nil || m.Status.NodeRef.UID != "" && node.UID != m.Status.NodeRef.UID {
+		return false
+	}
+	status, _, _ := conditionOf(node, corev1.NodeReady)
+	return status == corev1.ConditionTrue
+}

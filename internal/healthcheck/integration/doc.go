@@ -1,0 +1,2 @@
+// Package integration tests health checks on a real API server.
+package integration

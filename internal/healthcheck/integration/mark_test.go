@@ -1,0 +1,212 @@
+package integration
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// The mark is server-side applied by one writer, the rest of the status patched by another: neither disturbs the other.
+//
+// H-4.
+func TestTheMarkAndTheRestOfTheStatusAreWrittenByTwo(t *testing.T) {
+	b := newBench(t)
+	machines := b.machines(3)
+	broken := machines[0]
+	b.silence(broken)
+	b.after(9 * time.Minute)
+	b.wantMarked()
+
+	// The provider decides upon what it read before the mark came.
+	unaware := b.read(broken)
+	b.after(time.Minute)
+	b.wantMarked(broken)
+	mark := b.mark(broken)
+	if mark.Reason != v1beta1.ReasonBuiltInPolicy || !strings.Contains(mark.Message, "The built-in policy") || !strings.Contains(mark.Message, string(broken.Status.NodeRef.UID)) {
+		t.Errorf("the mark says %+v", mark)
+	}
+	if !slices.ContainsFunc(b.read(broken).ManagedFields, func(f metav1.ManagedFieldsEntry) bool {
+		return f.Manager == "machinist-healthcheck" && f.Operation == metav1.ManagedFieldsOperationApply && f.Subresource == "status"
+	}) {
+		t.Errorf("managed fields: %+v", b.read(broken).ManagedFields)
+	}
+	provider := func(read *v1beta1.Machine) error {
+		changed := read.DeepCopy()
+		changed.Status.Phase = v1beta1.MachineUnhealthy
+		b.condition(changed, v1beta1.ConditionNodeHealthy, false, v1beta1.ReasonNodeUnresponsive)
+		return b.c.Status().Patch(b.ctx(), changed, client.MergeFromWithOptions(read, client.MergeFromWithOptimisticLock{}), client.FieldOwner("provider"))
+	}
+	if err := provider(unaware); !apierrors.IsConflict(err) {
+		t.Fatalf("a write by one who does not know the mark: %v, want a conflict", err)
+	}
+	b.must(provider(b.read(broken)))
+	b.wantMarked(broken)
+	b.rests()
+
+	// That its instance is found to be gone is no reason to write more.
+	failed := b.read(broken)
+	failed.Status.Phase = v1beta1.MachineFailed
+	b.must(b.c.Status().Update(b.ctx(), failed))
+	b.rests()
+	failed.Status.Phase = v1beta1.MachineUnhealthy
+	b.must(b.c.Status().Update(b.ctx(), failed))
+
+	// It is well again before its owner deleted it.
+	b.wake(broken)
+	b.pass()
+	b.wantMarked()
+	is := b.read(broken)
+	if meta.FindStatusCondition(is.Status.Conditions, v1beta1.ConditionNodeHealthy) == nil || is.Status.Phase != v1beta1.MachineUnhealthy || is.Status.NodeRef == nil {
+		t.Errorf("with the mark went more: %+v", is.Status)
+	}
+	b.rests()
+	told := b.told()
+	if len(told) != 2 || !strings.Contains(told[0], "Warning RemediationRequested") || !strings.Contains(told[1], "Normal RemediationWithdrawn") {
+		t.Errorf("events %q", told)
+	}
+}
+
+// Without an owner a machine is marked, and nobody deletes it.
+//
+// H-7.
+func TestAMachineWithoutAnOwnerIsOnlyMarked(t *testing.T) {
+	b := newBench(t)
+	machines := b.machines(3)
+	b.silence(machines[0])
+	b.after(10 * time.Minute)
+	b.after(time.Hour)
+	b.wantMarked(machines[0])
+	if !b.read(machines[0]).DeletionTimestamp.IsZero() {
+		t.Error("it is being deleted")
+	}
+}
+
+// A mark that somebody else owns as well, as after a restore from a backup, would be the end of a healthy machine.
+func TestAMarkOnAHealthyMachineGoesWhoeverOwnsIt(t *testing.T) {
+	b := newBench(t)
+	machines := b.machines(3)
+	m := b.read(machines[0])
+	b.condition(m, v1beta1.ConditionRemediationRequested, true, v1beta1.ReasonBuiltInPolicy)
+	b.must(b.c.Status().Update(b.ctx(), m, client.FieldOwner("restore")))
+	b.wantMarked(machines[0])
+	b.pass()
+	b.wantMarked()
+	b.rests()
+}
+
+// The cache may be late by any time: what decides is what is there.
+//
+// H-4.
+func TestNothingIsMarkedOnTheWordOfALateCache(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(b *bench, m *v1beta1.Machine)
+	}{
+		{"the node is Ready again", func(b *bench, m *v1beta1.Machine) { b.wake(m) }},
+		{"the machine is paused", func(b *bench, m *v1beta1.Machine) { b.annotate(m, v1beta1.AnnotationPaused, "") }},
+		{"the machine is skipped", func(b *bench, m *v1beta1.Machine) { b.annotate(m, v1beta1.AnnotationSkipRemediation, "") }},
+		{"the machine is another one", func(b *bench, m *v1beta1.Machine) {
+			b.must(b.c.Delete(b.ctx(), m))
+			again := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, Labels: m.Labels}, Spec: m.Spec}
+			status := m.Status
+			b.must(b.c.Create(b.ctx(), again))
+			again.Status = status
+			b.must(b.c.Status().Update(b.ctx(), again))
+		}},
+		{"the machine is gone", func(b *bench, m *v1beta1.Machine) { b.must(b.c.Delete(b.ctx(), m)) }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			b := newBench(t)
+			machines := b.machines(3)
+			b.silence(machines[0])
+			late := photographed(b)
+			b.options.Client, b.options.Nodes.Cached = late.of(b.options.Client), late
+			b.restart()
+			b.clock.Step(10 * time.Minute)
+			tc.change(b, machines[0])
+			b.pass()
+			b.wantMarked()
+		})
+	}
+}
+
+// H-12.
+func TestMarksComeAndGoWithAnnotations(t *testing.T) {
+	b := newBench(t)
+	machines := b.machines(5)
+	b.silence(machines[0], machines[1])
+	b.annotate(machines[0], v1beta1.AnnotationSkipRemediation, "")
+	b.annotate(machines[2], v1beta1.AnnotationRemediate, "")
+	b.after(10 * time.Minute)
+	b.wantMarked(machines[1], machines[2])
+	if got := b.mark(machines[2]); got.Reason != v1beta1.ReasonRemediateAnnotation {
+		t.Errorf("the mark says %+v", got)
+	}
+	// Skipped, the mark goes; paused, everything stays as it is.
+	b.annotate(machines[1], v1beta1.AnnotationSkipRemediation, "")
+	b.annotate(machines[2], v1beta1.AnnotationPaused, "")
+	b.annotate(machines[2], v1beta1.AnnotationRemediate, nil)
+	b.pass()
+	b.wantMarked(machines[2])
+	b.annotate(machines[2], v1beta1.AnnotationPaused, nil)
+	b.pass()
+	b.wantMarked()
+	b.rests()
+}
+
+// H-6.
+func TestTheTypeOfRemediationSaysWhoActs(t *testing.T) {
+	for kind, reason := range map[v1beta1.RemediationType]string{
+		v1beta1.RemediationReplace: v1beta1.ReasonMachineHealthCheck, v1beta1.RemediationExternal: v1beta1.ReasonExternalRemediation, v1beta1.RemediationNone: "",
+	} {
+		t.Run(string(kind), func(t *testing.T) {
+			b := newBench(t)
+			c := b.check(func(c *v1beta1.MachineHealthCheck) { c.Spec.Remediation.Type = kind })
+			machines := b.machines(5)
+			b.silence(machines[0])
+			b.after(5 * time.Minute)
+			b.wantCheck(c, v1beta1.ReasonRemediationAllowed, "", 5, 4, 1)
+			switch mark := b.mark(machines[0]); {
+			case reason == "" && mark != nil, reason != "" && (mark == nil || mark.Reason != reason || !strings.Contains(mark.Message, "MachineHealthCheck workers")):
+				t.Errorf("the mark is %+v, want %q", mark, reason)
+			}
+			b.rests()
+		})
+	}
+}
+
+// annotate sets an annotation, or removes it for nil.
+func (b *bench) annotate(m *v1beta1.Machine, key string, value any) {
+	b.Helper()
+	text := "null"
+	if s, ok := value.(string); ok {
+		text = `"` + s + `"`
+	}
+	b.must(b.c.Patch(b.ctx(), m.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+key+`":`+text+`}}}`))))
+}
+
+// A node condition of the built-in policy is trouble as well.
+//
+// H-2.
+func TestANodeThatIsGoneIsReplacedAfterTheTimeoutToo(t *testing.T) {
+	b := newBench(t)
+	machines := b.machines(3)
+	b.must(b.c.Delete(b.ctx(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: machines[0].Status.NodeRef.Name}}))
+	is := b.read(machines[0])
+	b.condition(is, v1beta1.ConditionRegistered, false, v1beta1.ReasonNodeGone)
+	b.must(b.c.Status().Update(b.ctx(), is))
+	b.after(9 * time.Minute)
+	b.wantMarked()
+	b.after(time.Minute)
+	b.wantMarked(machines[0])
+}

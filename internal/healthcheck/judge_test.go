@@ -1,0 +1,242 @@
+package healthcheck
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// at is a situation at a minute, in which nothing melts.
+func at(minute float64) Situation { return Situation{Now: minutes(minute)} }
+
+func marked(j Judgement) (names []string) {
+	for _, w := range j.Wishes {
+		if w.Mark {
+			names = append(names, w.Subject.Machine.Name)
+		}
+	}
+	return names
+}
+
+// H-4, H-5, H-6, H-8, H-9, H-10, H-11.
+func TestTheMachinesOfAPolicyAreJudgedTogether(t *testing.T) {
+	most := func(value string) Policy {
+		return policy(func(p *Policy) { p.MaxUnhealthy = intstr.Parse(value) })
+	}
+	retries := func(n int32) Policy { return policy(func(p *Policy) { p.MaxRetries = &n }) }
+	row := func(n int, left time.Duration) func(*Subject) {
+		return func(s *Subject) { s.Row, s.RowEndsIn = n, left }
+	}
+	melting := func(s Situation, domains ...string) Situation {
+		s.Meltdown = Meltdown{}
+		for _, d := range domains {
+			s.Meltdown[d] = Share{4, 4}
+		}
+		return s
+	}
+	for _, tc := range []struct {
+		name     string
+		policy   Policy
+		subjects []Subject
+		s        Situation
+		marks    int
+		refusal  string
+		says     string
+		healthy  int
+		allowed  int
+		targets  int
+		held     int
+	}{
+		{name: "all is well", subjects: fleet(10, 0), s: at(60), healthy: 10, allowed: 4},
+		{name: "one is broken", subjects: fleet(10, 1, silent(20)), s: at(60), marks: 1, healthy: 9, allowed: 3, targets: 1},
+		{name: "as many as may be", subjects: fleet(10, 4, silent(20)), s: at(60), marks: 4, healthy: 6, targets: 4},
+		{name: "one more", subjects: fleet(10, 5, silent(20)), s: at(60), refusal: v1beta1.ReasonTooManyUnhealthy, says: "5 of 10 machines are not well, and remediation stops at more than 4 (maxUnhealthy 40%).", healthy: 5, targets: 5},
+		{name: "those that may recover count as well", subjects: append(fleet(9, 4, silent(20)), running("z", silent(55))), s: at(60), refusal: v1beta1.ReasonTooManyUnhealthy, says: "5 of 10", healthy: 5, targets: 4},
+		{name: "those that start do not", subjects: append(fleet(9, 3, silent(20)), starting()), s: at(60), marks: 3, healthy: 6, allowed: 1, targets: 3},
+		{name: "a percentage is rounded down", policy: most("39%"), subjects: fleet(10, 4, silent(20)), s: at(60), refusal: v1beta1.ReasonTooManyUnhealthy, healthy: 6, targets: 4},
+		{name: "and is at least one", policy: most("1%"), subjects: fleet(3, 1, silent(20)), s: at(60), marks: 1, healthy: 2, targets: 1},
+		{name: "unless it is written none", policy: most("0%"), subjects: fleet(3, 1, silent(20)), s: at(60), refusal: v1beta1.ReasonTooManyUnhealthy, healthy: 2, targets: 1},
+		{name: "or 0", policy: most("0"), subjects: fleet(3, 1, silent(20)), s: at(60), refusal: v1beta1.ReasonTooManyUnhealthy, healthy: 2, targets: 1},
+		{name: "a number", policy: most("2"), subjects: fleet(10, 3, silent(20)), s: at(60), refusal: v1beta1.ReasonTooManyUnhealthy, healthy: 7, targets: 3},
+		{name: "what is no number is the default", policy: most("many"), subjects: fleet(10, 4, silent(20)), s: at(60), marks: 4, healthy: 6, targets: 4},
+		{name: "none is there", subjects: nil, s: at(60), allowed: 1},
+
+		{name: "nothing is done", policy: policy(func(p *Policy) { p.Type = v1beta1.RemediationNone }), subjects: fleet(10, 1, silent(20)), s: at(60), healthy: 9, allowed: 3, targets: 1},
+		{name: "a failed machine needs no mark", subjects: fleet(10, 1, phase(v1beta1.MachineFailed)), s: at(60), healthy: 9, allowed: 3, targets: 1},
+		{name: "but an outside remediator does", policy: policy(func(p *Policy) { p.Type = v1beta1.RemediationExternal }), subjects: fleet(10, 1, phase(v1beta1.MachineFailed)), s: at(60), marks: 1, healthy: 9, allowed: 3, targets: 1},
+		{name: "a person asks", subjects: fleet(10, 1, annotated(v1beta1.AnnotationRemediate, "")), s: at(60), marks: 1, healthy: 10, allowed: 4},
+		{name: "a person asks, whatever else", policy: most("0"), subjects: fleet(10, 3, annotated(v1beta1.AnnotationRemediate, ""), silent(20), row(9, time.Hour)), s: melting(at(60), ""), marks: 3, refusal: v1beta1.ReasonMeltdown, healthy: 7, targets: 3},
+
+		{name: "everything melts", policy: most("100%"), subjects: fleet(10, 4, silent(20)), s: melting(at(60), ""), refusal: v1beta1.ReasonMeltdown, says: "4 of 4 running machines", healthy: 6, targets: 4},
+		{name: "a zone melts, with all that is broken", subjects: fleet(10, 2, silent(20), in("a")), s: melting(at(60), "a", "b"), refusal: v1beta1.ReasonMeltdown, says: "not well: 4 of 4 in a. None is", healthy: 8, allowed: 2, targets: 2},
+		{name: "a zone melts, and one in another is broken", subjects: append(fleet(9, 2, silent(20), in("a")), running("z", silent(20), in("c"))), s: melting(at(60), "a"), marks: 1, refusal: v1beta1.ReasonMeltdown, healthy: 7, allowed: 1, targets: 3},
+		{name: "a zone melts, and nobody here is touched", subjects: fleet(10, 1, silent(20), in("c")), s: melting(at(60), "a"), marks: 1, healthy: 9, allowed: 3, targets: 1},
+		{name: "the clock of a domain starts anew", subjects: fleet(10, 1, silent(20), in("a")), s: Situation{Now: minutes(60), Clocks: Clocks{Recovered: map[string]time.Time{"a": minutes(51)}}}, healthy: 9, allowed: 3},
+		{name: "that of all does", subjects: fleet(10, 1, silent(20), in("a")), s: Situation{Now: minutes(60), Clocks: Clocks{Recovered: map[string]time.Time{"": minutes(51)}}}, healthy: 9, allowed: 3},
+		{name: "that of another does not", subjects: fleet(10, 1, silent(20), in("a")), s: Situation{Now: minutes(60), Clocks: Clocks{Recovered: map[string]time.Time{"b": minutes(51)}}}, marks: 1, healthy: 9, allowed: 3, targets: 1},
+
+		{name: "the owner is frozen", subjects: fleet(10, 1, silent(20), func(s *Subject) { s.OwnerFrozen = true }), s: at(60), refusal: v1beta1.ReasonFrozen, says: "The owners of m00 are frozen.", healthy: 9, allowed: 3, targets: 1},
+
+		{name: "few retries so far", policy: retries(2), subjects: fleet(10, 1, silent(20), row(2, time.Hour)), s: at(60), marks: 1, healthy: 9, allowed: 3, targets: 1},
+		{name: "too many", policy: retries(2), subjects: fleet(10, 1, silent(20), row(3, time.Hour)), s: at(60), refusal: v1beta1.ReasonRetriesExhausted, says: "m00 came after 3 or more", healthy: 9, allowed: 3, targets: 1, held: 1},
+		{name: "too many, and it failed", policy: retries(0), subjects: fleet(10, 1, phase(v1beta1.MachineFailed), row(1, time.Hour)), s: at(60), refusal: v1beta1.ReasonRetriesExhausted, healthy: 9, allowed: 3, targets: 1, held: 1},
+		{name: "it is told before it fails", policy: retries(2), subjects: fleet(10, 1, row(3, time.Hour)), s: at(60), healthy: 10, allowed: 4, held: 1},
+		{name: "it has proven itself", policy: retries(2), subjects: fleet(10, 1, silent(20), row(3, 0)), s: at(60), marks: 1, healthy: 9, allowed: 3, targets: 1},
+		{name: "without a limit", subjects: fleet(10, 1, silent(20), row(99, time.Hour)), s: at(60), marks: 1, healthy: 9, allowed: 3, targets: 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := tc.policy
+			if p.Name == "" {
+				p = policy()
+			}
+			j := Judge(p, tc.subjects, tc.s)
+			if got := marked(j); len(got) != tc.marks {
+				t.Errorf("marks %v, want %d", got, tc.marks)
+			}
+			if n := len(j.Wishes) - tc.marks; n != tc.held {
+				t.Errorf("%d are held, want %d", n, tc.held)
+			}
+			if j.Refusal.Reason != tc.refusal || !strings.Contains(j.Refusal.Message, tc.says) {
+				t.Errorf("refusal %+v, want %s %q", j.Refusal, tc.refusal, tc.says)
+			}
+			if j.Expected != len(tc.subjects) || j.Healthy != tc.healthy || j.Allowed != tc.allowed || len(j.Targets) != tc.targets {
+				t.Errorf("expected %d, healthy %d, allowed %d, targets %v; want %d, %d, %d, %d", j.Expected, j.Healthy, j.Allowed, j.Targets, len(tc.subjects), tc.healthy, tc.allowed, tc.targets)
+			}
+		})
+	}
+}
+
+func TestTheNewestIsMarkedFirstWithThePolicyAndTheNodeNamed(t *testing.T) {
+	young := running("young", silent(20), func(s *Subject) { s.Machine.CreationTimestamp = metav1.NewTime(minutes(10)) })
+	j := Judge(policy(), append(fleet(9, 2, silent(20)), young), at(60))
+	if got := marked(j); !slices.Equal(got, []string{"young", "m00", "m01"}) {
+		t.Errorf("marked in the order %v", got)
+	}
+	if !slices.Equal(j.Targets, []string{"m00", "m01", "young"}) {
+		t.Errorf("targets %v", j.Targets)
+	}
+	want := Reason{v1beta1.ReasonMachineHealthCheck, "MachineHealthCheck workers: Condition Ready of node node-young (node-uid-young) is Unknown: Because. Node UID: node-uid-young."}
+	if got := j.Wishes[0].Reason; got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+func TestTheNextLookIsWhenTheFirstVerdictChanges(t *testing.T) {
+	j := Judge(policy(), []Subject{running("a", silent(55)), running("b", silent(52)), running("c")}, at(60))
+	if j.RecheckAfter != 2*time.Minute {
+		t.Errorf("looks again after %s", j.RecheckAfter)
+	}
+}
+
+// H-12.
+func TestSomeMachinesAreNotJudged(t *testing.T) {
+	for _, tc := range []struct {
+		name              string
+		change            func(*Subject)
+		judged, leftAlone bool
+	}{
+		{"as they are", func(*Subject) {}, true, false},
+		{"skipped", annotated(v1beta1.AnnotationSkipRemediation, ""), false, false},
+		{"paused", annotated(v1beta1.AnnotationPaused, ""), false, true},
+		{"paused in another way", annotated(v1beta1.AnnotationClusterAPIPaused, ""), false, true},
+		{"preserved", annotated(v1beta1.AnnotationPreservedUntil, "2026-03-02T00:00:00Z"), false, true},
+		{"being deleted", func(s *Subject) { s.Machine.DeletionTimestamp = &metav1.Time{Time: minutes(5)} }, false, true},
+		{"of this schema", func(s *Subject) { s.Machine.Labels = map[string]string{v1beta1.LabelTypeVersion: v1beta1.TypeVersion} }, true, false},
+		{"of another schema", func(s *Subject) { s.Machine.Labels = map[string]string{v1beta1.LabelTypeVersion: "v9"} }, false, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			m := running("a", tc.change).Machine
+			if judged(m) != tc.judged || leftAlone(m) != tc.leftAlone {
+				t.Errorf("judged %t, left alone %t", judged(m), leftAlone(m))
+			}
+		})
+	}
+}
+
+// H-9.
+func TestItMeltsWhereMostNodesAreNotWell(t *testing.T) {
+	zones := func(unwell ...int) (all []Subject) { // pairs of machines and those not well, by zone
+		for zone := 0; zone < len(unwell); zone += 2 {
+			for i := range unwell[zone] {
+				s := running(fmt.Sprintf("%c%d", 'a'+zone/2, i), in(string(rune('a'+zone/2))))
+				if i < unwell[zone+1] {
+					silent(20)(&s)
+				}
+				all = append(all, s)
+			}
+		}
+		return all
+	}
+	for _, tc := range []struct {
+		name     string
+		subjects []Subject
+		want     string
+	}{
+		{"all is well", zones(10, 0), ""},
+		{"half are not", zones(10, 5), ""},
+		{"exactly as many as may be", zones(20, 11), ""},
+		{"more", zones(20, 12), "everywhere a"},
+		{"all", zones(10, 10, 10, 10), "everywhere a b"},
+		{"one zone of three", zones(10, 10, 10, 0, 10, 0), "a"},
+		{"in one zone, and so over all", zones(10, 10, 5, 0), "everywhere a"},
+		{"two machines mean nothing", zones(2, 2), ""},
+		{"a zone of two means nothing", zones(2, 2, 10, 0), ""},
+		{"a zone of three does", zones(3, 2, 10, 0), "a"},
+		{"no zone is known", fleet(10, 6, silent(20)), "everywhere"},
+		{"nodes that are gone", fleet(10, 6, func(s *Subject) { s.Node = nil }), "everywhere"},
+		{"nodes of other machines", fleet(10, 6, func(s *Subject) { s.Node.UID = "other" }), "everywhere"},
+		{"machines that come", fleet(10, 6, silent(20), phase(v1beta1.MachineProvisioned)), ""},
+		{"machines that failed", fleet(10, 6, silent(20), phase(v1beta1.MachineFailed)), ""},
+		{"machines that go", fleet(10, 6, silent(20), func(s *Subject) { s.Machine.DeletionTimestamp = &metav1.Time{Time: minutes(5)} }), ""},
+		{"machines that are unhealthy already", fleet(10, 6, silent(20), phase(v1beta1.MachineUnhealthy)), "everywhere"},
+		{"paused machines are nodes as well", fleet(10, 6, silent(20), annotated(v1beta1.AnnotationPaused, "")), "everywhere"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			d := Melt(tc.subjects, DefaultMeltdownThreshold)
+			var got []string
+			for domain := range d {
+				if domain == everywhere {
+					domain = "everywhere"
+				}
+				got = append(got, domain)
+			}
+			slices.SortStableFunc(got, func(a, b string) int {
+				if len(a) != len(b) {
+					return len(b) - len(a)
+				}
+				return strings.Compare(a, b)
+			})
+			if strings.Join(got, " ") != tc.want {
+				t.Errorf("melts in %v, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// H-9.
+func TestTheEndOfAMeltdownIsRemembered(t *testing.T) {
+	r := newMemory()
+	began, ended := r.followMeltdown(minutes(1), Meltdown{"": {}, "a": {}})
+	if len(began) != 2 || len(ended) != 0 {
+		t.Errorf("began %v, ended %v", began, ended)
+	}
+	if began, ended = r.followMeltdown(minutes(2), Meltdown{"a": {}}); len(began) != 0 || !slices.Equal(ended, []string{""}) {
+		t.Errorf("began %v, ended %v", began, ended)
+	}
+	if began, ended = r.followMeltdown(minutes(3), Meltdown{}); len(began) != 0 || !slices.Equal(ended, []string{"a"}) {
+		t.Errorf("began %v, ended %v", began, ended)
+	}
+	c := Clocks{Stable: minutes(1), Recovered: r.recovered}
+	for domain, want := range map[string]time.Time{"a": minutes(3), "b": minutes(2), "": minutes(2)} {
+		if got := c.Since(domain); !got.Equal(want) {
+			t.Errorf("clocks in %q run from %s, want %s", domain, got, want)
+		}
+	}
+}

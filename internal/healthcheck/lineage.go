@@ -1,0 +1,112 @@
+package healthcheck
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+const (
+	// provenAfter is how long a replacement must have worked for a row of replacements to be over.
+	provenAfter = time.Hour
+	// vacancyLasts is how long after a machine was deleted a new one is taken for its replacement. Its set makes that at
+	// once, or waits for something else than this.
+	vacancyLasts = 10 * time.Minute
+)
+
+// Who came after whom is kept on the replacement: annotation retry, with how many were replaced in a row before it, and the
+// UID of the last of them. It is read off the machines of the set: the one that is replaced is still there, being deleted,
+// when the other one comes. What is kept in memory is only for one that is gone sooner than anybody looks.
+
+// Vacancy is a machine that is being replaced and whose replacement was not seen yet.
+type Vacancy struct {
+	UID types.UID
+	// Row is how many machines in a row were replaced, it included.
+	Row int
+	At  time.Time
+}
+
+// Succession says that a machine came after another.
+type Succession struct {
+	Machine *v1beta1.Machine
+	Vacancy Vacancy
+}
+
+// Succeed finds out who replaces whom among the machines of a set, those being deleted included. known are the vacancies
+// found before; left are those that remain.
+func Succeed(machines []*v1beta1.Machine, known []Vacancy, now time.Time) (found []Succession, left []Vacancy) {
+	filled := map[types.UID]bool{}
+	var newcomers []*v1beta1.Machine
+	for _, m := range machines {
+		if _, of, ok := rowOf(m); ok {
+			filled[of] = true
+		} else if m.DeletionTimestamp.IsZero() {
+			newcomers = append(newcomers, m)
+		}
+	}
+	vacancies := slices.Clone(known)
+	for _, m := range machines {
+		if m.DeletionTimestamp.IsZero() || !wasReplaced(m) || slices.ContainsFunc(vacancies, func(v Vacancy) bool { return v.UID == m.UID }) {
+			continue
+		}
+		row, _, _ := rowOf(m)
+		if proven(m, m.DeletionTimestamp.Time) <= 0 {
+			row = 0
+		}
+		vacancies = append(vacancies, Vacancy{UID: m.UID, Row: row + 1, At: m.DeletionTimestamp.Time})
+	}
+	vacancies = slices.DeleteFunc(vacancies, func(v Vacancy) bool { return filled[v.UID] || now.Sub(v.At) > vacancyLasts })
+	slices.SortFunc(vacancies, func(a, b Vacancy) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.UID, b.UID)) })
+	slices.SortFunc(newcomers, func(a, b *v1beta1.Machine) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	for _, v := range vacancies {
+		at := slices.IndexFunc(newcomers, func(m *v1beta1.Machine) bool { return !m.CreationTimestamp.Time.Before(v.At.Truncate(time.Second)) })
+		if at < 0 {
+			left = append(left, v)
+			continue
+		}
+		found = append(found, Succession{newcomers[at], v})
+		newcomers = slices.Delete(newcomers, at, at+1)
+	}
+	return found, left
+}
+
+// wasReplaced reports whether a machine being deleted is so because it failed or was found unhealthy.
+func wasReplaced(m *v1beta1.Machine) bool {
+	return m.Status.FailureReason != "" || meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
+}
+
+// proven returns how much longer the machine must work, at a time, to have proven that the row before it is over; zero or
+// less if it has.
+func proven(m *v1beta1.Machine, at time.Time) time.Duration {
+	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady)
+	switch {
+	case c == nil:
+		return provenAfter
+	case c.Status != metav1.ConditionTrue:
+		at = c.LastTransitionTime.Time // It ended to be Ready then, if it ever was.
+	}
+	return provenAfter - at.Sub(m.CreationTimestamp.Time)
+}
+
+// rowOf returns how many machines in a row were replaced before this one, and the last of them.
+func rowOf(m *v1beta1.Machine) (row int, of types.UID, ok bool) {
+	text, uid, found := strings.Cut(m.Annotations[v1beta1.AnnotationRemediationRetry], "/")
+	row, err := strconv.Atoi(text)
+	if !found || err != nil || row < 1 || row > 1<<20 {
+		return 0, "", false
+	}
+	return row, types.UID(uid), true
+}
+
+func (v Vacancy) annotation() string { return fmt.Sprintf("%d/%s", v.Row, v.UID) }

@@ -1,0 +1,82 @@
+package healthcheck
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// memory is all that a Reconciler remembers. Losing it makes clocks start anew, and may lose count of a replacement whose
+// predecessor is gone already.
+type memory struct {
+	mu sync.Mutex
+	recollection
+}
+
+// recollection is what is remembered.
+type recollection struct {
+	// machines is how many there were when they were last judged.
+	machines int
+	// began is when the first pass was made.
+	began time.Time
+	// melting are the domains that melt, recovered the times at which domains ended to.
+	melting   map[string]bool
+	recovered map[string]time.Time
+	// statusWritten is when the status of each check was last written.
+	statusWritten map[types.UID]time.Time
+	// refusals are why the built-in policy remediates nothing, by namespace.
+	refusals map[string]string
+	// vacancies are the replacements that were not seen yet, by set.
+	vacancies map[types.UID][]Vacancy
+}
+
+func newMemory() *memory {
+	return &memory{recollection: recollection{
+		melting: map[string]bool{}, recovered: map[string]time.Time{}, statusWritten: map[types.UID]time.Time{},
+		refusals: map[string]string{}, vacancies: map[types.UID][]Vacancy{},
+	}}
+}
+
+// sizeOfFleet returns how many machines there were when they were last judged. Event handlers ask for it.
+func (m *memory) sizeOfFleet() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.machines
+}
+
+func (m *memory) keepSize(n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.machines = n
+}
+
+// followMeltdown takes note of where it melts, and returns the domains where that began and where it ended.
+func (r *recollection) followMeltdown(now time.Time, d Meltdown) (began, ended []string) {
+	for domain := range d {
+		if !r.melting[domain] {
+			began = append(began, domain)
+		}
+	}
+	for domain := range r.melting {
+		if _, still := d[domain]; !still {
+			ended = append(ended, domain)
+			r.recovered[domain] = now
+		}
+	}
+	r.melting = map[string]bool{}
+	for domain := range d {
+		r.melting[domain] = true
+	}
+	return began, ended
+}
+
+// forgetOld drops what is of no use any more.
+func (r *recollection) forgetOld(now time.Time, checks map[types.UID]bool) {
+	maps.DeleteFunc(r.statusWritten, func(uid types.UID, _ time.Time) bool { return !checks[uid] })
+	maps.DeleteFunc(r.recovered, func(_ string, t time.Time) bool { return now.Sub(t) > keptRecovery })
+}
+
+// keptRecovery is longer than any timeout of a policy matters.
+const keptRecovery = 7 * 24 * time.Hour

@@ -1,0 +1,78 @@
+package healthcheck
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// H-2.
+func TestTheBuiltInPolicyIsWhatTheFlagsSay(t *testing.T) {
+	for _, tc := range []struct {
+		args string
+		want string // conditions, or an error
+		fail bool
+	}{
+		{"", "Ready=Unknown:10m0s Ready=False:10m0s KernelDeadlock=True:10m0s ReadonlyFilesystem=True:10m0s DiskPressure=True:10m0s NetworkUnavailable=True:10m0s", false},
+		{"--machine-health-timeout=1m --node-conditions=A,B", "Ready=Unknown:1m0s Ready=False:1m0s A=True:1m0s B=True:1m0s", false},
+		{"--node-conditions=", "Ready=Unknown:10m0s Ready=False:10m0s", false},
+		{"--machine-health-timeout=0s", "--machine-health-timeout is 0s", true},
+		{"--node-conditions=Ready", "--node-conditions has Ready", true},
+		{"--machine-health-max-unhealthy=some", `--machine-health-max-unhealthy is "some"`, true},
+		{"--machine-health-max-unhealthy=-1", `--machine-health-max-unhealthy is "-1"`, true},
+		{"--meltdown-threshold=0", "--meltdown-threshold is 0", true},
+		{"--meltdown-threshold=101", "--meltdown-threshold is 101", true},
+	} {
+		t.Run(tc.args, func(t *testing.T) {
+			var b BuiltIn
+			fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
+			b.AddFlags(fs)
+			if err := fs.Parse(strings.Fields(tc.args)); err != nil {
+				t.Fatal(err)
+			}
+			p, err := b.Policy()
+			if (err != nil) != tc.fail {
+				t.Fatalf("error: %v", err)
+			}
+			if tc.fail {
+				if !strings.Contains(err.Error(), tc.want) {
+					t.Errorf("error %q, want %q", err, tc.want)
+				}
+				return
+			}
+			var got []string
+			for _, c := range p.Conditions {
+				got = append(got, string(c.Type)+"="+string(c.Status)+":"+c.Timeout.Duration.String())
+			}
+			if strings.Join(got, " ") != tc.want {
+				t.Errorf("%v, want %s", got, tc.want)
+			}
+			if p.Type != v1beta1.RemediationReplace || p.limit(10) != 4 {
+				t.Errorf("%+v", p)
+			}
+		})
+	}
+}
+
+func TestWhatACheckLeavesOutHasItsDefault(t *testing.T) {
+	c := &v1beta1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "workers"}}
+	p := PolicyOf(c)
+	if p.Type != v1beta1.RemediationReplace || p.Reason != v1beta1.ReasonMachineHealthCheck || p.limit(10) != 4 || p.Startup != 0 || p.MaxRetries != nil {
+		t.Errorf("%+v", p)
+	}
+	if got := p.goneTimeout(); got != DefaultTimeout {
+		t.Errorf("a node may be gone for %s", got)
+	}
+	c.Spec.NodeStartupTimeout = &metav1.Duration{Duration: time.Minute}
+	c.Spec.Remediation.Type = v1beta1.RemediationExternal
+	c.Spec.UnhealthyNodeConditions = []v1beta1.UnhealthyNodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Timeout: metav1.Duration{Duration: 3 * time.Minute}}}
+	if p = PolicyOf(c); p.Reason != v1beta1.ReasonExternalRemediation || p.Startup != time.Minute || p.goneTimeout() != 3*time.Minute {
+		t.Errorf("%+v", p)
+	}
+}

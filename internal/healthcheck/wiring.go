@@ -1,0 +1,111 @@
+package healthcheck
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/wiring"
+)
+
+// everything is the one key: machines are judged together.
+func everything() reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Name: "machines"}}
+}
+
+// Passes that machines and nodes ask for are spaced by perMachine for each machine, up to maxSpacing. A pass costs a few
+// microseconds for each; without the space between them the cost of a fleet that comes up would grow with its square.
+const (
+	perMachine = time.Millisecond
+	maxSpacing = 5 * time.Second
+)
+
+// Wiring is the one table of what wakes the controller.
+func (r *Reconciler) Wiring() wiring.Table {
+	return wiring.Table{
+		Name: "machinehealthcheck", Reconciler: r, Concurrency: 1,
+		Watches: []wiring.Watch{
+			{Object: &v1beta1.MachineHealthCheck{}, Keys: keys(func() time.Duration { return 0 }), News: predicate.GenerationChangedPredicate{}},
+			{Object: &v1beta1.Machine{}, Keys: keys(r.spacing), News: machineChanged()},
+			{Object: &v1beta1.MachineSet{}, Keys: keys(r.spacing), News: freezeChanged()},
+			{Cluster: wiring.Target, Object: &corev1.Node{}, Keys: keys(r.spacing), News: nodeChanged()},
+		},
+	}
+}
+
+func (r *Reconciler) spacing() time.Duration {
+	return min(time.Duration(r.memory.sizeOfFleet())*perMachine, maxSpacing)
+}
+
+// keys asks for a pass after a time.
+func keys(after func() time.Duration) handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	enqueue := func(q queue) { q.AddAfter(everything(), after()) }
+	return handler.Funcs{
+		CreateFunc:  func(_ context.Context, _ event.CreateEvent, q queue) { enqueue(q) },
+		UpdateFunc:  func(_ context.Context, _ event.UpdateEvent, q queue) { enqueue(q) },
+		DeleteFunc:  func(_ context.Context, _ event.DeleteEvent, q queue) { enqueue(q) },
+		GenericFunc: func(_ context.Context, _ event.GenericEvent, q queue) { enqueue(q) },
+	}
+}
+
+// machineChanged drops what has nothing to do with health.
+func machineChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		was, ok := e.ObjectOld.(*v1beta1.Machine)
+		is, also := e.ObjectNew.(*v1beta1.Machine)
+		return !ok || !also || concerns(was, is)
+	}}
+}
+
+func concerns(was, is *v1beta1.Machine) bool {
+	if was.UID != is.UID || was.DeletionTimestamp.IsZero() != is.DeletionTimestamp.IsZero() ||
+		was.Status.Phase != is.Status.Phase || !equality.Semantic.DeepEqual(was.Spec.Timeouts, is.Spec.Timeouts) ||
+		!equality.Semantic.DeepEqual(was.Status.NodeRef, is.Status.NodeRef) || domainOf(was, nil) != domainOf(is, nil) ||
+		!maps.Equal(was.Labels, is.Labels) || !maps.Equal(was.Annotations, is.Annotations) ||
+		!equality.Semantic.DeepEqual(was.OwnerReferences, is.OwnerReferences) {
+		return true
+	}
+	for _, kind := range []string{v1beta1.ConditionLaunched, v1beta1.ConditionRegistered, v1beta1.ConditionReady, v1beta1.ConditionUpToDate, v1beta1.ConditionRemediationRequested} {
+		a, b := meta.FindStatusCondition(was.Status.Conditions, kind), meta.FindStatusCondition(is.Status.Conditions, kind)
+		if (a == nil) != (b == nil) || a != nil && (a.Status != b.Status || a.Reason != b.Reason || !a.LastTransitionTime.Equal(&b.LastTransitionTime)) {
+			return true
+		}
+	}
+	return false
+}
+
+// freezeChanged lets through sets that are frozen or thawed.
+func freezeChanged() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return has(e.ObjectOld.GetLabels(), v1beta1.LabelFreeze) != has(e.ObjectNew.GetLabels(), v1beta1.LabelFreeze)
+		},
+	}
+}
+
+// nodeChanged drops what has nothing to do with health, heartbeats above all.
+func nodeChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		was, ok := e.ObjectOld.(*corev1.Node)
+		is, also := e.ObjectNew.(*corev1.Node)
+		return !ok || !also || was.UID != is.UID || domainOf(&v1beta1.Machine{}, was) != domainOf(&v1beta1.Machine{}, is) ||
+			!slices.EqualFunc(was.Status.Conditions, is.Status.Conditions, func(a, b corev1.NodeCondition) bool {
+				return a.Type == b.Type && a.Status == b.Status && a.LastTransitionTime.Equal(&b.LastTransitionTime)
+			})
+	}}
+}

@@ -1,0 +1,570 @@
+package orphans
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// F-12.
+func TestAnOrphanGoesInTheSecondPass(t *testing.T) {
+	w := newWorld(t)
+	orphan := w.lost(1)
+	w.look()
+	w.want(orphan)
+
+	// Whatever wakes the collector: a pass is one per period.
+	w.clock.SetTime(w.clock.Now().Add(10 * time.Minute))
+	if again := w.look(); again != 20*time.Minute {
+		t.Errorf("looks again after %s, want the rest of the period", again)
+	}
+	w.want(orphan)
+	if w.cloud.lists != 1 {
+		t.Errorf("listed %d times within a period", w.cloud.lists)
+	}
+
+	w.clock.SetTime(w.clock.Now().Add(20 * time.Minute))
+	w.look()
+	w.want()
+	w.wantEvents("Normal OrphanDeleted small: Instances without a Machine are being removed: " + orphan.ProviderID)
+	if n := w.counted("deleted"); n != 1 {
+		t.Errorf("counted %v", n)
+	}
+}
+
+// What takes the provider long is asked for again, and counted once.
+//
+// F-13.
+func TestARemovalThatTakesLongIsFollowed(t *testing.T) {
+	w := newWorld(t)
+	orphan := w.lost(1)
+	w.cloud.slow = true
+	w.look()
+	w.pass()
+	w.pass()
+	w.want(orphan)
+	w.wantEvents("Normal OrphanDeleted small: Instances without a Machine are being removed: " + orphan.ProviderID)
+	if n := w.counted("deleted"); n != 1 || w.cloud.deletes != 2 {
+		t.Errorf("counted %v, %d deletions were sent", n, w.cloud.deletes)
+	}
+	w.cloud.slow = false
+	w.pass()
+	w.want()
+}
+
+// F-14.
+func TestClassesOfOneScopeAreListedOnce(t *testing.T) {
+	w := newWorld(t)
+	w.classOf("twin", "small")
+	w.lost(1)
+	w.look()
+	if w.cloud.lists != 1 {
+		t.Errorf("listed %d times", w.cloud.lists)
+	}
+	w.pass()
+	w.want()
+}
+
+// F-12.
+func TestAnOrphanMustBeSeenInTwoPassesInARow(t *testing.T) {
+	w := newWorld(t)
+	orphan := w.lost(1)
+	w.look()
+	w.cloud.onPage = func(string, int) error { return provider.Errorf(provider.Unavailable, "no answer") }
+	w.pass()
+	w.cloud.onPage = nil
+	w.pass()
+	w.want(orphan)
+	w.pass()
+	w.want()
+}
+
+// F-12.
+func TestAYoungInstanceIsLeftAlone(t *testing.T) {
+	w := newWorld(t, func(r *Rules) { r.MinAge = 2 * time.Hour })
+	orphan := w.lost(1)
+	w.look() // It is an hour old.
+	w.pass()
+	w.want(orphan)
+	w.pass()
+	w.want()
+}
+
+// F-12.
+func TestARemovalIsConfirmedByALiveLook(t *testing.T) {
+	w := newWorld(t)
+	orphan := w.lost(1)
+	w.look()
+	w.cloud.onGet = func(string) error {
+		w.cloud.accounts["small"][0].MachineUID = "adopted by another"
+		return nil
+	}
+	w.pass()
+	w.want(orphan)
+	w.cloud.onGet = func(string) error { return provider.Errorf(provider.Unavailable, "no answer") }
+	w.cloud.accounts["small"][0].MachineUID = orphan.MachineUID
+	w.pass()
+	w.pass()
+	w.want(orphan)
+	if w.cloud.deletes != 0 {
+		t.Errorf("%d deletions were sent", w.cloud.deletes)
+	}
+	// One that went by itself is no news.
+	w.events = nil
+	w.cloud.onGet = func(string) error { return provider.Errorf(provider.NotFound, "gone") }
+	w.pass()
+	w.wantEvents()
+	w.cloud.onGet = nil
+	w.pass()
+	w.want()
+}
+
+// F-13.
+func TestOnePassRemovesOnlySoMany(t *testing.T) {
+	w := newWorld(t, func(r *Rules) { r.MaxDeletes = 2 })
+	for n := range 5 {
+		w.lost(n)
+	}
+	w.cloud.onDelete = func(id string) error {
+		if strings.HasSuffix(id, "i-0") {
+			return provider.Errorf(provider.FailedPrecondition, "it is locked")
+		}
+		return nil
+	}
+	for i, want := range []int{5, 4, 2, 1} {
+		if i == 0 {
+			w.look()
+		} else {
+			w.pass()
+		}
+		if n := len(w.cloud.all()); n != want {
+			t.Fatalf("%d left after %d passes, want %d", n, i+1, want)
+		}
+	}
+	if n := w.cloud.deletes; n != 6 {
+		t.Errorf("%d deletions were sent, want 2 in each of three passes", n)
+	}
+	if deleted, failed := w.counted("deleted"), w.counted("failed"); deleted != 4 || failed != 2 {
+		t.Errorf("counted %v deleted and %v failed", deleted, failed)
+	}
+	if !slices.ContainsFunc(w.events, func(e string) bool {
+		return strings.HasPrefix(e, "Warning OrphanDeletionFailed small") && strings.HasSuffix(e, "i-0: FailedPrecondition")
+	}) {
+		t.Errorf("events %q", w.events)
+	}
+}
+
+// F-13.
+func TestOrphansAreOnlyReportedIfThatIsAskedFor(t *testing.T) {
+	w := newWorld(t, func(r *Rules) { r.ReportOnly = true })
+	var all []provider.Instance
+	var names []string
+	for n := range 7 {
+		in := w.lost(n)
+		all = append(all, in)
+		names = append(names, in.ProviderID)
+	}
+	w.look()
+	w.wantEvents()
+	w.pass()
+	w.pass()
+	w.want(all...)
+	w.wantEvents("Warning OrphanFound small: Instances have no Machine; --orphan-vms-action=report leaves them where they are: " +
+		strings.Join(names[:5], ", ") + " and 2 more")
+	if n := w.counted("reported"); n != 7 {
+		t.Errorf("counted %v", n)
+	}
+	if w.cloud.deletes != 0 {
+		t.Errorf("%d deletions were sent", w.cloud.deletes)
+	}
+}
+
+// F-10.
+func TestWhatIsNotOursIsNeverTouched(t *testing.T) {
+	w := newWorld(t)
+	instances := []provider.Instance{
+		w.lost(1, func(in *provider.Instance) { in.ClusterID = "theirs" }),
+		w.lost(2, func(in *provider.Instance) { in.ClusterID = "" }),
+		w.lost(3, func(in *provider.Instance) { in.ClusterID = "ours/" + w.namespace }),
+		w.lost(4, func(in *provider.Instance) { in.MachineUID = "" }),
+		w.lost(5, func(in *provider.Instance) { in.MachineKey = "" }),
+		w.lost(6, func(in *provider.Instance) { in.MachineKey = "elsewhere/m" }),
+		w.lost(7, func(in *provider.Instance) { in.ClusterID, in.MachineUID, in.MachineKey = "", "", "" }),
+	}
+	w.look()
+	for range 3 {
+		w.pass()
+	}
+	w.want(instances...)
+	w.wantEvents()
+	if w.cloud.deletes != 0 {
+		t.Errorf("%d deletions were sent", w.cloud.deletes)
+	}
+}
+
+// F-11.
+func TestAMachineMadeAtThatMomentKeepsItsInstance(t *testing.T) {
+	w := newWorld(t)
+	sightings := Sightings{}
+	w.collector.memory.sightings = sightings
+	made := 0
+	w.cloud.onPage = func(string, int) error {
+		// The cache was read before; what it lacks must not count.
+		made++
+		m := w.machine(fmt.Sprintf("m-%d", made), "small", "")
+		in := w.lost(made, func(in *provider.Instance) { in.MachineUID = m.UID })
+		sightings[in.ProviderID] = Sighting{Machine: m.UID, First: ago(time.Hour)}
+		return nil
+	}
+	w.look()
+	if made != 1 || len(w.cloud.all()) != 1 || w.cloud.deletes != 0 {
+		t.Errorf("%d made, %v left, %d deletions were sent", made, w.cloud.all(), w.cloud.deletes)
+	}
+}
+
+// F-11.
+func TestAnInstanceOfAMachineIsLeftAlone(t *testing.T) {
+	w := newWorld(t)
+	launching := w.machine("launching", "small", "")
+	w.lost(1, func(in *provider.Instance) { in.MachineUID = launching.UID })
+	twin := w.lost(2, func(in *provider.Instance) { in.MachineUID = launching.UID })
+	running := w.machine("running", "small", "sim:///recorded")
+	w.lost(3, func(in *provider.Instance) { in.MachineUID, in.ProviderID = running.UID, "sim:///recorded" })
+	stray := w.lost(4, func(in *provider.Instance) { in.MachineUID = running.UID })
+	rescued := w.lost(5)
+	w.machine("rescue", "small", rescued.ProviderID)
+
+	w.look()
+	w.wantEvents() // The list may have been taken while one took the other's place.
+	for range 3 {
+		w.pass()
+	}
+	w.want(w.cloud.all()...)
+	if n := len(w.cloud.all()); n != 5 || w.cloud.deletes != 0 {
+		t.Errorf("%d left, %d deletions were sent", n, w.cloud.deletes)
+	}
+	w.wantEvents("Warning StrayInstance running: The machine has instances beside the one that it has recorded, which are left alone: " + stray.ProviderID)
+	if n := w.counted("stray"); n != 1 {
+		t.Errorf("counted %v; the twin is %s", n, twin.ProviderID)
+	}
+
+	// Its Machine gone, a stray is an orphan, seen for the first time.
+	for _, m := range []*v1beta1.Machine{running, launching} {
+		if err := w.api.Delete(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.pass()
+	if n := len(w.cloud.all()); n != 5 {
+		t.Errorf("%d left, want 5", n)
+	}
+	w.pass()
+	w.want(rescued)
+}
+
+// F-11.
+func TestNothingIsRemovedWithoutACompleteListOfMachines(t *testing.T) {
+	var second string // the token of the second page, for the one case that needs it
+	for name, spoil := range map[string]func(list *metav1.PartialObjectMetadataList, page int) error{
+		"no answer": func(l *metav1.PartialObjectMetadataList, _ int) error {
+			return errors.New("dial tcp: connection refused")
+		},
+		"no answer to the second page": func(_ *metav1.PartialObjectMetadataList, page int) error {
+			if page == 1 {
+				return errors.New("the continue token is too old")
+			}
+			return nil
+		},
+		"cut off": func(l *metav1.PartialObjectMetadataList, _ int) error {
+			l.SetContinue("")
+			return nil
+		},
+		"empty without a version": func(l *metav1.PartialObjectMetadataList, _ int) error {
+			*l = metav1.PartialObjectMetadataList{}
+			return nil
+		},
+		"of two versions": func(l *metav1.PartialObjectMetadataList, page int) error {
+			if page == 1 {
+				l.SetResourceVersion("1" + l.GetResourceVersion())
+			}
+			return nil
+		},
+		"the second page again and again": func(l *metav1.PartialObjectMetadataList, page int) error {
+			if page == 0 {
+				second = l.GetContinue()
+			} else {
+				l.SetContinue(second)
+			}
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			for n := range 5 {
+				w.machine(fmt.Sprintf("m-%d", n), "small", "")
+			}
+			orphans := []provider.Instance{w.lost(10), w.lost(11), w.lost(12)}
+			page, spoilt, spoiling := 0, 0, true
+			w.onList = func(list client.ObjectList, o *client.ListOptions) error {
+				if !spoiling {
+					return nil
+				}
+				if o.Continue == "" {
+					page = 0
+				} else {
+					page++
+				}
+				spoilt++
+				return spoil(list.(*metav1.PartialObjectMetadataList), page)
+			}
+			w.look()
+			w.pass()
+			if spoilt == 0 || strings.Contains(name, "second") && page == 0 || page > 2 {
+				t.Errorf("%d lists were spoilt, the last with page %d", spoilt, page)
+			}
+			w.want(orphans...)
+			if w.cloud.deletes != 0 {
+				t.Fatalf("%d deletions were sent", w.cloud.deletes)
+			}
+			// And a pass that could not tell is none.
+			spoiling = false
+			w.pass()
+			w.want(orphans...)
+			w.pass()
+			w.want()
+		})
+	}
+}
+
+// F-11.
+func TestNoMachineAtAllIsAnAnswer(t *testing.T) {
+	w := newWorld(t)
+	w.lost(1)
+	w.look()
+	w.pass()
+	w.want()
+}
+
+// F-11.
+func TestAFleetInOrderCostsNoListOfMachines(t *testing.T) {
+	w := newWorld(t)
+	m := w.machine("m", "small", "sim:///m")
+	w.lost(1, func(in *provider.Instance) { in.MachineUID, in.ProviderID = m.UID, "sim:///m" })
+	w.look()
+	w.pass()
+	if w.listed != 0 {
+		t.Errorf("%d lists were asked for", w.listed)
+	}
+}
+
+// F-14.
+func TestAScopeThatCannotBeListedIsLeftAlone(t *testing.T) {
+	w := newWorld(t)
+	w.class("other")
+	var kept []provider.Instance
+	for n := range 3 {
+		in := lost(20 + n)
+		in.MachineKey = w.namespace + "/m"
+		w.cloud.put("other", in)
+		kept = append(kept, in)
+		w.lost(n)
+	}
+	fails := false
+	w.cloud.onPage = func(account string, page int) error {
+		if fails && account == "other" && page == 1 {
+			return provider.Errorf(provider.Throttled, "too many calls")
+		}
+		return nil
+	}
+	w.look()
+	fails = true
+	w.pass()
+	w.want(kept...)
+	// So is one whose credentials are gone.
+	fails = false
+	if err := w.api.Delete(t.Context(), w.secret("other")); err != nil {
+		t.Fatal(err)
+	}
+	w.pass()
+	w.pass()
+	w.want(kept...)
+}
+
+func (w *world) secret(name string) client.Object {
+	m := &metav1.PartialObjectMetadata{ObjectMeta: w.meta(name)}
+	m.APIVersion, m.Kind = "v1", "Secret"
+	return m
+}
+
+// A list that never ends must not end the process, or the pass.
+//
+// F-14.
+func TestADriverWhoseListDoesNotGetOnHarmsNobodyElse(t *testing.T) {
+	w := newWorld(t)
+	w.lost(1)
+	s := &scope{class: provider.Class{Credentials: provider.NewCredentials(map[string][]byte{"account": []byte("small")})}}
+	w.cloud.pageSize = 0 // The same page for ever.
+	if _, err := w.collector.listInstances(t.Context(), s); err == nil {
+		t.Error("a list without an end was taken for complete")
+	}
+}
+
+// F-14.
+func TestNothingIsRemovedInAnOutageNorSoonAfter(t *testing.T) {
+	w := newWorld(t)
+	orphan := w.lost(1)
+	w.look()
+
+	w.reach.reason = v1beta1.ReasonControlPlaneUnreachable
+	w.pass()
+	if again := w.look(); again > 10*time.Second {
+		t.Errorf("looks after %s whether the outage is over", again)
+	}
+	if w.cloud.lists != 1 {
+		t.Errorf("the cloud was asked %d times, also in the outage", w.cloud.lists)
+	}
+	w.want(orphan)
+
+	// What was seen before the outage does not count after it.
+	w.reach.reason, w.reach.since = "", w.clock.Now()
+	w.look()
+	w.want(orphan)
+	// An outage between two passes delays the removal by a period, too.
+	w.reach.since = w.clock.Now().Add(time.Minute)
+	w.pass()
+	w.want(orphan)
+	w.pass()
+	w.want()
+}
+
+// F-14.
+func TestAnOutageThatBeginsDuringThePassStopsIt(t *testing.T) {
+	w := newWorld(t)
+	var orphans []provider.Instance
+	for n := range 4 {
+		orphans = append(orphans, w.lost(n))
+	}
+	w.look()
+	w.cloud.onDelete = func(string) error {
+		w.reach.reason = v1beta1.ReasonControlPlaneUnreachable
+		return nil
+	}
+	w.pass()
+	w.want(orphans[1:]...)
+
+	w.reach.reason = ""
+	w.cloud.onDelete = nil
+	w.cloud.onPage = func(string, int) error {
+		w.reach.reason = v1beta1.ReasonControlPlaneUnreachable
+		return nil
+	}
+	w.pass()
+	w.want(orphans[1:]...)
+}
+
+// F-15.
+func TestAnotherClusterIDStopsTheCollection(t *testing.T) {
+	w := newWorld(t)
+	orphan := w.lost(1)
+	w.look()
+	w.mismatch = errors.New("the cluster id is another one")
+	w.pass()
+	w.pass()
+	w.want(orphan)
+	w.wantEvents("Warning ClusterIDMismatch record: Orphaned instances are left alone: the cluster id is another one")
+	if w.cloud.lists != 1 {
+		t.Errorf("the cloud was asked %d times", w.cloud.lists)
+	}
+	w.mismatch = nil
+	w.pass()
+	w.want(orphan)
+	w.pass()
+	w.want()
+}
+
+// F-16.
+func TestAMachineIsToldThatItsInstanceIsMissing(t *testing.T) {
+	w := newWorld(t)
+	w.class("other")
+	there := w.machine("there", "small", "sim:///there")
+	w.lost(1, func(in *provider.Instance) { in.MachineUID, in.ProviderID = there.UID, "sim:///there" })
+	w.machine("missing", "small", "sim:///missing")
+	w.machine("unknown", "other", "sim:///unknown") // Its scope cannot be listed.
+	healthy := w.machine("healthy", "small", "sim:///healthy")
+	w.status(healthy, func(s *v1beta1.MachineStatus) {
+		s.Conditions = []metav1.Condition{{Type: v1beta1.ConditionNodeHealthy, Status: metav1.ConditionTrue, Reason: "NodeReady", LastTransitionTime: metav1.Now()}}
+	})
+	moved := w.machine("moved", "small", "sim:///moved")
+	w.status(moved, func(s *v1beta1.MachineStatus) { s.Instance.CredentialsRef = &v1beta1.LocalRef{Name: "another"} })
+	failed := w.machine("failed", "small", "sim:///failed")
+	w.status(failed, func(s *v1beta1.MachineStatus) { s.FailureReason = v1beta1.FailureInstanceVanished })
+	pending := w.machine("pending", "small", "sim:///pending")
+	w.status(pending, func(s *v1beta1.MachineStatus) { s.Instance.State = v1beta1.InstancePending })
+
+	w.cloud.onPage = func(account string, _ int) error {
+		if account == "other" {
+			return provider.Errorf(provider.Unavailable, "no answer")
+		}
+		return nil
+	}
+	w.look()
+	if want := []string{"missing"}; !slices.Equal(w.doubted, want) {
+		t.Errorf("told %v, want %v", w.doubted, want)
+	}
+	w.pass()
+	if n := len(w.doubted); n != 2 {
+		t.Errorf("told %v in two passes", w.doubted)
+	}
+}
+
+// F-16.
+func TestMachinesWithoutAClassAreLookedAfter(t *testing.T) {
+	w := newWorld(t)
+	for _, name := range []string{"a", "b"} {
+		m := &v1beta1.Machine{ObjectMeta: w.meta(name), Spec: v1beta1.MachineSpec{
+			Provider: w.namespace, ProviderSpec: &runtime.RawExtension{Raw: []byte(`{"inline": true}`)},
+			CredentialsRef: &v1beta1.LocalRef{Name: "small"}, ProviderID: "sim:///" + name,
+		}}
+		w.create(m)
+		w.status(m, func(s *v1beta1.MachineStatus) {
+			s.Instance = &v1beta1.InstanceStatus{State: v1beta1.InstanceRunning, Provider: w.namespace, CredentialsRef: &v1beta1.LocalRef{Name: "small"}}
+		})
+	}
+	// The class has the same credentials and another specification; the account is the same, and so are its instances.
+	w.lost(1)
+	w.look()
+	slices.Sort(w.doubted)
+	if want := []string{"a", "b"}; !slices.Equal(w.doubted, want) || w.cloud.lists != 2 {
+		t.Errorf("told %v with %d lists, want %v with one for the class and one for both machines", w.doubted, w.cloud.lists, want)
+	}
+	w.pass()
+	w.want()
+	if w.cloud.deletes != 1 {
+		t.Errorf("%d deletions were sent", w.cloud.deletes)
+	}
+}
+
+func TestAForkKeepsItsOwnCounsel(t *testing.T) {
+	w := newWorld(t)
+	w.lost(1)
+	w.look()
+	fork := w.collector.Fork(w.collector.Options)
+	if len(fork.memory.sightings) != 1 || !fork.memory.began.Equal(w.clock.Now()) {
+		t.Fatalf("the fork remembers %+v", fork.memory)
+	}
+	fork.memory.sightings["another"] = Sighting{Machine: types.UID("x")}
+	if len(w.collector.memory.sightings) != 1 {
+		t.Error("the origin remembers what its fork saw")
+	}
+}

@@ -1,0 +1,131 @@
+package orphans
+
+import (
+	"context"
+	"time"
+
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// pass looks at all instances once, and returns what it saw for the next one.
+func (c *Collector) pass(ctx context.Context, now time.Time, before Sightings) Sightings {
+	known, err := c.observe(ctx)
+	if err != nil {
+		c.log(ctx).Error(err, "Orphaned instances are not looked for")
+		return nil
+	}
+	state := State{Rules: c.Rules, Now: now, Recorded: known.recorded, Before: before}
+	// The scope in which an instance was found is the one with which it is read again and removed.
+	scopes := map[string]*scope{}
+	var listed []*scope
+	for _, s := range c.scopesOf(ctx, known) {
+		instances, err := c.listInstances(ctx, s)
+		if err != nil {
+			c.log(ctx).Error(err, "The instances of a scope are left alone: they cannot be listed", "source", nameOf(s.source))
+			continue
+		}
+		listed = append(listed, s)
+		for _, in := range instances {
+			if scopes[in.ProviderID] == nil {
+				scopes[in.ProviderID] = s
+				state.Instances = append(state.Instances, in)
+			}
+		}
+	}
+	c.doubt(ctx, listed, scopes)
+	if state.candidates() {
+		if state.Live, err = c.listMachines(ctx); err != nil {
+			c.log(ctx).Error(err, "Orphaned instances are left alone: it is not known which Machines there are")
+		}
+	}
+	// Listing may have taken long: it is what is so now that counts.
+	state.Stable, _ = c.Reach.StableSince()
+	plan := Decide(state)
+	c.carryOut(ctx, known, plan, scopes)
+	return plan.Sightings
+}
+
+// doubt has the Machines look whose instances are missing in the list of their scope, and in all others: an instance of
+// another scope is no less there.
+func (c *Collector) doubt(ctx context.Context, listed []*scope, found map[string]*scope) {
+	for _, s := range listed {
+		for _, m := range s.machines {
+			if found[m.Spec.ProviderID] == nil {
+				c.log(ctx).Info("The provider's list lacks the instance of a Machine, which is to ask for it", "machine", nameOf(m), "providerID", m.Spec.ProviderID)
+				c.Doubt(m)
+			}
+		}
+	}
+}
+
+// carryOut does what was decided, and notes it in the plan's sightings.
+func (c *Collector) carryOut(ctx context.Context, known *fleet, plan Plan, scopes map[string]*scope) {
+	var news news
+	for i := range plan.Decisions {
+		in := &plan.Decisions[i].Instance
+		sighting := plan.Sightings[in.ProviderID]
+		at := scopes[in.ProviderID]
+		log := c.log(ctx).WithValues("providerID", in.ProviderID, "machine", in.MachineKey, "uid", in.MachineUID, "launched", in.LaunchTime)
+		switch verdict := plan.Decisions[i].Verdict; verdict {
+		case Delete:
+			if !c.stable() || ctx.Err() != nil {
+				log.Info("An orphaned instance is left alone for now")
+				continue
+			}
+			sighting.Attempts++
+			removed, err := c.remove(ctx, at, in)
+			switch {
+			case err != nil:
+				log.Error(err, "Cannot remove an orphaned instance")
+				c.Metrics.count(actionFailed)
+				news.add(at.source, reasonFailed, in.ProviderID+": "+string(provider.CodeOf(err)))
+			case removed && !sighting.Told:
+				log.Info("Removed an orphaned instance: it has no Machine")
+				c.Metrics.count(actionDeleted)
+				news.add(at.source, reasonDeleted, in.ProviderID)
+				sighting.Told = true
+			}
+			plan.Sightings[in.ProviderID] = sighting
+		case Report, Stray:
+			if sighting.Told {
+				continue
+			}
+			if verdict == Report {
+				log.Info("Found an orphaned instance, which is only reported: it has no Machine")
+				c.Metrics.count(actionReported)
+				news.add(at.source, reasonFound, in.ProviderID)
+			} else {
+				log.Info("Found an instance of a Machine that has another one; it is left alone", "recorded", known.recorded[in.MachineUID])
+				c.Metrics.count(actionStray)
+				news.add(known.machines[in.MachineUID], reasonStray, in.ProviderID)
+			}
+			sighting.Told = true
+			plan.Sightings[in.ProviderID] = sighting
+		case Owned:
+		default:
+			log.V(1).Info("An instance is left alone", "verdict", verdict)
+		}
+	}
+	news.tell(c.Recorder)
+}
+
+// remove reads an instance again and, if it is what it was, begins or goes on to remove it. It reports whether it did.
+func (c *Collector) remove(ctx context.Context, s *scope, planned *provider.Instance) (bool, error) {
+	machine := machineOf(planned)
+	read, err := c.Cloud.Get(ctx, provider.GetRequest{
+		Machine: machine, Class: s.class, ClusterID: c.Rules.ClusterID, ProviderID: planned.ProviderID, Scope: planned.Scope,
+	})
+	switch {
+	case provider.IsNotFound(err):
+		return false, nil // It went by itself.
+	case err != nil:
+		return false, err
+	case !Confirm(c.Rules, planned, read, c.Clock.Now()):
+		c.log(ctx).Info("An instance is not what it was in the list, and is left alone", "providerID", planned.ProviderID)
+		return false, nil
+	}
+	_, err = c.Cloud.Delete(ctx, provider.DeleteRequest{
+		Machine: machine, Class: s.class, ClusterID: c.Rules.ClusterID, ProviderID: planned.ProviderID, Scope: read.Scope,
+	})
+	return err == nil, err
+}

@@ -1,0 +1,222 @@
+package orphans
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// Rules are what the user decides about orphans.
+type Rules struct {
+	// ClusterID is what marks the instances of this installation.
+	ClusterID string
+	// Namespace is the only one of this installation; empty means all.
+	Namespace string
+	// Period is the time between two passes. As long nothing is removed after an outage.
+	Period time.Duration
+	// MinAge is the age from which an instance can be an orphan.
+	MinAge time.Duration
+	// MaxDeletes is how many are removed in one pass.
+	MaxDeletes int
+	// ReportOnly leaves all of them where they are.
+	ReportOnly bool
+}
+
+// State is what one pass knows.
+type State struct {
+	Rules
+	Now time.Time
+	// Stable is since when this process leads and both clusters answer; zero if it is not so now.
+	Stable time.Time
+	// Instances are those in complete lists, each once.
+	Instances []provider.Instance
+	// Recorded are the provider IDs that Machines had in the cache before the instances were listed, by the UID of the
+	// Machine. It is empty for one that has none.
+	Recorded map[types.UID]string
+	// Live are the UIDs in a consistent and unfiltered list of Machines that the API server gave after the instances were
+	// listed; nil if there is none.
+	Live map[types.UID]bool
+	// Before is what the pass before has left.
+	Before Sightings
+}
+
+// Sightings are the orphans, and the strays, of one pass by their provider IDs. What a pass did not see, or could not
+// judge, is not among them.
+type Sightings map[string]Sighting
+
+// Sighting is what is remembered of one.
+type Sighting struct {
+	// Machine is the UID in its tags. Another one makes it another instance.
+	Machine types.UID
+	// Stray tells a stray from an orphan.
+	Stray bool
+	// First is when it was first seen.
+	First time.Time
+	// Attempts counts the calls that should remove it.
+	Attempts int
+	// Told says that it was counted and made known.
+	Told bool
+}
+
+// Verdict is what is made of an instance, and why.
+type Verdict string
+
+const (
+	// Delete is for what is removed now.
+	Delete Verdict = "Delete"
+	// Report is for what would be removed if only reports were not asked for.
+	Report Verdict = "Report"
+	// Stray is for an instance of a Machine that has another one. It is left alone: only the Machine's own controller can
+	// know what is going on.
+	Stray Verdict = "Stray"
+
+	// The other ones leave it where it is.
+
+	// Foreign is for an instance of another installation, by its cluster id or its namespace.
+	Foreign Verdict = "Foreign"
+	// Untagged is for one that does not say whose it is.
+	Untagged Verdict = "Untagged"
+	// Owned is for one that has a Machine.
+	Owned Verdict = "Owned"
+	// Unjudged is for one without a Machine in the cache, when the API server could not be asked.
+	Unjudged Verdict = "Unjudged"
+	// Fresh is for an orphan, or a stray, that the pass before did not see.
+	Fresh Verdict = "Fresh"
+	// Young is for one that may just have been made.
+	Young Verdict = "Young"
+	// Unsettled is for one that is seen too soon after an outage.
+	Unsettled Verdict = "Unsettled"
+	// Excess is for those that are too many for one pass.
+	Excess Verdict = "Excess"
+)
+
+// Decision is about one instance.
+type Decision struct {
+	Instance provider.Instance
+	Verdict  Verdict
+}
+
+// Plan is what follows from a State.
+type Plan struct {
+	// Decisions are about all instances, in the order of their provider IDs, but for those to be removed: of them, who was
+	// tried least often and was seen first is first.
+	Decisions []Decision
+	// Sightings are for the next pass.
+	Sightings Sightings
+}
+
+// Decide tells orphans from what only looks like them. It removes an instance only if it carries our cluster id, the UID
+// of a Machine and a namespace of ours; if that Machine is neither at the API server nor in the cache, and no other one
+// has recorded the instance; if the same was so in the pass before; and if it is old enough. A Machine's absence counts,
+// since the list of Machines was taken after that of the instances: nothing is made for a Machine that is not there yet,
+// and a Machine does not go before its instance.
+func Decide(s State) Plan {
+	p := Plan{Sightings: Sightings{}}
+	claimed := map[string]bool{}
+	for _, id := range s.Recorded {
+		claimed[id] = true
+	}
+	var due []Decision
+	for i := range s.Instances {
+		in := s.Instances[i]
+		verdict := s.whose(&in, claimed)
+		if verdict == Delete || verdict == Stray {
+			sighting, again := s.Before[in.ProviderID]
+			if !again || sighting.Machine != in.MachineUID || sighting.Stray != (verdict == Stray) {
+				sighting, again = Sighting{Machine: in.MachineUID, Stray: verdict == Stray, First: s.Now}, false
+			}
+			p.Sightings[in.ProviderID] = sighting
+			switch {
+			case !again:
+				verdict = Fresh
+			case verdict == Delete:
+				verdict = s.when(&in, sighting)
+			}
+		}
+		if verdict == Delete {
+			due = append(due, Decision{in, Delete})
+			continue
+		}
+		p.Decisions = append(p.Decisions, Decision{in, verdict})
+	}
+	slices.SortFunc(due, func(a, b Decision) int {
+		x, y := p.Sightings[a.Instance.ProviderID], p.Sightings[b.Instance.ProviderID]
+		return cmp.Or(cmp.Compare(x.Attempts, y.Attempts), x.First.Compare(y.First), byProviderID(a, b))
+	})
+	for i := max(s.MaxDeletes, 0); i < len(due); i++ {
+		due[i].Verdict = Excess
+	}
+	slices.SortFunc(p.Decisions, byProviderID)
+	p.Decisions = append(due, p.Decisions...)
+	return p
+}
+
+// whose tells whose an instance is: Delete if it is nobody's.
+func (s *State) whose(in *provider.Instance, claimed map[string]bool) Verdict {
+	namespace, name, named := strings.Cut(in.MachineKey, "/")
+	switch {
+	case s.ClusterID == "" || in.ClusterID != s.ClusterID:
+		return Foreign
+	case in.ProviderID == "" || in.MachineUID == "" || !named || namespace == "" || name == "" || strings.Contains(name, "/"):
+		return Untagged
+	case s.Namespace != "" && namespace != s.Namespace:
+		return Foreign
+	case claimed[in.ProviderID]:
+		return Owned
+	}
+	recorded, cached := s.Recorded[in.MachineUID]
+	switch {
+	case cached && recorded != "":
+		return Stray
+	case cached, s.Live[in.MachineUID]:
+		return Owned
+	case s.Live == nil:
+		return Unjudged
+	}
+	return Delete
+}
+
+// when tells whether an orphan's time has come.
+func (s *State) when(in *provider.Instance, seen Sighting) Verdict {
+	born := in.LaunchTime
+	if born.IsZero() {
+		born = seen.First
+	}
+	switch {
+	case s.Now.Sub(born) < s.MinAge:
+		return Young
+	case s.Stable.IsZero() || s.Now.Sub(s.Stable) < s.Period:
+		return Unsettled
+	case s.ReportOnly:
+		return Report
+	}
+	return Delete
+}
+
+// Confirm reports whether an instance is, as it was read a moment ago, still what the plan wants to remove.
+func Confirm(r Rules, planned, read *provider.Instance, now time.Time) bool {
+	return read != nil && r.ClusterID != "" &&
+		read.ProviderID == planned.ProviderID &&
+		read.ClusterID == r.ClusterID &&
+		read.MachineUID == planned.MachineUID &&
+		read.MachineKey == planned.MachineKey &&
+		(read.LaunchTime.IsZero() || now.Sub(read.LaunchTime) >= r.MinAge)
+}
+
+// candidates reports whether the cache alone cannot tell whose all instances are.
+func (s *State) candidates() bool {
+	return slices.ContainsFunc(Decide(*s).Decisions, func(d Decision) bool { return d.Verdict == Unjudged })
+}
+
+func byProviderID(a, b Decision) int {
+	return cmp.Compare(a.Instance.ProviderID, b.Instance.ProviderID)
+}
+
+// clone returns a copy that can be changed.
+func (s Sightings) clone() Sightings { return maps.Clone(s) }

@@ -1,0 +1,163 @@
+package orphans
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machineclass/resolve"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// inputs are what a MachineClass, or the inline form of Machines, says of how to reach the cloud.
+type inputs struct {
+	// source is the object that says so; events about what is found with it are on that one.
+	source      client.Object
+	namespace   string
+	credentials *v1beta1.LocalRef
+	spec        resolve.Resolved
+}
+
+// scope is what is listed at the cloud in one go.
+type scope struct {
+	source client.Object
+	class  provider.Class
+	// machines are those whose instances must be in the list.
+	machines []*v1beta1.Machine
+}
+
+// fleet is what the cache knows when a pass begins.
+type fleet struct {
+	// recorded are the provider IDs of all Machines by their UIDs, empty where there is none.
+	recorded map[types.UID]string
+	machines map[types.UID]*v1beta1.Machine
+	inputs   map[string]inputs
+	// users are the Machines of each of inputs that say that their instance runs.
+	users map[string][]*v1beta1.Machine
+}
+
+// observe reads the cache. The Machines come first, so that whatever instance one of them had recorded was there before
+// instances are listed. They are shared with the cache and must not be changed.
+func (c *Collector) observe(ctx context.Context) (*fleet, error) {
+	machines, classes := &v1beta1.MachineList{}, &v1beta1.MachineClassList{}
+	for _, list := range []client.ObjectList{machines, classes} {
+		if err := c.Client.List(ctx, list, client.InNamespace(c.Rules.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("list what the cache knows: %w", err)
+		}
+	}
+	f := &fleet{
+		recorded: map[types.UID]string{}, machines: map[types.UID]*v1beta1.Machine{},
+		inputs: map[string]inputs{}, users: map[string][]*v1beta1.Machine{},
+	}
+	for i := range classes.Items {
+		if class := &classes.Items[i]; class.Spec.Provider == c.Cloud.Name() {
+			spec := resolve.OfClass(class)
+			f.inputs[classKey(class.Namespace, class.Name)] = inputs{class, class.Namespace, spec.CredentialsRef, spec}
+		}
+	}
+	for i := range machines.Items {
+		m := &machines.Items[i]
+		f.recorded[m.UID], f.machines[m.UID] = m.Spec.ProviderID, m
+		key := c.keyOf(m)
+		if _, known := f.inputs[key]; !known && m.Spec.ClassRef == nil && key != "" {
+			f.inputs[key] = inputs{m, m.Namespace, m.Spec.CredentialsRef, inlineOf(m)}
+		}
+		if in, known := f.inputs[key]; known && c.shouldBeListed(m, in) {
+			f.users[key] = append(f.users[key], m)
+		}
+	}
+	return f, nil
+}
+
+// keyOf names the inputs of a Machine; it is empty where there are none of this provider.
+func (c *Collector) keyOf(m *v1beta1.Machine) string {
+	switch {
+	case m.Spec.ClassRef != nil:
+		return classKey(m.Namespace, m.Spec.ClassRef.Name)
+	case m.Spec.Provider != c.Cloud.Name() || m.Spec.ProviderSpec == nil:
+		return ""
+	}
+	credentials := ""
+	if m.Spec.CredentialsRef != nil {
+		credentials = m.Spec.CredentialsRef.Name
+	}
+	return fmt.Sprintf("machines/%s/%s/%s", m.Namespace, credentials, inlineOf(m).SpecHash())
+}
+
+func classKey(namespace, name string) string { return "class/" + namespace + "/" + name }
+
+func inlineOf(m *v1beta1.Machine) resolve.Resolved {
+	return resolve.Resolved{Provider: m.Spec.Provider, ProviderSpec: m.Spec.ProviderSpec.Raw}
+}
+
+// shouldBeListed reports whether a Machine must look at its instance if that is in no list. One that is being made or
+// removed is looked at anyway, and where the Node reports, the instance is there whatever a list says: it may be one of
+// another account, since credentials changed.
+func (c *Collector) shouldBeListed(m *v1beta1.Machine, in inputs) bool {
+	instance := m.Status.Instance
+	if m.Spec.ProviderID == "" || !m.DeletionTimestamp.IsZero() || m.Status.FailureReason != "" ||
+		instance == nil || instance.State != v1beta1.InstanceRunning || instance.Provider != c.Cloud.Name() || nodeReports(m) {
+		return false
+	}
+	used, wanted := instance.CredentialsRef, in.credentials
+	return used == nil && wanted == nil || used != nil && wanted != nil && used.Name == wanted.Name
+}
+
+func nodeReports(m *v1beta1.Machine) bool {
+	return slices.ContainsFunc(m.Status.Conditions, func(c metav1.Condition) bool {
+		return c.Type == v1beta1.ConditionNodeHealthy && c.Status == metav1.ConditionTrue
+	})
+}
+
+// scopesOf reads the credentials and puts together what is the same in the eyes of a driver, in an order that depends on
+// names only. What has no credentials has no list.
+func (c *Collector) scopesOf(ctx context.Context, f *fleet) []*scope {
+	resolver := resolve.Resolver{Secrets: c.Live}
+	found := map[[sha256.Size]byte]*scope{}
+	var scopes []*scope
+	for _, key := range slices.Sorted(maps.Keys(f.inputs)) {
+		in := f.inputs[key]
+		if len(in.spec.ProviderSpec) == 0 {
+			continue
+		}
+		credentials, err := resolver.Credentials(ctx, in.namespace, in.credentials)
+		if err != nil {
+			c.log(ctx).Info("The instances of a class are not looked at: its credentials cannot be read", "source", key, "cause", err.Error())
+			continue
+		}
+		class := provider.Class{Spec: in.spec.ProviderSpec, Credentials: credentials}
+		hash := hashOf(in.spec.SpecHash(), credentials)
+		if found[hash] == nil {
+			found[hash] = &scope{source: in.source, class: class}
+			scopes = append(scopes, found[hash])
+		}
+		found[hash].machines = append(found[hash].machines, f.users[key]...)
+	}
+	return scopes
+}
+
+// hashOf is a hash, so that no secret is kept in a second place.
+func hashOf(spec string, credentials provider.Credentials) (sum [sha256.Size]byte) {
+	h := sha256.New()
+	part := func(data []byte) {
+		// With its length, so that no two sets of parts look alike.
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(data))))
+		h.Write(data)
+	}
+	part([]byte(spec))
+	for _, name := range credentials.Keys() {
+		value, _ := credentials.Get(name)
+		part([]byte(name))
+		part(value.Reveal())
+	}
+	h.Sum(sum[:0])
+	return sum
+}

@@ -1,0 +1,331 @@
+package orphans
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	testclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/test/env"
+)
+
+func TestMain(m *testing.M) { os.Exit(env.Main(m)) }
+
+// administrator is one client for all tests: each new one would ask the API server for all it serves.
+var administrator = sync.OnceValues(func() (client.WithWatch, error) {
+	return client.NewWithWatch(env.Config(), client.Options{Scheme: env.Scheme()})
+})
+
+// world is a cloud and the collector of one namespace and provider on a real API server, under a clock that only the test
+// moves.
+type world struct {
+	*testing.T
+	api       client.WithWatch
+	namespace string
+	cloud     *fakeCloud
+	clock     *testclock.FakePassiveClock
+	reach     *fakeReach
+	collector *Collector
+	registry  *prometheus.Registry
+	mismatch  error
+	// onList sees the lists of Machines at the API server, and may change or refuse them.
+	onList  func(list client.ObjectList, o *client.ListOptions) error
+	listed  int
+	doubted []string
+	events  []string
+}
+
+func newWorld(t *testing.T, change ...func(*Rules)) *world {
+	t.Helper()
+	t.Parallel()
+	api, err := administrator()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{T: t, api: api, registry: prometheus.NewRegistry(), reach: &fakeReach{}}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
+	w.create(ns)
+	w.namespace = ns.Name
+	w.clock = testclock.NewFakePassiveClock(now)
+	w.reach.since = ago(time.Hour)
+	w.cloud = &fakeCloud{name: w.namespace, clock: w.clock, pageSize: 2}
+	metrics, err := NewMetrics(w.registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rules()
+	r.Namespace = w.namespace
+	for _, f := range change {
+		f(&r)
+	}
+	live := interceptor.NewClient(api, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		w.listed++
+		o := &client.ListOptions{}
+		o.ApplyOptions(options)
+		if err := c.List(ctx, list, options...); err != nil {
+			return err
+		}
+		if w.onList != nil {
+			return w.onList(list, o)
+		}
+		return nil
+	}})
+	w.collector = New(Options{
+		Rules: r, Cloud: w.cloud, Client: api, Live: live, Reach: w.reach, Clock: w.clock, Metrics: metrics, Recorder: w,
+		Mismatch: func() error { return w.mismatch },
+		Record:   &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "record"}},
+		Doubt:    func(m *v1beta1.Machine) { w.doubted = append(w.doubted, m.Name) },
+	})
+	w.collector.pageSize = 2
+	w.class("small")
+	return w
+}
+
+// Eventf implements events.EventRecorder.
+func (w *world) Eventf(about, _ runtime.Object, kind, reason, _, note string, args ...any) {
+	w.events = append(w.events, fmt.Sprintf("%s %s %s: %s", kind, reason, about.(client.Object).GetName(), fmt.Sprintf(note, args...)))
+}
+
+func (w *world) create(o client.Object) {
+	w.Helper()
+	if err := w.api.Create(w.Context(), o); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) meta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: w.namespace, Name: name}
+}
+
+// class makes one with credentials of its own name, which open an account of that name.
+func (w *world) class(name string) {
+	w.Helper()
+	w.classOf(name, name)
+}
+
+func (w *world) classOf(name, account string) {
+	w.Helper()
+	w.create(&corev1.Secret{ObjectMeta: w.meta(name), StringData: map[string]string{"account": account}})
+	w.create(&v1beta1.MachineClass{ObjectMeta: w.meta(name), Spec: v1beta1.MachineClassSpec{
+		Provider: w.namespace, ProviderSpec: &runtime.RawExtension{Raw: []byte(`{"a":1}`)}, CredentialsRef: &v1beta1.LocalRef{Name: name},
+	}})
+}
+
+// machine makes one of the class, with an instance that runs if a provider ID is given.
+func (w *world) machine(name, class, providerID string) *v1beta1.Machine {
+	w.Helper()
+	m := &v1beta1.Machine{ObjectMeta: w.meta(name), Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: class}, ProviderID: providerID}}
+	w.create(m)
+	if providerID != "" {
+		w.status(m, func(s *v1beta1.MachineStatus) {
+			s.Instance = &v1beta1.InstanceStatus{State: v1beta1.InstanceRunning, Provider: w.namespace, CredentialsRef: &v1beta1.LocalRef{Name: class}}
+		})
+	}
+	return m
+}
+
+func (w *world) status(m *v1beta1.Machine, change func(*v1beta1.MachineStatus)) {
+	w.Helper()
+	before := m.DeepCopy()
+	change(&m.Status)
+	if err := w.api.Status().Patch(w.Context(), m, client.MergeFrom(before)); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// lost puts an instance into an account of the cloud, made an hour ago for a Machine that is not there.
+func (w *world) lost(n int, change ...func(*provider.Instance)) provider.Instance {
+	in := lost(n)
+	in.MachineKey = fmt.Sprintf("%s/m-%d", w.namespace, n)
+	in.ProviderID = fmt.Sprintf("sim:///%s/i-%d", w.namespace, n)
+	for _, f := range change {
+		f(&in)
+	}
+	w.cloud.put("small", in)
+	return in
+}
+
+// pass makes a pass, after a period.
+func (w *world) pass() {
+	w.Helper()
+	w.clock.SetTime(w.clock.Now().Add(w.collector.Rules.Period))
+	w.look()
+}
+
+func (w *world) look() time.Duration {
+	w.Helper()
+	result, err := w.collector.Reconcile(w.Context(), reconcile.Request{})
+	if err != nil || result.RequeueAfter <= 0 {
+		w.Fatalf("Reconcile = %+v, %v: it never comes back", result, err)
+	}
+	return result.RequeueAfter
+}
+
+// want compares what is left at the cloud.
+func (w *world) want(instances ...provider.Instance) {
+	w.Helper()
+	var left, want []string
+	for _, in := range w.cloud.all() {
+		left = append(left, in.ProviderID)
+	}
+	for _, in := range instances {
+		want = append(want, in.ProviderID)
+	}
+	slices.Sort(left)
+	slices.Sort(want)
+	if !slices.Equal(left, want) {
+		w.Errorf("left at the cloud: %v, want %v", left, want)
+	}
+}
+
+func (w *world) counted(action string) float64 {
+	w.Helper()
+	families, err := w.registry.Gather()
+	if err != nil {
+		w.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if m.GetLabel()[0].GetValue() == action {
+				return m.GetCounter().GetValue()
+			}
+		}
+	}
+	return 0
+}
+
+func (w *world) wantEvents(want ...string) {
+	w.Helper()
+	if !slices.Equal(w.events, want) {
+		w.Errorf("events %q, want %q", w.events, want)
+	}
+}
+
+// fakeReach is what is known of the clusters.
+type fakeReach struct {
+	since  time.Time
+	reason string
+}
+
+func (r *fakeReach) Stopped() (reason, message string) { return r.reason, r.reason }
+
+func (r *fakeReach) StableSince() (time.Time, bool) {
+	if r.reason != "" {
+		return time.Time{}, false
+	}
+	return r.since, true
+}
+
+// fakeCloud has accounts, which credentials open.
+type fakeCloud struct {
+	provider.Driver // what is not needed panics
+	name            string
+	clock           *testclock.FakePassiveClock
+	pageSize        int
+	accounts        map[string][]provider.Instance
+	deletes         int
+	lists           int
+	// slow lets deleted instances stay until the test removes them.
+	slow bool
+
+	// onPage, onGet and onDelete come before the call's work, and may refuse it.
+	onPage   func(account string, page int) error
+	onGet    func(providerID string) error
+	onDelete func(providerID string) error
+}
+
+func (c *fakeCloud) Name() string { return c.name }
+
+func (c *fakeCloud) put(account string, in provider.Instance) {
+	if c.accounts == nil {
+		c.accounts = map[string][]provider.Instance{}
+	}
+	c.accounts[account] = append(c.accounts[account], in)
+}
+
+func (c *fakeCloud) all() (all []provider.Instance) {
+	for _, instances := range c.accounts {
+		all = append(all, instances...)
+	}
+	return all
+}
+
+func accountOf(class provider.Class) string {
+	account, _ := class.Credentials.Get("account")
+	return string(account.Reveal())
+}
+
+// List shows everything in the account: what belongs to others is for the caller to see.
+func (c *fakeCloud) List(_ context.Context, req provider.ListRequest) (provider.ListPage, error) {
+	page := 0
+	if req.Continue != "" {
+		if _, err := fmt.Sscan(req.Continue, &page); err != nil {
+			return provider.ListPage{}, err
+		}
+	} else {
+		c.lists++
+	}
+	if c.onPage != nil {
+		if err := c.onPage(accountOf(req.Class), page); err != nil {
+			return provider.ListPage{}, err
+		}
+	}
+	all := c.accounts[accountOf(req.Class)]
+	from, to := min(page*c.pageSize, len(all)), min((page+1)*c.pageSize, len(all))
+	out := provider.ListPage{Instances: slices.Clone(all[from:to])}
+	if to < len(all) {
+		out.Continue = fmt.Sprint(page + 1)
+	}
+	return out, nil
+}
+
+func (c *fakeCloud) Get(_ context.Context, req provider.GetRequest) (*provider.Instance, error) {
+	if c.onGet != nil {
+		if err := c.onGet(req.ProviderID); err != nil {
+			return nil, err
+		}
+	}
+	for _, in := range c.accounts[accountOf(req.Class)] {
+		if in.ProviderID == req.ProviderID {
+			return &in, nil
+		}
+	}
+	return nil, provider.Errorf(provider.NotFound, "no such instance")
+}
+
+func (c *fakeCloud) Delete(_ context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
+	c.deletes++
+	if c.onDelete != nil {
+		if err := c.onDelete(req.ProviderID); err != nil {
+			return provider.DeleteResult{}, err
+		}
+	}
+	account := accountOf(req.Class)
+	for i, in := range c.accounts[account] {
+		if in.ProviderID == req.ProviderID {
+			if err := in.OwnedBy(req.ClusterID, req.Machine); err != nil {
+				return provider.DeleteResult{}, err
+			}
+			if c.slow {
+				c.accounts[account][i].State = provider.StateTerminating
+				return provider.DeleteResult{}, nil
+			}
+			c.accounts[account] = slices.Delete(c.accounts[account], i, i+1)
+		}
+	}
+	return provider.DeleteResult{Gone: true}, nil
+}

@@ -1,0 +1,38 @@
+package app
+
+import (
+	"fmt"
+
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/cloud"
+	"machinist.dev/machinist/internal/operator"
+	"machinist.dev/machinist/internal/safety/orphans"
+)
+
+// addOrphans wires the collection of instances that have no Machine. doubt has a Machine look for its instance.
+func addOrphans(op *operator.Operator, s *settings, driver *cloud.Cloud, doubt func(*v1beta1.Machine)) error {
+	counted, err := orphans.NewMetrics(metrics.Registry)
+	if err != nil {
+		return err
+	}
+	collector := orphans.New(orphans.Options{
+		Rules:    s.orphanRules(op.ClusterID(), op.Namespace()),
+		Cloud:    driver,
+		Client:   op.Control().Cache,
+		Live:     op.Control().Live,
+		Mismatch: op.IdentityMismatch,
+		Record:   op.IdentityRecord(),
+		Reach:    op.Reachability(),
+		Doubt:    doubt,
+		Recorder: op.Manager().GetEventRecorder("machinist-orphans"),
+		Clock:    clock.RealClock{},
+		Metrics:  counted,
+	})
+	if err := collector.Wiring().Add(op.Manager(), nil); err != nil {
+		return fmt.Errorf("add the collection of orphans: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,305 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/simcloud"
+	"machinist.dev/machinist/test/env"
+)
+
+// healthTimeout is how long a node may be silent in these tests: longer than what lies between the moments at which
+// Kubernetes notices of two nodes that they have gone silent together.
+const healthTimeout = 15 * time.Second
+
+// startForHealth brings a fleet up whose silent nodes Kubernetes notices within 20 seconds.
+func startForHealth(t *testing.T, machines int32, managerArgs ...string) *machinist {
+	t.Helper()
+	m := start(t, stack.Options{
+		SeparateTarget: true, ManagerArgs: managerArgs,
+		ExtraControllerManagerArgs: []string{"--node-monitor-grace-period=20s", "--node-monitor-period=1s"},
+	})
+	m.quick()
+	m.fleet(machines, nil)
+	m.running(int(machines))
+	return m
+}
+
+// What is broken is replaced, once; what is merely unreachable is left alone, and so is what comes back.
+//
+// H-1, H-2, H-3, H-5, H-9, H-10.
+func TestWhatIsBrokenIsReplacedAndWhatIsUnreachableIsNot(t *testing.T) {
+	m := startForHealth(t, 10)
+	m.healthCheck(func(c *v1beta1.MachineHealthCheck) {
+		c.Spec.MaxUnhealthy = &intstr.IntOrString{Type: intstr.String, StrVal: "20%"}
+	})
+
+	t.Log("one node is silent")
+	before := m.running(10)
+	victim := before[0]
+	m.befall(simcloud.FaultSilent, victim)
+	silentSince := m.noticed(victim)[0]
+	after := m.replaced(before, victim)
+	if mark := m.markOf(victim.UID); mark.at.Before(silentSince.Add(healthTimeout)) {
+		t.Errorf("machine %s was marked at %s, and its node is silent since %s", victim.Name, mark.at, silentSince)
+	} else if !strings.Contains(mark.note, "MachineHealthCheck workers") {
+		t.Errorf("the event of the mark says %q", mark.note)
+	}
+	if n := len(m.instances()); n != 11 {
+		t.Errorf("the cloud made %d instances, want 11", n)
+	}
+
+	t.Log("30 % are silent, with maxUnhealthy 20 %")
+	m.befall(simcloud.FaultSilent, after[:3]...)
+	m.awaitCheck(v1beta1.ReasonTooManyUnhealthy)
+	m.silentFor(healthTimeout+10*time.Second, after[:3]...)
+	m.unchanged(after)
+	m.awaitCheck(v1beta1.ReasonTooManyUnhealthy)
+	m.befall(simcloud.FaultWakes, after[:3]...)
+	m.awaitCheck(v1beta1.ReasonRemediationAllowed)
+	m.running(10)
+	m.unchanged(after)
+
+	t.Log("every node is silent at once")
+	m.befall(simcloud.FaultSilent, after...)
+	m.awaitCheck(v1beta1.ReasonMeltdown)
+	m.silentFor(healthTimeout+10*time.Second, after...)
+	m.unchanged(after)
+	t.Log("all return but one")
+	m.befall(simcloud.FaultWakes, after[1:]...)
+	// Its clock starts anew as well.
+	last := m.replaced(after, after[0])
+	recovered := m.toldLast(v1beta1.ReasonRemediationAllowed)
+	if mark := m.markOf(after[0].UID); mark.at.Sub(recovered) < healthTimeout-time.Second {
+		t.Errorf("machine %s was marked at %s, and most nodes are well only since %s", after[0].Name, mark.at, recovered)
+	}
+
+	t.Log("an instance is deleted behind our back")
+	m.befall(simcloud.FaultVanishes, last[0])
+	m.replaced(last, last[0])
+	m.noTwins()
+	if n := len(m.instances()); n != 13 {
+		t.Errorf("the cloud made %d instances, want 13", n)
+	}
+}
+
+// Without any MachineHealthCheck the flags of the manager hold.
+//
+// H-2.
+func TestTheBuiltInPolicyReplacesASilentNode(t *testing.T) {
+	m := startForHealth(t, 3, "--machine-health-timeout="+healthTimeout.String())
+	before := m.running(3)
+	m.befall(simcloud.FaultSilent, before[0])
+	m.replaced(before, before[0])
+	if mark := m.markOf(before[0].UID); !strings.Contains(mark.note, "The built-in policy") {
+		t.Errorf("the event of the mark says %q", mark.note)
+	}
+}
+
+// What fails again and again is not replaced for ever.
+//
+// H-11.
+func TestTheRetryLimitEndsARowOfReplacements(t *testing.T) {
+	m := startForHealth(t, 4)
+	m.healthCheck(func(c *v1beta1.MachineHealthCheck) { c.Spec.Remediation.MaxRetries = new(int32(1)) })
+	fleet := m.running(4)
+	victim := fleet[0]
+	for i := range 2 {
+		m.befall(simcloud.FaultSilent, victim)
+		after := m.replaced(fleet, victim)
+		at := slices.IndexFunc(after, func(n v1beta1.Machine) bool {
+			return !slices.ContainsFunc(fleet, func(o v1beta1.Machine) bool { return o.UID == n.UID })
+		})
+		if want := fmt.Sprintf("%d/%s", i+1, victim.UID); after[at].Annotations[v1beta1.AnnotationRemediationRetry] != want {
+			t.Fatalf("machine %s has %q, want %q", after[at].Name, after[at].Annotations[v1beta1.AnnotationRemediationRetry], want)
+		}
+		if i == 0 {
+			// Another process counts on.
+			m.restartManager()
+		}
+		fleet, victim = after, after[at]
+	}
+	m.befall(simcloud.FaultSilent, victim)
+	m.awaitCheck(v1beta1.ReasonRetriesExhausted)
+	m.silentFor(healthTimeout+15*time.Second, victim)
+	m.unchanged(fleet)
+	m.awaitCheck(v1beta1.ReasonRetriesExhausted)
+	m.toldLast(v1beta1.ReasonRetriesExhausted)
+	held := m.machine(victim.Name)
+	if c := meta.FindStatusCondition(held.Status.Conditions, v1beta1.ConditionRemediationRequested); c == nil || c.Status != metav1.ConditionFalse || c.Reason != v1beta1.ReasonRetriesExhausted {
+		t.Errorf("machine %s says %+v", held.Name, c)
+	}
+	if n := len(m.instances()); n != 6 {
+		t.Errorf("the cloud made %d instances, want 6", n)
+	}
+}
+
+// healthCheck makes a check of the whole fleet.
+func (m *machinist) healthCheck(change func(*v1beta1.MachineHealthCheck)) {
+	m.t.Helper()
+	c := &v1beta1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "workers"}}
+	for _, status := range []corev1.ConditionStatus{corev1.ConditionUnknown, corev1.ConditionFalse} {
+		c.Spec.UnhealthyNodeConditions = append(c.Spec.UnhealthyNodeConditions, v1beta1.UnhealthyNodeCondition{
+			Type: corev1.NodeReady, Status: status, Timeout: metav1.Duration{Duration: healthTimeout},
+		})
+	}
+	change(c)
+	m.create(c)
+	m.awaitCheck(v1beta1.ReasonRemediationAllowed)
+}
+
+// awaitCheck waits until the check gives a reason for what it does.
+func (m *machinist) awaitCheck(reason string) {
+	m.t.Helper()
+	env.Await(m.t, m.control, &v1beta1.MachineHealthCheckList{}, "a health check that says "+reason, func(l *v1beta1.MachineHealthCheckList) (bool, string) {
+		if len(l.Items) != 1 {
+			return false, fmt.Sprintf("%d checks", len(l.Items))
+		}
+		c := meta.FindStatusCondition(l.Items[0].Status.Conditions, v1beta1.ConditionRemediationAllowed)
+		return c != nil && c.Reason == reason, fmt.Sprintf("%+v", l.Items[0].Status)
+	}, client.InNamespace(namespace))
+}
+
+// befall lets the same happen to the instances of machines.
+func (m *machinist) befall(fault simcloud.InstanceFaultKind, machines ...v1beta1.Machine) {
+	m.t.Helper()
+	for i := range machines {
+		if _, err := m.cloud.AddInstanceFault(context.Background(), m.instanceOf(&machines[i]).ID, simcloud.InstanceFault{Kind: fault}); err != nil {
+			m.t.Fatalf("%s of machine %s: %v", fault, machines[i].Name, err)
+		}
+	}
+}
+
+// noticed waits until the target cluster takes the nodes of machines for silent, and returns since when it does.
+func (m *machinist) noticed(machines ...v1beta1.Machine) []time.Time {
+	m.t.Helper()
+	since := make([]time.Time, len(machines))
+	env.Await(m.t, m.target, &corev1.NodeList{}, "silent nodes", func(l *corev1.NodeList) (bool, string) {
+		n := 0
+		for i := range machines {
+			at := slices.IndexFunc(l.Items, func(node corev1.Node) bool { return node.UID == machines[i].Status.NodeRef.UID })
+			if at < 0 {
+				continue
+			}
+			for _, c := range l.Items[at].Status.Conditions {
+				if c.Type == corev1.NodeReady && c.Status == corev1.ConditionUnknown {
+					since[i] = c.LastTransitionTime.Time
+					n++
+				}
+			}
+		}
+		return n == len(machines), fmt.Sprintf("%d of %d", n, len(machines))
+	})
+	return since
+}
+
+// silentFor waits until the nodes of all machines are silent for a time.
+func (m *machinist) silentFor(d time.Duration, machines ...v1beta1.Machine) {
+	m.t.Helper()
+	since := slices.MaxFunc(m.noticed(machines...), time.Time.Compare)
+	eventually(m.t, fmt.Sprintf("%d nodes are silent for %s", len(machines), d), func() (bool, string) {
+		return time.Since(since) >= d, since.String()
+	})
+}
+
+// unchanged fails the test if the machines are others, or one of them is to be replaced.
+func (m *machinist) unchanged(machines []v1beta1.Machine) {
+	m.t.Helper()
+	list := &v1beta1.MachineList{}
+	if err := m.control.List(context.Background(), list, client.InNamespace(namespace)); err != nil {
+		m.t.Fatal(err)
+	}
+	if !slices.EqualFunc(machines, list.Items, func(a, b v1beta1.Machine) bool {
+		return a.UID == b.UID && b.DeletionTimestamp.IsZero() && !meta.IsStatusConditionTrue(b.Status.Conditions, v1beta1.ConditionRemediationRequested)
+	}) {
+		m.t.Fatalf("the machines are other ones:\n%s\nand before:\n%s", describe(list.Items), describe(machines))
+	}
+}
+
+// replaced waits until all machines run, one of them in the place of another that is gone, and returns them.
+func (m *machinist) replaced(before []v1beta1.Machine, victim v1beta1.Machine) []v1beta1.Machine {
+	m.t.Helper()
+	m.await("the end of machine "+victim.Name, func(machines []v1beta1.Machine) bool {
+		return !slices.ContainsFunc(machines, func(n v1beta1.Machine) bool { return n.UID == victim.UID })
+	})
+	after := m.running(len(before))
+	for i := range before {
+		if uid := before[i].UID; uid != victim.UID && !slices.ContainsFunc(after, func(n v1beta1.Machine) bool { return n.UID == uid }) {
+			m.t.Fatalf("machine %s was replaced as well", before[i].Name)
+		}
+	}
+	return after
+}
+
+// told is an event.
+type told struct {
+	at   time.Time
+	note string
+}
+
+// markOf returns the event of a machine's mark.
+func (m *machinist) markOf(machine types.UID) told {
+	m.t.Helper()
+	return m.lastEvent(func(e eventsv1.Event) bool {
+		return e.Regarding.UID == machine && e.Reason == v1beta1.ConditionRemediationRequested
+	})
+}
+
+// toldLast returns the last event of a check with a reason.
+func (m *machinist) toldLast(reason string) time.Time {
+	m.t.Helper()
+	return m.lastEvent(func(e eventsv1.Event) bool { return e.Regarding.Kind == "MachineHealthCheck" && e.Reason == reason }).at
+}
+
+func (m *machinist) lastEvent(wanted func(eventsv1.Event) bool) (last told) {
+	m.t.Helper()
+	eventually(m.t, "an event was recorded", func() (bool, string) {
+		list := &eventsv1.EventList{}
+		if err := m.control.List(context.Background(), list, client.InNamespace(namespace)); err != nil {
+			m.t.Fatal(err)
+		}
+		var all []string
+		for _, e := range list.Items {
+			all = append(all, e.Reason)
+			at := e.EventTime.Time
+			if e.Series != nil {
+				at = e.Series.LastObservedTime.Time
+			}
+			if wanted(e) && !at.Before(last.at) {
+				last = told{at, e.Note}
+			}
+		}
+		return !last.at.IsZero(), strings.Join(all, " ")
+	})
+	return last
+}
+
+// restartManager has another process take over.
+func (m *machinist) restartManager() {
+	m.t.Helper()
+	if err := m.Manager.Kill(); err != nil {
+		m.t.Fatal(err)
+	}
+	if err := m.Manager.Start(); err != nil {
+		m.t.Fatal(err)
+	}
+	if err := m.AwaitLeader(context.Background(), m.Manager); err != nil {
+		m.t.Fatal(err)
+	}
+}

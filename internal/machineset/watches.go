@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -47,7 +46,7 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 		return fmt.Errorf("add the index of orphaned machines: %w", err)
 	}
 	if r.MachinesSeen == nil {
-		r.MachinesSeen = seenBy(mgr)
+		r.MachinesSeen = wiring.SeenBy(mgr, &v1beta1.Machine{})
 	}
 	return r.Wiring().Add(mgr, nil)
 }
@@ -61,21 +60,6 @@ func (r *Reconciler) Wiring() wiring.Table {
 			{Object: &v1beta1.Machine{}, Keys: r.machineEvents(), News: machineChanged()},
 			{Object: &v1beta1.MachineDeployment{}, Keys: handler.EnqueueRequestsFromMapFunc(r.setsOfDeployment), News: predicate.GenerationChangedPredicate{}},
 		},
-	}
-}
-
-// seenBy returns a function that tells up to which resource version the manager's cache of Machines is complete.
-func seenBy(mgr manager.Manager) func() string {
-	return func() string {
-		informer, err := mgr.GetCache().GetInformer(context.Background(), &v1beta1.Machine{})
-		if err != nil {
-			return ""
-		}
-		stored, ok := informer.(interface{ GetStore() toolscache.Store })
-		if !ok {
-			return ""
-		}
-		return stored.GetStore().LastStoreSyncResourceVersion()
 	}
 }
 

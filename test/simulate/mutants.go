@@ -66,7 +66,7 @@ var mutants = []mutant{
 	{
 		name: "create-from-stale-view", file: "internal/machine/launch.go",
 		from: "	case live.UID != p.machine.UID || live.ResourceVersion != p.before.ResourceVersion:\n		return wait, errStale\n", to: "",
-		scenario: "scale-down", finds: "I1|I2|at rest|instances",
+		scenario: "create-then-delete", finds: "I1|I2|at rest|instances",
 	},
 	{
 		name: "no-settling", file: "internal/machine/deletion.go",
@@ -90,7 +90,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "token-left", file: "internal/bootstrap/token.go",
-		from: "		err = t.Client.Delete(ctx, meta, client.Preconditions{UID: &meta.UID})\n", to: "		err = nil\n",
+		from: "	err = t.Client.Delete(ctx, found, client.Preconditions{UID: &found.UID})\n", to: "",
 		scenario: "create-with-token", finds: "tokens are left",
 	},
 }

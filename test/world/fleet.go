@@ -103,6 +103,52 @@ func kill(process string) Deed {
 	}}
 }
 
+// deleteMachine deletes one of the machines, whichever is the i-th then.
+func deleteMachine(i int) Deed {
+	return Deed{Name: "delete a machine", Do: func(ctx context.Context, w *World, c client.Client) error {
+		machines := w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine"))
+		if len(machines) == 0 {
+			return nil
+		}
+		m := machines[i%len(machines)]
+		w.tell("it is %s", m.GetName())
+		return client.IgnoreNotFound(c.Delete(ctx, &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: m.GetNamespace(), Name: m.GetName()}}))
+	}}
+}
+
+// breakInstance lets the instance of one of the Ready nodes vanish, whichever is the i-th then.
+func breakInstance(i int) Deed {
+	return Deed{Name: "break an instance", Do: func(_ context.Context, w *World, _ client.Client) error {
+		var candidates []*instance
+		for _, in := range w.cloud.instances {
+			if node := w.node(in.NodeName); node != nil && node.Spec.ProviderID == in.ProviderID && readiness(node) == corev1.ConditionTrue {
+				candidates = append(candidates, in)
+			}
+		}
+		if len(candidates) == 0 {
+			return nil
+		}
+		broken := candidates[i%len(candidates)]
+		w.tell("it is %s of %s", broken.ProviderID, broken.MachineKey)
+		w.cloud.instances = slices.DeleteFunc(w.cloud.instances, func(in *instance) bool { return in == broken })
+		return nil
+	}}
+}
+
+func pause(paused bool) Deed {
+	return edit(fmt.Sprintf("paused: %t", paused), func(d *v1beta1.MachineDeployment) { d.Spec.Paused = paused })
+}
+
+// label changes something that does not roll.
+func label(value string) Deed {
+	return edit("label the machines "+value, func(d *v1beta1.MachineDeployment) { d.Spec.Template.ObjectMeta.Labels["tier"] = value })
+}
+
+// upgrade changes the version, which the cloud does in place where it is asked to.
+func upgrade(version string) Deed {
+	return edit("upgrade to "+version, func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.Version = version })
+}
+
 // onceThereIs lets a deed wait for the n-th object of a kind, or instance.
 func (d Deed) onceThereIs(n int, kind string) Deed {
 	d.Name += fmt.Sprintf(" once there is %s %d", kind, n)
@@ -121,15 +167,16 @@ func (d Deed) onceThereIs(n int, kind string) Deed {
 // Settled says what is missing until the fleet is what its deployment asks for, down to the last Node, instance and number
 // in a status; "" if nothing is.
 func Settled(w *World) string {
-	var missing []string
+	missing := w.autoscaler.missing()
 	say := func(format string, args ...any) { missing = append(missing, fmt.Sprintf(format, args...)) }
 	kind := func(name string) schema.GroupVersionKind { return v1beta1.GroupVersion.WithKind(name) }
 	sets, machines := w.control.Snapshot(kind("MachineSet")), w.control.Snapshot(kind("Machine"))
-	wanted, class := 0, ""
+	wanted, class, anyRevision := 0, "", false
 	var d *v1beta1.MachineDeployment
 	for _, o := range w.control.Snapshot(kind("MachineDeployment")) {
 		d = o.(*v1beta1.MachineDeployment)
 		wanted, class = int(replicasOf(d.Spec.Replicas)), d.Spec.Template.Spec.ClassRef.Name
+		anyRevision = d.Spec.Strategy.Type == v1beta1.StrategyOnDelete
 	}
 	if d == nil && len(sets) > 0 {
 		say("%d sets are left", len(sets))
@@ -144,8 +191,12 @@ func Settled(w *World) string {
 			say("machine %s is being deleted: %s", m.Name, conditionsOf(m.Status.Conditions))
 		case m.Status.Phase != v1beta1.MachineRunning:
 			say("machine %s is %s: %s", m.Name, m.Status.Phase, conditionsOf(m.Status.Conditions))
-		case m.Spec.ClassRef.Name != class:
-			say("machine %s is of class %s, not %s", m.Name, m.Spec.ClassRef.Name, class)
+		case anyRevision:
+		case m.Spec.ClassRef.Name != class || m.Spec.Version != d.Spec.Template.Spec.Version:
+			say("machine %s is of class %s, not %s, version %q", m.Name, m.Spec.ClassRef.Name, class, m.Spec.Version)
+		}
+		if d != nil && m.Labels["tier"] != d.Spec.Template.ObjectMeta.Labels["tier"] {
+			say("machine %s has the label %q", m.Name, m.Labels["tier"])
 		}
 		if n := len(w.cloud.of(m.UID)); n != 1 {
 			say("machine %s has %d instances", m.Name, n)
@@ -168,18 +219,19 @@ func Settled(w *World) string {
 	if n := len(w.target.Snapshot(corev1.SchemeGroupVersion.WithKind("Secret"))); n != 0 {
 		say("%d bootstrap tokens are left", n)
 	}
+	if d == nil || anyRevision {
+		return strings.Join(missing, "; ")
+	}
 	for _, o := range sets {
-		missing = append(missing, setMissing(o.(*v1beta1.MachineSet), class, wanted)...)
+		missing = append(missing, setMissing(o.(*v1beta1.MachineSet), &d.Spec.Template.Spec, wanted)...)
 	}
-	if d != nil {
-		missing = append(missing, deploymentMissing(d, wanted)...)
-	}
+	missing = append(missing, deploymentMissing(d, wanted)...)
 	return strings.Join(missing, "; ")
 }
 
-func setMissing(set *v1beta1.MachineSet, class string, wanted int) (missing []string) {
+func setMissing(set *v1beta1.MachineSet, template *v1beta1.MachineSpec, wanted int) (missing []string) {
 	n := 0
-	if set.Spec.Template.Spec.ClassRef.Name == class {
+	if own := &set.Spec.Template.Spec; own.ClassRef.Name == template.ClassRef.Name && own.Version == template.Version {
 		n = wanted
 	}
 	if got := int(replicasOf(set.Spec.Replicas)); got != n {

@@ -27,9 +27,31 @@ type oracle struct {
 	// judged is how much of each cluster's log was.
 	judgedControl, judgedTarget int64
 	machines                    map[uid]*v1beta1.Machine
-	sets                        map[uid]*bounds
-	deployments                 map[uid]*bounds
-	err                         error
+	// history has the versions of each machine that ever was.
+	history map[uid][]version
+	// told is when the manager told a set how many machines to have: what the set does then is judged by what could be
+	// known at that time.
+	told map[uid][]instruction
+	// knew is how much of each kind the manager had seen when it last wrote something: it never knows less again, whoever
+	// leads.
+	knew        map[string]int64
+	sets        map[uid]*bounds
+	deployments map[uid]*bounds
+	err         error
+}
+
+// instruction is a set told how many machines to have, by somebody who had seen so much of each kind.
+type instruction struct {
+	revision int64
+	seen     map[string]int64
+}
+
+// version is a machine from a revision on, until the next one.
+type version struct {
+	revision int64
+	// machine is nil once it is gone.
+	machine *v1beta1.Machine
+	actor   string
 }
 
 // bounds are what was asked of a set or a deployment, version by version: whoever decides may not have seen the last one.
@@ -40,8 +62,9 @@ type bounds struct {
 
 type bound struct {
 	revision int64
-	// most live machines, least available ones.
-	most, least int
+	// most live machines, least available ones, and how many there shall be.
+	most, least, replicas int
+	minReadySeconds       int32
 }
 
 // within returns the widest bounds among the versions that whoever has seen the log up to a revision may go by.
@@ -57,7 +80,7 @@ func (b *bounds) within(seen int64) (most, least int) {
 }
 
 func (o *oracle) begin(w *World) {
-	*o = oracle{world: w, machines: map[uid]*v1beta1.Machine{}, sets: map[uid]*bounds{}, deployments: map[uid]*bounds{}}
+	*o = oracle{world: w, machines: map[uid]*v1beta1.Machine{}, history: map[uid][]version{}, told: map[uid][]instruction{}, knew: map[string]int64{}, sets: map[uid]*bounds{}, deployments: map[uid]*bounds{}}
 	o.judgedControl, o.judgedTarget = w.control.Revision(), w.target.Revision()
 	for _, kind := range []string{"MachineDeployment", "MachineSet", "Machine"} {
 		for _, object := range w.control.Snapshot(v1beta1.GroupVersion.WithKind(kind)) {
@@ -87,6 +110,7 @@ func (w *World) judge() {
 		changes := w.control.Changes(o.judgedControl)
 		o.judgedControl = revision
 		for _, c := range changes {
+			w.autoscaler.judge(c)
 			o.control(c)
 		}
 	}
@@ -105,6 +129,11 @@ func (w *World) judge() {
 }
 
 func (o *oracle) control(c store.Change) {
+	if c.Actor == Manager {
+		for kind, revision := range o.seen() {
+			o.knew[kind] = max(o.knew[kind], revision)
+		}
+	}
 	if m, ok := c.New.(*v1beta1.Machine); ok {
 		switch before, known := o.machines[m.UID]; {
 		case c.Type == watch.Deleted:
@@ -113,6 +142,7 @@ func (o *oracle) control(c store.Change) {
 				o.mayDelete(c, before)
 			}
 			delete(o.machines, m.UID)
+			o.history[m.UID] = append(o.history[m.UID], version{c.Revision, nil, c.Actor})
 			return
 		case c.Type == watch.Added:
 			o.machines[m.UID] = m
@@ -123,6 +153,15 @@ func (o *oracle) control(c store.Change) {
 	}
 	if c.Type != watch.Deleted {
 		o.take(c.Revision, c.New)
+		if n := len(o.history[c.New.GetUID()]); n > 0 {
+			o.history[c.New.GetUID()][n-1].actor = c.Actor
+		}
+	}
+	if after, ok := c.New.(*v1beta1.MachineSet); ok && c.Actor == Manager {
+		before, was := c.Old.(*v1beta1.MachineSet)
+		if !was || before == nil || replicasOf(after.Spec.Replicas) != replicasOf(before.Spec.Replicas) {
+			o.told[after.UID] = append(o.told[after.UID], instruction{c.Revision, o.seen()})
+		}
 	}
 }
 
@@ -131,9 +170,10 @@ func (o *oracle) take(revision int64, object client.Object) {
 	switch x := object.(type) {
 	case *v1beta1.Machine:
 		o.machines[x.UID] = x
+		o.history[x.UID] = append(o.history[x.UID], version{revision, x, ""})
 	case *v1beta1.MachineSet:
 		n := int(replicasOf(x.Spec.Replicas))
-		note(o.sets, x, bound{revision, n, n})
+		note(o.sets, x, bound{revision, n, n, n, x.Spec.MinReadySeconds})
 	case *v1beta1.MachineDeployment:
 		note(o.deployments, x, deploymentBound(x, revision))
 	}
@@ -149,10 +189,15 @@ func note(all map[uid]*bounds, object client.Object, b bound) {
 	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
 		known.owner = owner.UID
 	}
-	if n := len(known.versions); n > 0 && known.versions[n-1].most == b.most && known.versions[n-1].least == b.least {
+	if n := len(known.versions); n > 0 && sameBound(known.versions[n-1], b) {
 		return
 	}
 	known.versions = append(known.versions, b)
+}
+
+func sameBound(a, b bound) bool {
+	a.revision = b.revision
+	return a == b
 }
 
 func replicasOf(n *int32) int32 {
@@ -170,12 +215,17 @@ func deploymentBound(d *v1beta1.MachineDeployment, revision int64) bound {
 		surge, unavailable = 0, n
 	case v1beta1.StrategyOnDelete:
 		surge = 0
+	case v1beta1.StrategyInPlace:
+		surge, unavailable = 0, 1
+		if s.InPlace != nil {
+			unavailable = max(1, scaled(s.InPlace.MaxUnavailable, n, unavailable, false))
+		}
 	default:
 		if r := s.RollingUpdate; r != nil {
 			surge, unavailable = scaled(r.MaxSurge, n, surge, true), scaled(r.MaxUnavailable, n, unavailable, false)
 		}
 	}
-	return bound{revision, n + surge, n - unavailable}
+	return bound{revision, n + surge, n - unavailable, n, d.Spec.MinReadySeconds}
 }
 
 func scaled(value *intstr.IntOrString, n, otherwise int, up bool) int {
@@ -222,35 +272,73 @@ func (o *oracle) mayCreate(c store.Change, m *v1beta1.Machine) {
 			live += o.live(id)
 		}
 	}
-	if most, _ := deployment.within(seen["MachineDeployment"]); live > most {
+	if most, _ := deployment.within(o.since(owner.UID, "MachineDeployment")); live > most {
 		o.breach("I3", "%s made machine %s of set %s: the deployment now has %d of at most %d", c.Actor, m.Name, owner.Name, live, most)
 	}
 }
 
-// mayDelete is the second half of I3.
+// mayDelete is the second half of I3. What became unavailable by itself since the decision could be known counts as
+// available: a machine's own failure is nobody's write. The decision is the manager's pass or, where that carries out what
+// a deployment has told the set, the telling.
 func (o *oracle) mayDelete(c store.Change, m *v1beta1.Machine) {
 	owner := metav1.GetControllerOfNoCopy(m)
-	if c.Actor != Manager || owner == nil || o.sets[owner.UID] == nil || !available(m, 0, o.world.clock.at) {
+	if c.Actor != Manager || owner == nil || o.sets[owner.UID] == nil {
 		return
 	}
 	set := o.sets[owner.UID]
-	seen := o.seen()
-	deployment := o.deployments[set.owner]
-	if deployment == nil {
-		if _, least := set.within(seen["MachineSet"]); o.available(owner.UID)-1 < least {
-			o.breach("I3", "%s deleted machine %s: set %s has %d available of at least %d", c.Actor, m.Name, owner.Name, o.available(owner.UID)-1, least)
-		}
+	who, bounds, kind := "set "+owner.Name, set, "MachineSet"
+	members := func(id uid) bool { return id == owner.UID }
+	if deployment := o.deployments[set.owner]; deployment != nil {
+		who, bounds, kind = "the deployment", deployment, "MachineDeployment"
+		members = func(id uid) bool { return o.sets[id] != nil && o.sets[id].owner == set.owner }
+	}
+	minReady := bounds.versions[len(bounds.versions)-1].minReadySeconds
+	if !available(m, minReady, o.world.clock.at) {
 		return
 	}
-	n := -1
-	for id, s := range o.sets {
-		if s.owner == set.owner {
-			n += o.available(id)
+	known := o.since(owner.UID, "Machine")
+	n := 0
+	for id := range o.history {
+		if id != m.UID && o.availableSince(id, known, members, minReady) {
+			n++
 		}
 	}
-	if _, least := deployment.within(seen["MachineDeployment"]); n < least {
-		o.breach("I3", "%s deleted machine %s of set %s: the deployment has %d available of at least %d", c.Actor, m.Name, owner.Name, n, least)
+	if _, least := bounds.within(o.since(owner.UID, kind)); n < least {
+		o.breach("I3", "%s deleted machine %s of set %s: %s has %d available of at least %d", c.Actor, m.Name, owner.Name, who, n, least)
 	}
+}
+
+// since is from when on versions of a kind count for what a set does: those that its controller had not seen, and those
+// that whoever told it how many to have, in words that it had seen, had not.
+func (o *oracle) since(set uid, kind string) int64 {
+	seen := o.seen()
+	told := o.sets[set].versions[0].revision
+	for _, t := range o.told[set] {
+		if t.revision <= seen["MachineSet"] {
+			told = t.seen[kind]
+		}
+	}
+	return min(seen[kind], told)
+}
+
+// availableSince reports whether a machine of the members is available, or was at or after a revision until something
+// other than the manager's own write changed that.
+func (o *oracle) availableSince(id uid, revision int64, members func(uid) bool, minReady int32) bool {
+	versions := o.history[id]
+	for i := len(versions) - 1; i >= 0; i-- {
+		v := versions[i]
+		if v.machine != nil {
+			owner := metav1.GetControllerOfNoCopy(v.machine)
+			if owner != nil && members(owner.UID) && available(v.machine, minReady, o.world.clock.at) {
+				return true
+			}
+		}
+		own := v.actor == Manager && (v.machine == nil || !v.machine.DeletionTimestamp.IsZero())
+		if v.revision <= revision || own {
+			return false
+		}
+	}
+	return false
 }
 
 // seen is what whoever acts now had seen when its pass began.
@@ -264,15 +352,6 @@ func (o *oracle) seen() map[string]int64 {
 func (o *oracle) live(set uid) (n int) {
 	for _, m := range o.machines {
 		if owner := metav1.GetControllerOfNoCopy(m); owner != nil && owner.UID == set && m.DeletionTimestamp.IsZero() {
-			n++
-		}
-	}
-	return n
-}
-
-func (o *oracle) available(set uid) (n int) {
-	for _, m := range o.machines {
-		if owner := metav1.GetControllerOfNoCopy(m); owner != nil && owner.UID == set && available(m, 0, o.world.clock.at) {
 			n++
 		}
 	}

@@ -169,7 +169,7 @@ func (p *Process) manager(origin *Process) ([]wiring.Table, error) {
 		},
 	}, machineset.New, (*machineset.Reconciler).Fork)
 	p.deployments = remembering(origin.deployments, machinedeployment.Options{
-		Client: c, Live: live, Recorder: recorder{p}, Clock: p.world.clock,
+		Client: c, Live: live, Recorder: recorder{p}, Clock: p.world.clock, MachinesSeen: machines.version,
 	}, machinedeployment.New, (*machinedeployment.Reconciler).Fork)
 	return []wiring.Table{p.sets.Wiring(), p.deployments.Wiring()}, nil
 }
@@ -279,7 +279,7 @@ func (c *controller) run(i int) {
 	w, key := c.process.world, c.queue.take(i)
 	frame := &frame{controller: c, key: key.NamespacedName, seen: map[string]int64{}}
 	for _, v := range c.process.views() {
-		frame.seen[v.gvk.Kind] = v.seen
+		frame.seen[v.gvk.Kind] = max(v.seen, w.oracle.knew[v.gvk.Kind])
 	}
 	w.frames = append(w.frames, frame)
 	w.tell("%s looks at %s", frame.name(), key)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"machinist.dev/machinist/api/v1beta1"
 )
@@ -40,8 +41,60 @@ func Scenarios() []Scenario {
 		{Name: "scale-up", Base: fleet(1, "a"), Script: always(scale(3))},
 		{Name: "scale-down", Base: fleet(3, "a"), Script: always(scale(1))},
 		{Name: "roll", Base: fleet(2, "a"), Script: always(roll("b"))},
+		{Name: "churn", Base: fleet(2, "a", strategy(1, 0)), Script: func(r *rand.Rand) []Deed {
+			return append([]Deed{setStrategy(strategy(r.IntN(2), r.IntN(3)))}, churn(r)...)
+		}},
+		{Name: "churn-recreate", Base: fleet(2, "a", ofType(v1beta1.StrategyRecreate)), Script: churn},
+		{Name: "churn-on-delete", Base: fleet(2, "a", ofType(v1beta1.StrategyOnDelete)), Script: churn},
+		{Name: "churn-in-place", Base: fleet(3, "a", ofType(v1beta1.StrategyInPlace)), Script: churn},
+		{Name: "autoscaler", Base: fleet(4, "a", nodeGroup), Script: autoscaled},
+		{Name: "autoscaler-roll", Base: fleet(4, "a", nodeGroup), Script: autoscaledRoll},
 		{Name: "delete", Base: fleet(2, "a"), Script: always(remove())},
 	}
+}
+
+// churn is what a few impatient people do to a deployment, while instances break.
+func churn(r *rand.Rand) []Deed {
+	var deeds []Deed
+	for range 2 + r.IntN(3) {
+		switch r.IntN(9) {
+		case 0, 1:
+			deeds = append(deeds, scale(int32(r.IntN(4))))
+		case 2, 3:
+			deeds = append(deeds, roll([]string{"a", "b", "c"}[r.IntN(3)]))
+		case 4:
+			deeds = append(deeds, pause(r.IntN(2) == 0))
+		case 5:
+			deeds = append(deeds, deleteMachine(r.IntN(4)))
+		case 6:
+			deeds = append(deeds, breakInstance(r.IntN(4)))
+		case 7:
+			deeds = append(deeds, label([]string{"gold", "silver"}[r.IntN(2)]))
+		case 8:
+			deeds = append(deeds, upgrade([]string{"v1.36.2", "v1.36.3"}[r.IntN(2)]))
+		}
+	}
+	return append(deeds, pause(false))
+}
+
+// ofType gives a deployment a strategy with its defaults.
+func ofType(t v1beta1.DeploymentStrategyType) func(*v1beta1.MachineDeployment) {
+	return func(d *v1beta1.MachineDeployment) { d.Spec.Strategy = v1beta1.DeploymentStrategy{Type: t} }
+}
+
+// strategy gives a deployment rolling updates within bounds, of which one is not zero.
+func strategy(surge, unavailable int) func(*v1beta1.MachineDeployment) {
+	if surge+unavailable == 0 {
+		surge = 1
+	}
+	return func(d *v1beta1.MachineDeployment) {
+		s, u := intstr.FromInt(surge), intstr.FromInt(unavailable)
+		d.Spec.Strategy = v1beta1.DeploymentStrategy{Type: v1beta1.StrategyRollingUpdate, RollingUpdate: &v1beta1.RollingUpdate{MaxSurge: &s, MaxUnavailable: &u}}
+	}
+}
+
+func setStrategy(change func(*v1beta1.MachineDeployment)) Deed {
+	return edit("change the strategy", change)
 }
 
 // Prepared is a scenario with its fleet at rest, from which runs are forked.

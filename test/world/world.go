@@ -38,12 +38,16 @@ type World struct {
 	laziness map[string]int
 	// script is what people do, in this order.
 	script []Deed
+	// autoscaler is one of the actors outside; nil where there is none.
+	autoscaler *autoscaler
 
 	oracle  oracle
 	effects int
 	crashes int
 	steps   int
 	names   int
+	// behind is for how long caches have been late.
+	behind time.Duration
 	// disturbed is when somebody outside last did something, or something last failed.
 	disturbed time.Time
 	// path is a digest of all choices, by which two runs are compared.
@@ -93,7 +97,9 @@ func (w *World) Fork(seed uint64) (*World, error) {
 		}
 		f.processes = append(f.processes, forked)
 	}
-	return f, nil
+	var err error
+	f.autoscaler, err = w.autoscaler.fork(f)
+	return f, err
 }
 
 func (w *World) startAll() error {
@@ -152,8 +158,12 @@ func (w *World) possible(nested bool) []action {
 		out = append(out, action{"control: background", func() error { w.tell("control cluster: %s", w.control.Step(i)); return nil }})
 	}
 	out = append(out, w.kubelets()...)
+	out, late = w.autoscaler.possible(out, late)
 	if len(w.script) > 0 && (w.script[0].After == nil || w.script[0].After(w)) {
 		out = append(out, action{"deed", w.doNext})
+	}
+	if len(out) == 0 && len(late) > 0 && !nested && w.behind < longestBehind && w.random.IntN(3) == 0 {
+		return []action{{"time passes while caches are late", w.fallBehind}}
 	}
 	if len(out) == 0 {
 		return late
@@ -270,6 +280,21 @@ func (w *World) pass(d time.Duration) {
 	}
 }
 
+// fallBehind lets time pass although there are changes that the caches do not show yet.
+func (w *World) fallBehind() error {
+	d := time.Duration(1+w.random.IntN(15)) * time.Second
+	if at, waits := w.next(); waits {
+		d = max(time.Millisecond, min(d, at.Sub(w.clock.at)))
+	}
+	w.behind += d
+	w.disturbed = w.clock.at.Add(d)
+	w.pass(d)
+	return nil
+}
+
+// longestBehind is for how long caches are late in one run, all in all.
+const longestBehind = time.Minute
+
 // bookmarks is how long a watch is quiet until the API server says up to where it is complete.
 const bookmarks = time.Minute
 
@@ -281,6 +306,7 @@ func (w *World) next() (at time.Time, any bool) {
 		}
 	}
 	consider(w.cloud.next())
+	consider(w.autoscaler.next())
 	for _, p := range w.processes {
 		for _, c := range p.controllers {
 			consider(c.queue.next())

@@ -56,7 +56,7 @@ var mutants = []mutant{
 	{
 		name: "finalizer-removed-early", file: "internal/machine/deletion.go",
 		from: "	case !result.Gone:", to: "	case !result.Gone && p.gone:",
-		scenario: "scale-down", finds: "I1",
+		scenario: "scale-down", finds: "I1|order",
 	},
 	{
 		name: "create-without-adoption", file: "internal/machine/launch.go",

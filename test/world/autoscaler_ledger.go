@@ -21,7 +21,7 @@ import (
 type ledger struct {
 	world *World
 	// due are marked machines for which the size was lowered: each has to go. settled are those of which it does not
-	// matter any more, since the size was raised again or another marked one went in their place.
+	// matter any more, since the size was raised again, or one that was marked or of an old revision went in their place.
 	due     map[uid]int64 // revision at which the size was lowered
 	settled map[uid]bool
 	// free is by how much the size was lowered without a machine being named.
@@ -71,6 +71,11 @@ func (l *ledger) judge(c store.Change, victim client.ObjectKey) {
 		}
 	case *v1beta1.Machine:
 		before, known := l.world.oracle.machines[o.UID]
+		if _, due := l.due[o.UID]; due && c.Actor == Autoscaler && known && !marked(o) {
+			// It marked the machine once more, and took that back.
+			delete(l.due, o.UID)
+			l.free++
+		}
 		if known && before.DeletionTimestamp.IsZero() && (c.Type == watch.Deleted || !o.DeletionTimestamp.IsZero()) {
 			l.takers[o.UID] = c.Actor
 			if c.Actor == Manager {
@@ -188,7 +193,9 @@ func (l *ledger) taken(m *v1beta1.Machine) {
 		l.inTurn(m, owner.UID, told.revision)
 	}
 	switch {
-	case l.replaced(m, told.known), o.live(owner.UID) > l.least(owner.UID, told.known):
+	case l.replaced(m, told.known):
+		l.settleOne() // it made the room
+	case o.live(owner.UID) > l.least(owner.UID, told.known):
 	case l.free > 0:
 		l.free--
 	case isAvailable:
@@ -249,6 +256,13 @@ func (l *ledger) inTurn(m *v1beta1.Machine, set uid, told int64) {
 		slices.Sort(first)
 		o.breach("autoscaler", "the manager deleted machine %s, which is available and not marked, before %v of its set", m.Name, first)
 	}
+}
+
+// markedSince reports whether the machine is marked and was not at a revision. Whoever marks a machine after it was decided
+// how many go may choose an available one.
+func (o *oracle) markedSince(m *v1beta1.Machine, revision int64) bool {
+	then := at(o.history[m.UID], revision)
+	return marked(m) && (then == nil || !marked(then))
 }
 
 // at returns the version at a revision; nil if there was none.

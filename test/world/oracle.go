@@ -297,6 +297,9 @@ func (o *oracle) mayDelete(c store.Change, m *v1beta1.Machine) {
 		return
 	}
 	known := o.since(owner.UID, "Machine")
+	if o.markedSince(m, known) {
+		return
+	}
 	n := 0
 	for id := range o.history {
 		if id != m.UID && o.availableSince(id, known, members, minReady) {
@@ -333,8 +336,7 @@ func (o *oracle) availableSince(id uid, revision int64, members func(uid) bool, 
 				return true
 			}
 		}
-		own := v.actor == Manager && (v.machine == nil || !v.machine.DeletionTimestamp.IsZero())
-		if v.revision <= revision || own {
+		if v.revision <= revision || v.actor == Manager && deleted(v) && i > 0 && !deleted(versions[i-1]) {
 			return false
 		}
 	}
@@ -357,6 +359,8 @@ func (o *oracle) live(set uid) (n int) {
 	}
 	return n
 }
+
+func deleted(v version) bool { return v.machine == nil || !v.machine.DeletionTimestamp.IsZero() }
 
 func available(m *v1beta1.Machine, minReadySeconds int32, now time.Time) bool {
 	ready := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady)

@@ -162,7 +162,9 @@ func (w *World) disturb() {
 	w.cloud.Boot = []time.Duration{0, 20 * time.Second}[r.IntN(2)]
 	w.cloud.Shutdown = []time.Duration{0, 10 * time.Second}[r.IntN(2)]
 	if r.IntN(3) == 0 {
-		w.script = slices.Insert(slices.Clone(w.script), r.IntN(len(w.script)+1), kill([]string{Manager, Provider}[r.IntN(2)]))
+		death := kill([]string{Manager, Provider}[r.IntN(2)])
+		death.Wait = []time.Duration{0, 0, 5 * time.Second, 70 * time.Second}[r.IntN(4)]
+		w.script = slices.Insert(slices.Clone(w.script), r.IntN(len(w.script)+1), death)
 	}
 	w.faults = &atRandom{left: []int{0, 1, 1, 2, 4}[r.IntN(5)], every: 4 + r.IntN(40)}
 }

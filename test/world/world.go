@@ -46,6 +46,8 @@ type World struct {
 	crashes int
 	steps   int
 	names   int
+	// deedAt is when a person last did something.
+	deedAt time.Time
 	// behind is for how long caches have been late.
 	behind time.Duration
 	// disturbed is when somebody outside last did something, or something last failed.
@@ -62,6 +64,8 @@ type Deed struct {
 	Do   func(ctx context.Context, w *World, c client.Client) error
 	// After says when it may be done, beyond what came before it; nil is at any time.
 	After func(w *World) bool
+	// Wait is how long after the deed before it it may be done at the earliest.
+	Wait time.Duration
 }
 
 // Scheme knows the kinds that there are in a world.
@@ -86,7 +90,7 @@ func New(scheme *runtime.Scheme) (*World, error) {
 
 // Fork returns a copy of a world between two steps, down to what its processes remember, in which other choices are made.
 func (w *World) Fork(seed uint64) (*World, error) {
-	f := &World{scheme: w.scheme, clock: &clock{w.clock.at}, disturbed: w.clock.at, random: rand.New(rand.NewPCG(seed, 0)), names: w.names}
+	f := &World{scheme: w.scheme, clock: &clock{w.clock.at}, disturbed: w.clock.at, deedAt: w.clock.at, random: rand.New(rand.NewPCG(seed, 0)), names: w.names}
 	f.control, f.target = w.control.Fork(f.clock.Now), w.target.Fork(f.clock.Now)
 	f.cloud = w.cloud.fork(f.clock.Now)
 	f.oracle.begin(f)
@@ -159,7 +163,7 @@ func (w *World) possible(nested bool) []action {
 	}
 	out = append(out, w.kubelets()...)
 	out, late = w.autoscaler.possible(out, late)
-	if len(w.script) > 0 && (w.script[0].After == nil || w.script[0].After(w)) {
+	if len(w.script) > 0 && !w.clock.at.Before(w.deedAt.Add(w.script[0].Wait)) && (w.script[0].After == nil || w.script[0].After(w)) {
 		out = append(out, action{"deed", w.doNext})
 	}
 	if len(out) == 0 && len(late) > 0 && !nested && w.behind < longestBehind && w.random.IntN(3) == 0 {
@@ -239,7 +243,7 @@ func (w *World) interleave() {
 func (w *World) doNext() error {
 	deed := w.script[0]
 	w.script = w.script[1:]
-	w.disturbed = w.clock.at
+	w.disturbed, w.deedAt = w.clock.at, w.clock.at
 	w.tell("person: %s", deed.Name)
 	return deed.Do(context.Background(), w, w.hand(w.control))
 }
@@ -306,6 +310,10 @@ func (w *World) next() (at time.Time, any bool) {
 		}
 	}
 	consider(w.cloud.next())
+	if len(w.script) > 0 && w.script[0].Wait > 0 {
+		at := w.deedAt.Add(w.script[0].Wait)
+		consider(at, at.After(w.clock.at))
+	}
 	consider(w.autoscaler.next())
 	for _, p := range w.processes {
 		for _, c := range p.controllers {

@@ -34,6 +34,12 @@ test: controlplane verify ## Unit tests and tests against a real API server
 e2e: controlplane build ## Long scenarios: the real binaries, crashes, two leaders, whole tours
 	$(GO) test -tags e2e -count=1 -timeout 30m -v ./test/e2e/...
 
+.PHONY: simulate
+simulate: ## Run the controllers in the deterministic world: random runs, each fault at each effect, planted bugs
+	$(GO) run ./test/simulate
+	$(GO) run ./test/simulate --effects --group lifecycle,fleets --runs 2000
+	$(GO) run ./test/simulate mutants
+
 .PHONY: generate
 generate: ## Generate CRDs, deepcopy functions, RBAC and reference documentation
 	hack/generate.sh

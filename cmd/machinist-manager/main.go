@@ -9,7 +9,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -30,32 +29,6 @@ func main() {
 		fmt.Fprintln(os.Stderr, "Error:", err)
 		os.Exit(1)
 	}
-}
-
-// settings are the flags that only this process has.
-type settings struct {
-	concurrentSets        int
-	concurrentDeployments int
-	markOutdatedNodes     bool
-	health                healthcheck.BuiltIn
-}
-
-func (s *settings) addFlags(fs *pflag.FlagSet) {
-	fs.IntVar(&s.concurrentSets, "concurrent-machinesets", 8, "machine sets worked on at the same time")
-	fs.IntVar(&s.concurrentDeployments, "concurrent-machinedeployments", 8, "machine deployments worked on at the same time")
-	s.health.AddFlags(fs)
-	fs.BoolVar(&s.markOutdatedNodes, "mark-outdated-nodes", true, "while machines are exchanged, have pods prefer the new nodes and autoscalers leave the old ones alone; without it, marks that are there are taken off")
-}
-
-func (s *settings) validate() error {
-	var errs []error
-	for flag, value := range map[string]int{"concurrent-machinesets": s.concurrentSets, "concurrent-machinedeployments": s.concurrentDeployments} {
-		if value < 1 {
-			errs = append(errs, fmt.Errorf("--%s is %d; it must be at least 1", flag, value))
-		}
-	}
-	_, err := s.health.Policy()
-	return errors.Join(append(errs, err)...)
 }
 
 func command() *cobra.Command {
@@ -152,6 +125,9 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings) err
 		if err := marker.Wiring().Add(mgr, nil); err != nil {
 			return err
 		}
+	}
+	if err := addOvershoot(op, s); err != nil {
+		return err
 	}
 	return addHealth(op, s, healthMetrics)
 }

@@ -15,6 +15,11 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
+// tokenReserve is for how much longer a bootstrap token is good than the Machine has time to join: the time in which the
+// target cluster is away is no part of that (M-15), and a cluster that is back removes at once what expired meanwhile.
+// With the Machine that has joined, or failed to, the token goes in any case.
+const tokenReserve = time.Hour
+
 // findLaunched looks for an instance of this Machine whose answer was lost. Where there is none, the next attempt is
 // opened once a Create still under way at the cloud would have shown.
 func (p *pass) findLaunched(ctx context.Context, inputs resolve.Resolved, attempt bootstrap.Attempt) (*provider.Instance, error) {
@@ -70,12 +75,12 @@ func (p *pass) renderUserData(ctx context.Context, inputs resolve.Resolved, atte
 	}
 	if bootstrap.NeedsToken(inputs.UserData) && p.Target != nil {
 		life := p.machine.Spec.Timeouts.CreationOrDefault()
-		token, err := p.tokens.Ensure(ctx, attempt, p.now.Add(life))
+		token, err := p.tokens.Ensure(ctx, attempt, p.now.Add(life+tokenReserve))
 		if err != nil {
 			p.launching("The bootstrap token cannot be made: " + err.Error())
 			return provider.Secret{}, wait, err
 		}
-		if token.Expires.Sub(p.now) < life/2 {
+		if token.Expires.Sub(p.now) < tokenReserve+life/2 {
 			instance, err := p.findLaunched(ctx, inputs, attempt)
 			if err != nil {
 				p.launchFailed(err, fingerprintOf(p.machine, inputs, attempt))

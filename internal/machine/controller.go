@@ -150,6 +150,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		logf.FromContext(ctx).V(1).Info("Looking again at what has changed meanwhile", "cause", err.Error())
 		return reconcile.Result{RequeueAfter: time.Second}, nil
 	}
+	if err != nil && p.outage() {
+		// The wait after errors in a row would be long when the cluster is back, and nothing ends it.
+		logf.FromContext(ctx).Info("Looking again soon, since the target cluster is away", "cause", err.Error())
+		p.wakeIn(targetPoll)
+		err = nil
+	}
 	if err != nil {
 		return reconcile.Result{}, err
 	}

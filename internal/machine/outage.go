@@ -79,3 +79,28 @@ func (p *pass) leaveOutagesOut() {
 		ObservedGeneration: p.machine.Generation, LastTransitionTime: metav1.NewTime(counted),
 	})
 }
+
+// joinTimeLeft is how long the Machine has to become a Node, less than nothing when its time is over. The time in which
+// the target cluster was away does not count, and while it is away there is always some left: nobody can join it.
+func (p *pass) joinTimeLeft() time.Duration {
+	began, timeout := p.began(), p.machine.Spec.Timeouts.CreationOrDefault()
+	if p.Reach == nil {
+		return began.Add(timeout).Sub(p.now)
+	}
+	past, _ := p.Reach.TargetOutages()
+	began, _ = reachability.StandStill(past, began, time.Time{})
+	left := began.Add(timeout).Sub(p.now)
+	if p.outage() {
+		return max(left, targetPoll)
+	}
+	return left
+}
+
+// outage reports whether the target cluster counts as away now.
+func (p *pass) outage() bool {
+	if p.Reach == nil {
+		return false
+	}
+	_, away := p.Reach.TargetAway()
+	return away
+}

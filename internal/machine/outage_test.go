@@ -51,7 +51,6 @@ func TestTheDeletionStopsBeforeTheDrainWhenTheTargetIsKnownToBeAway(t *testing.T
 	w.running("m")
 	w.delete("m")
 	w.away(r)
-	// Its calls would hang, so it makes none: they would fail, and the pass with them.
 	if result := w.reconcile("m"); result.RequeueAfter == 0 || result.RequeueAfter > targetPoll {
 		t.Errorf("it looks again after %s", result.RequeueAfter)
 	}
@@ -61,6 +60,9 @@ func TestTheDeletionStopsBeforeTheDrainWhenTheTargetIsKnownToBeAway(t *testing.T
 	}
 	w.step(time.Hour)
 	w.wantQuiet("m")
+	if n := w.unanswered.Load(); n > 0 {
+		t.Errorf("it made %d calls, which might hang", n)
+	}
 	w.back(r)
 	w.reconcile("m")
 	w.wantNothingLeft("m")
@@ -188,4 +190,62 @@ func TestAnOutageBeforeADrainDoesNotCount(t *testing.T) {
 	if began := metav1.NewTime(w.clock.Now().Truncate(time.Second)); !stamp.Equal(&began) {
 		t.Errorf("the drain began at %s, want %s", stamp, began)
 	}
+}
+
+// M-15: nobody can join a cluster that is away, and who had begun to still can when it is back.
+func TestTheTimeOfAnOutageIsLeftOutOfTheTimeToJoin(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := w.watched()
+	w.class("small", joinsWithToken)
+	w.born("m")
+	w.reconcile("m")
+	w.step(5 * time.Minute)
+	w.away(r)
+	w.targetDown = false // Nodes are read from a cache, which is still there.
+	w.step(2 * v1beta1.DefaultCreationTimeout)
+	if result := w.reconcile("m"); result.RequeueAfter == 0 || result.RequeueAfter > targetPoll {
+		t.Errorf("during the outage it looks again after %s", result.RequeueAfter)
+	}
+	w.wantPhase(w.get("m"), v1beta1.MachineProvisioned)
+	w.back(r)
+	result := w.reconcile("m")
+	w.wantPhase(w.get("m"), v1beta1.MachineProvisioned)
+	// The Machine's time began by the API server's own clock, and outages count in whole seconds.
+	within(t, "the wait after the outage", result.RequeueAfter, v1beta1.DefaultCreationTimeout-7*time.Minute, v1beta1.DefaultCreationTimeout-4*time.Minute)
+	expires, err := time.Parse(time.RFC3339, string(w.tokens()[0].Data["expiration"]))
+	if left := expires.Sub(w.clock.Now()); err != nil || left < result.RequeueAfter {
+		t.Errorf("the token is good for %s, and there are %s to join (%v)", left, result.RequeueAfter, err)
+	}
+	w.step(result.RequeueAfter)
+	w.reconcile("m")
+	w.wantPhase(w.get("m"), v1beta1.MachineFailed)
+}
+
+// M-53: a row of errors would have it look again long after the outage.
+func TestWhatFailsForAnOutageGoesOnSoonAfterIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := w.watched()
+	w.class("small", joinsWithToken)
+	w.born("m")
+	w.away(r)
+	for range 3 {
+		result, err := w.pass("m")
+		if err != nil || result.RequeueAfter == 0 || result.RequeueAfter > targetPoll {
+			t.Fatalf("during the outage it looks again after %s, error %v", result.RequeueAfter, err)
+		}
+		w.step(result.RequeueAfter)
+	}
+	if n := len(w.cloud.live()); n > 0 {
+		t.Fatalf("%d instances were made that cannot join", n)
+	}
+	w.back(r)
+	w.targetDown = true // Not the outage any more.
+	if _, err := w.pass("m"); err == nil {
+		t.Error("an error is no error")
+	}
+	w.targetDown = false
+	w.reconcile("m")
+	w.wantPhase(w.get("m"), v1beta1.MachineProvisioned)
 }

@@ -120,7 +120,7 @@ func (p *pass) failAfterTimeout(cause error) {
 		return // What was said of a failure the first time stays.
 	}
 	timeout := m.Spec.Timeouts.CreationOrDefault()
-	if left := p.began().Add(timeout).Sub(p.now); left > 0 {
+	if left := p.joinTimeLeft(); left > 0 {
 		p.wakeIn(left)
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,6 +42,8 @@ type world struct {
 	// noTarget, targetDown and joins say whether there is a target cluster, whether it is away, and whether running
 	// instances become nodes by themselves.
 	noTarget, targetDown, joins bool
+	// unanswered counts the calls to a target cluster that is away.
+	unanswered atomic.Int32
 	// refuse may fail a call of the process to the API server.
 	refuse func(verb string, o runtime.Object) error
 }
@@ -75,6 +78,7 @@ func newWorld(t testing.TB, change ...func(*world)) *world {
 	})
 	target := e.client(w.api, w.namespace, indexes, func(verb string, o runtime.Object) error {
 		if w.targetDown {
+			w.unanswered.Add(1)
 			return errors.New("dial tcp: connection refused")
 		}
 		if w.refuse != nil {

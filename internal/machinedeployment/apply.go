@@ -81,14 +81,15 @@ func (v *view) wantedSet(d *v1beta1.MachineDeployment, i int, change int32) *v1b
 		annotate(set, v1beta1.AnnotationNoCreate, "")
 	}
 	if i == v.anchor() {
-		// Alone it is worth a write only while a rollout has to know whether replicas changed.
+		// Alone it is worth a write only while a rollout has to know whether replicas changed: while another set has
+		// any. Without it the sets would be sized for the change again and again.
 		previous, recorded := set.Annotations[v1beta1.AnnotationSizedFor]
 		sizedFor := strconv.Itoa(int(v.plan.SizedFor))
-		severalActive := len(v.activeSets()) > 1
+		othersActive := slices.ContainsFunc(v.activeSets(), func(active int) bool { return active != i })
 		if recorded && previous == sizedFor {
 			return set
 		}
-		if severalActive || !equality.Semantic.DeepEqual(set, v.sets[i]) {
+		if othersActive || !equality.Semantic.DeepEqual(set, v.sets[i]) {
 			annotate(set, v1beta1.AnnotationSizedFor, sizedFor)
 		}
 	}

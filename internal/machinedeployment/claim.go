@@ -1,6 +1,7 @@
 package machinedeployment
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -134,6 +135,8 @@ func (p *pass) machinesOf(ctx context.Context, sets []*v1beta1.MachineSet) (map[
 	if len(sets) == 0 {
 		return found, nil
 	}
+	// Asked first: the lists are then at least as new.
+	seen := p.marksSeen()
 	var cached []*v1beta1.Machine
 	for _, set := range sets {
 		var list v1beta1.MachineList
@@ -143,7 +146,7 @@ func (p *pass) machinesOf(ctx context.Context, sets []*v1beta1.MachineSet) (map[
 		found[set.UID] = counting(list.Items)
 		cached = append(cached, found[set.UID]...)
 	}
-	if p.known.trusted {
+	if p.known.trusted && (seen || !p.mayShrink(sets)) {
 		return found, nil
 	}
 	clear(found)
@@ -155,8 +158,12 @@ func (p *pass) machinesOf(ctx context.Context, sets []*v1beta1.MachineSet) (map[
 	if err != nil {
 		return nil, fmt.Errorf("select the machines of sets %v: %w", names, err)
 	}
+	options := &client.ListOptions{Namespace: namespace, LabelSelector: labels.NewSelector().Add(*requirement)}
+	if p.known.trusted {
+		options.Raw = &metav1.ListOptions{ResourceVersion: p.known.specVersion, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}
+	}
 	var list v1beta1.MachineList
-	if err := p.Live.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: labels.NewSelector().Add(*requirement)}); err != nil {
+	if err := p.Live.List(ctx, &list, options); err != nil {
 		return nil, fmt.Errorf("list the machines of sets %v live: %w", names, err)
 	}
 	var counted []*v1beta1.Machine
@@ -172,6 +179,26 @@ func (p *pass) machinesOf(ctx context.Context, sets []*v1beta1.MachineSet) (map[
 	}
 	p.proven = p.proven && asNew(cached, counted)
 	return found, nil
+}
+
+// marksSeen reports whether the cache of Machines is as new as the deployment's specification. Whoever lowers replicas
+// marks machines before: a mark that is not seen would cost another machine, and of another set.
+func (p *pass) marksSeen() bool {
+	if p.MachinesSeen == nil {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(p.MachinesSeen(), p.known.specVersion)
+	return err == nil && order >= 0
+}
+
+// mayShrink reports whether there are more replicas than the deployment asks for, or were when the sets were sized.
+func (p *pass) mayShrink(sets []*v1beta1.MachineSet) bool {
+	var told int32
+	for _, set := range sets {
+		told += max(0, set.ReplicasOrDefault())
+	}
+	newest := slices.MaxFunc(sets, func(a, b *v1beta1.MachineSet) int { return cmp.Compare(revisionOf(a), revisionOf(b)) })
+	return max(told, sizedForOf(newest)) > p.deployment.ReplicasOrDefault()
 }
 
 // asNew reports whether what a cache shows is at least as new as what a live list did: the same objects, none of them in

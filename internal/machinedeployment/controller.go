@@ -40,6 +40,9 @@ type Options struct {
 	// Recorder records events on MachineDeployments.
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
+	// MachinesSeen returns the resource version up to which Client's cache of Machines is complete, "" if that is not
+	// known: then what depends on it is read live. Register sets it from the manager's cache if it is nil.
+	MachinesSeen func() string
 	// Concurrency is the number of deployments worked on at once. Defaults to DefaultConcurrency.
 	Concurrency int
 	// Stopped says why this process must neither add nor exchange machines now, as a reason of the condition Frozen and a
@@ -68,7 +71,12 @@ func New(o Options) *Reconciler {
 }
 
 // Register adds the controller to a manager whose cache has the indexes of package index.
-func (r *Reconciler) Register(mgr manager.Manager) error { return r.Wiring().Add(mgr, nil) }
+func (r *Reconciler) Register(mgr manager.Manager) error {
+	if r.MachinesSeen == nil {
+		r.MachinesSeen = wiring.SeenBy(mgr, &v1beta1.Machine{})
+	}
+	return r.Wiring().Add(mgr, nil)
+}
 
 // Wiring is the one table of what wakes a deployment.
 func (r *Reconciler) Wiring() wiring.Table {
@@ -99,6 +107,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	now := r.Clock.Now()
 	known := r.memory.of(req.NamespacedName, d.UID)
+	known.observed(d)
 	if wait := known.settle(d.Generation, r.memory.newsOf(known, false), now); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}

@@ -31,6 +31,9 @@ type recollection struct {
 	// news are machines that became Ready or went since the last pass. Events count them, guarded by memory.mu.
 	news int32
 
+	// observedGeneration is the present generation, and specVersion a resource version at which the deployment had it.
+	observedGeneration int64
+	specVersion        string
 	// generation and decidedAt are of the last decision, and machines how many it counted.
 	generation int64
 	decidedAt  time.Time
@@ -68,6 +71,13 @@ func (m *memory) of(key types.NamespacedName, uid types.UID) *recollection {
 		m.deployments[key] = r
 	}
 	return r
+}
+
+// observed takes note of a version of the deployment.
+func (r *recollection) observed(d *v1beta1.MachineDeployment) {
+	if r.observedGeneration != d.Generation {
+		r.observedGeneration, r.specVersion = d.Generation, d.ResourceVersion
+	}
 }
 
 func (m *memory) forget(key types.NamespacedName) {

@@ -78,7 +78,11 @@ func (h history) sizedFor() int32 {
 	if len(h.sets) == 0 {
 		return Unknown
 	}
-	n, err := strconv.ParseInt(h.sets[len(h.sets)-1].Annotations[v1beta1.AnnotationSizedFor], 10, 32)
+	return sizedForOf(h.sets[len(h.sets)-1])
+}
+
+func sizedForOf(newest *v1beta1.MachineSet) int32 {
+	n, err := strconv.ParseInt(newest.Annotations[v1beta1.AnnotationSizedFor], 10, 32)
 	if err != nil || n < 0 {
 		return Unknown
 	}

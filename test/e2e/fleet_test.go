@@ -6,6 +6,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -93,12 +94,20 @@ func keepLogs(t *testing.T, s *stack.Stack) {
 	}
 	if dir := os.Getenv("E2E_LOGS"); dir != "" {
 		to := filepath.Join(dir, strings.ReplaceAll(t.Name(), "/", "_"))
-		if err := os.CopyFS(to, os.DirFS(s.Dir())); err != nil {
+		if err := os.CopyFS(to, logsOnly{os.DirFS(s.Dir())}); err != nil {
 			t.Logf("keep the logs: %v", err)
 			return
 		}
 		t.Logf("all logs are in %s", to)
 	}
+}
+
+// logsOnly leaves out what is no log: data, and sockets, which cannot be copied.
+type logsOnly struct{ fs.FS }
+
+func (l logsOnly) ReadDir(name string) ([]fs.DirEntry, error) {
+	entries, err := fs.ReadDir(l.FS, name)
+	return slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return !e.IsDir() && !strings.HasSuffix(e.Name(), ".log") }), err
 }
 
 type testWriter struct{ t *testing.T }

@@ -65,8 +65,9 @@ var mutants = []mutant{
 	},
 	{
 		name: "create-from-stale-view", file: "internal/machine/launch.go",
-		from: "	case live.UID != p.machine.UID || live.ResourceVersion != p.before.ResourceVersion:\n		return wait, errStale\n", to: "",
-		scenario: "create-then-delete", finds: "I1|I2|at rest|instances",
+		from:     "	case apierrors.IsNotFound(err):\n		return wait, errStale\n	case err != nil:\n		return wait, fmt.Errorf(\"read machine before creating its instance: %w\", err)\n	case live.UID != p.machine.UID || live.ResourceVersion != p.before.ResourceVersion:\n",
+		to:       "	case apierrors.IsConflict(err):\n",
+		scenario: "create-then-delete", finds: "at rest|instances",
 	},
 	{
 		name: "no-settling", file: "internal/machine/deletion.go",
@@ -87,6 +88,36 @@ var mutants = []mutant{
 		name: "doubtful-writes-trusted", file: "internal/machineset/memory.go",
 		from: `func (r *recollection) mistrust() { r.floor = "" }`, to: "func (r *recollection) mistrust() {}",
 		scenario: "scale-up", finds: "I3",
+	},
+	{
+		name: "mark-ignored-by-the-set", file: "internal/machineset/deletion_order.go",
+		from: "!has(m.Annotations, v1beta1.AnnotationDeleteMachine),", to: "true,",
+		scenario: "autoscaler", finds: "autoscaler: the manager deleted",
+	},
+	{
+		name: "mark-seen-late-by-the-set", file: "internal/machineset/controller.go",
+		from: "case plan.Chosen && !p.marksSeen:", to: "case false:",
+		scenario: "autoscaler", finds: "autoscaler: the manager deleted",
+	},
+	{
+		name: "mark-never-dropped", file: "internal/machineset/marks.go",
+		from: "return marked, err == nil", to: "return marked, err == nil && false",
+		scenario: "autoscaler", finds: "still has a mark",
+	},
+	{
+		name: "mark-ignored-by-the-deployment", file: "internal/machinedeployment/plan_resize.go",
+		from: "owed = d.releaseMarked(active, d.SizedFor-d.Replicas)", to: "owed = d.releaseMarked(nil, d.SizedFor-d.Replicas)",
+		scenario: "autoscaler-roll", finds: "autoscaler: the manager deleted",
+	},
+	{
+		name: "mark-seen-late-by-the-deployment", file: "internal/machinedeployment/claim.go",
+		from: "if p.known.trusted && (seen || !p.mayShrink(sets)) {", to: "_ = seen\n	if p.known.trusted {",
+		scenario: "autoscaler-roll", finds: "autoscaler: the manager deleted",
+	},
+	{
+		name: "size-not-remembered", file: "internal/machinedeployment/apply.go",
+		from: "othersActive := slices.ContainsFunc(v.activeSets(), func(active int) bool { return active != i })", to: "othersActive := len(v.activeSets()) > 1",
+		scenario: "autoscaler-roll", finds: "after the last disturbance|no rest",
 	},
 	{
 		name: "token-left", file: "internal/bootstrap/token.go",

@@ -21,7 +21,8 @@ import (
 type ledger struct {
 	world *World
 	// due are marked machines for which the size was lowered: each has to go. settled are those of which it does not
-	// matter any more, since the size was raised again, or one that was marked or of an old revision went in their place.
+	// matter any more, since the size was raised again, or one that was marked, of no use or of an old revision went in
+	// their place.
 	due     map[uid]int64 // revision at which the size was lowered
 	settled map[uid]bool
 	// free is by how much the size was lowered without a machine being named.
@@ -198,7 +199,9 @@ func (l *ledger) taken(m *v1beta1.Machine) {
 	case o.live(owner.UID) > l.least(owner.UID, told.known):
 	case l.free > 0:
 		l.free--
-	case isAvailable:
+	case !isAvailable:
+		l.settleOne() // as well
+	default:
 		o.breach("autoscaler", "the manager deleted machine %s of set %s, which is available, of the wanted revision and not marked", m.Name, owner.Name)
 	}
 }

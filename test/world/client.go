@@ -25,16 +25,17 @@ func (c *liveClient) effect(verb string, o runtime.Object, key client.ObjectKey,
 	return Effect{Verb: verb, Kind: gvk.Kind, Name: key.String(), Reads: reads}
 }
 
-func (c *liveClient) write(verb string, o client.Object, f func() error) error {
-	// A call that gets no answer leaves the caller's object as it was.
-	var err error
-	effectErr := c.process.do(c.effect(verb, o, client.ObjectKeyFromObject(o), false), func(bool) error {
-		if err = f(); err == nil && c.wrote != nil {
-			c.wrote(o)
-		}
+// write does a write. Whoever gets no answer is left with the object as it was, and knows no revision to wait for.
+func (c *liveClient) write(verb string, o client.Object, f func(client.Object) error) error {
+	answer := o.DeepCopyObject().(client.Object)
+	err := c.process.do(c.effect(verb, o, client.ObjectKeyFromObject(o), false), func(bool) error { return f(answer) })
+	if err != nil {
 		return err
-	})
-	return effectErr
+	}
+	if c.wrote != nil {
+		c.wrote(answer)
+	}
+	return copyInto(answer, o)
 }
 
 // Get implements client.Client.
@@ -49,22 +50,22 @@ func (c *liveClient) List(ctx context.Context, list client.ObjectList, opts ...c
 
 // Create implements client.Client.
 func (c *liveClient) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
-	return c.write("create", o, func() error { return c.Client.Create(ctx, o, opts...) })
+	return c.write("create", o, func(o client.Object) error { return c.Client.Create(ctx, o, opts...) })
 }
 
 // Update implements client.Client.
 func (c *liveClient) Update(ctx context.Context, o client.Object, opts ...client.UpdateOption) error {
-	return c.write("update", o, func() error { return c.Client.Update(ctx, o, opts...) })
+	return c.write("update", o, func(o client.Object) error { return c.Client.Update(ctx, o, opts...) })
 }
 
 // Patch implements client.Client.
 func (c *liveClient) Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
-	return c.write("patch", o, func() error { return c.Client.Patch(ctx, o, patch, opts...) })
+	return c.write("patch", o, func(o client.Object) error { return c.Client.Patch(ctx, o, patch, opts...) })
 }
 
 // Delete implements client.Client.
 func (c *liveClient) Delete(ctx context.Context, o client.Object, opts ...client.DeleteOption) error {
-	return c.write("delete", o, func() error { return c.Client.Delete(ctx, o, opts...) })
+	return c.write("delete", o, func(o client.Object) error { return c.Client.Delete(ctx, o, opts...) })
 }
 
 // Status implements client.Client.
@@ -89,17 +90,17 @@ func (s *liveSubResource) Get(ctx context.Context, o, sub client.Object, opts ..
 
 // Create implements client.SubResourceClient.
 func (s *liveSubResource) Create(ctx context.Context, o, sub client.Object, opts ...client.SubResourceCreateOption) error {
-	return s.parent.write("create "+s.name, o, func() error { return s.SubResourceClient.Create(ctx, o, sub, opts...) })
+	return s.parent.write("create "+s.name, o, func(o client.Object) error { return s.SubResourceClient.Create(ctx, o, sub, opts...) })
 }
 
 // Update implements client.SubResourceClient.
 func (s *liveSubResource) Update(ctx context.Context, o client.Object, opts ...client.SubResourceUpdateOption) error {
-	return s.parent.write("update "+s.name, o, func() error { return s.SubResourceClient.Update(ctx, o, opts...) })
+	return s.parent.write("update "+s.name, o, func(o client.Object) error { return s.SubResourceClient.Update(ctx, o, opts...) })
 }
 
 // Patch implements client.SubResourceClient.
 func (s *liveSubResource) Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
-	return s.parent.write("patch "+s.name, o, func() error { return s.SubResourceClient.Patch(ctx, o, patch, opts...) })
+	return s.parent.write("patch "+s.name, o, func(o client.Object) error { return s.SubResourceClient.Patch(ctx, o, patch, opts...) })
 }
 
 // cachedClient reads the cached kinds from a process's cache, where it sees its own writes, as the client of package

@@ -16,11 +16,29 @@ import (
 // Scenario is what people do to a fleet at rest, and what shall have become of it.
 type Scenario struct {
 	Name string
+	// Group is what the scenario is about.
+	Group Group
 	// Base is the deployment that runs before; nil for none.
 	Base *v1beta1.MachineDeployment
 	// Script is what people do. It may differ from run to run.
 	Script func(r *rand.Rand) []Deed
 }
+
+// Group is scenarios that belong together.
+type Group string
+
+// The groups.
+const (
+	// Lifecycle is one thing at a time that is asked of a fleet.
+	Lifecycle Group = "lifecycle"
+	// Fleets is several at a time, while instances break.
+	Fleets Group = "fleets"
+	// Autoscaling is an autoscaler at work.
+	Autoscaling Group = "autoscaling"
+)
+
+// Groups are all that there are.
+func Groups() []Group { return []Group{Lifecycle, Fleets, Autoscaling} }
 
 // Scenarios are all that there are.
 func Scenarios() []Scenario {
@@ -28,9 +46,9 @@ func Scenarios() []Scenario {
 		return func(*rand.Rand) []Deed { return deeds }
 	}
 	return []Scenario{
-		{Name: "create", Script: always(create(fleet(2, "a")))},
-		{Name: "create-with-token", Script: always(create(fleet(1, "with-token")))},
-		{Name: "create-then-delete", Script: func(r *rand.Rand) []Deed {
+		{Name: "create", Group: Lifecycle, Script: always(create(fleet(2, "a")))},
+		{Name: "create-with-token", Group: Lifecycle, Script: always(create(fleet(1, "with-token")))},
+		{Name: "create-then-delete", Group: Lifecycle, Script: func(r *rand.Rand) []Deed {
 			kind := []string{"MachineDeployment", "MachineSet", "Machine", "instance", "Node"}[r.IntN(5)]
 			n := 1
 			if kind != "MachineDeployment" && kind != "MachineSet" {
@@ -38,18 +56,18 @@ func Scenarios() []Scenario {
 			}
 			return []Deed{create(fleet(2, "a")), remove().onceThereIs(n, kind)}
 		}},
-		{Name: "scale-up", Base: fleet(1, "a"), Script: always(scale(3))},
-		{Name: "scale-down", Base: fleet(3, "a"), Script: always(scale(1))},
-		{Name: "roll", Base: fleet(2, "a"), Script: always(roll("b"))},
-		{Name: "churn", Base: fleet(2, "a", strategy(1, 0)), Script: func(r *rand.Rand) []Deed {
+		{Name: "scale-up", Group: Lifecycle, Base: fleet(1, "a"), Script: always(scale(3))},
+		{Name: "scale-down", Group: Lifecycle, Base: fleet(3, "a"), Script: always(scale(1))},
+		{Name: "roll", Group: Lifecycle, Base: fleet(2, "a"), Script: always(roll("b"))},
+		{Name: "churn", Group: Fleets, Base: fleet(2, "a", strategy(1, 0)), Script: func(r *rand.Rand) []Deed {
 			return append([]Deed{setStrategy(strategy(r.IntN(2), r.IntN(3)))}, churn(r)...)
 		}},
-		{Name: "churn-recreate", Base: fleet(2, "a", ofType(v1beta1.StrategyRecreate)), Script: churn},
-		{Name: "churn-on-delete", Base: fleet(2, "a", ofType(v1beta1.StrategyOnDelete)), Script: churn},
-		{Name: "churn-in-place", Base: fleet(3, "a", ofType(v1beta1.StrategyInPlace)), Script: churn},
-		{Name: "autoscaler", Base: fleet(4, "a", nodeGroup), Script: autoscaled},
-		{Name: "autoscaler-roll", Base: fleet(4, "a", nodeGroup), Script: autoscaledRoll},
-		{Name: "delete", Base: fleet(2, "a"), Script: always(remove())},
+		{Name: "churn-recreate", Group: Fleets, Base: fleet(2, "a", ofType(v1beta1.StrategyRecreate)), Script: churn},
+		{Name: "churn-on-delete", Group: Fleets, Base: fleet(2, "a", ofType(v1beta1.StrategyOnDelete)), Script: churn},
+		{Name: "churn-in-place", Group: Fleets, Base: fleet(3, "a", ofType(v1beta1.StrategyInPlace)), Script: churn},
+		{Name: "autoscaler", Group: Autoscaling, Base: fleet(4, "a", nodeGroup), Script: autoscaled},
+		{Name: "autoscaler-roll", Group: Autoscaling, Base: fleet(4, "a", nodeGroup), Script: autoscaledRoll},
+		{Name: "delete", Group: Lifecycle, Base: fleet(2, "a"), Script: always(remove())},
 	}
 }
 
@@ -129,8 +147,9 @@ type Result struct {
 	Path           uint64
 }
 
-// Run runs the scenario with the choices of a seed. story, if given, takes what happens.
-func (p *Prepared) Run(seed uint64, story func(string)) (result Result) {
+// Run runs the scenario with the choices of a seed: with faults at random or, where at names one, with nothing but that.
+// story, if given, takes what happens.
+func (p *Prepared) Run(seed uint64, at At, story func(string)) (result Result) {
 	var w *World
 	defer func() {
 		if r := recover(); r != nil {
@@ -146,7 +165,11 @@ func (p *Prepared) Run(seed uint64, story func(string)) (result Result) {
 	}
 	w.story = story
 	w.script = p.Script(w.random)
-	w.disturb()
+	if at.Fault == NoFault {
+		w.disturb()
+	} else {
+		w.faults = at
+	}
 	return Result{Err: w.Run(Settled)}
 }
 
@@ -169,6 +192,60 @@ func (w *World) disturb() {
 	w.faults = &atRandom{left: []int{0, 1, 1, 2, 4}[r.IntN(5)], every: 4 + r.IntN(40)}
 }
 
+// At is one fault, at one effect of a run.
+type At struct {
+	Effect int
+	Fault  Fault
+}
+
+// Of implements Faults.
+func (a At) Of(_ *World, e Effect) Fault {
+	if e.N == a.Effect {
+		return a.Fault
+	}
+	return NoFault
+}
+
+// faultsOf are those that make sense for an effect.
+func faultsOf(e Effect) []Fault {
+	switch {
+	case e.Reads:
+		return []Fault{CrashBefore, Refused}
+	case e.Cloud:
+		return []Fault{CrashBefore, CrashAfter, Refused, Lost, Late}
+	}
+	return []Fault{CrashBefore, CrashAfter, Refused, Lost}
+}
+
+// listing disturbs nothing and notes what could be disturbed.
+type listing struct{ effects []Effect }
+
+// Of implements Faults.
+func (l *listing) Of(_ *World, e Effect) Fault {
+	l.effects = append(l.effects, e)
+	return NoFault
+}
+
+// plans returns each fault at each effect of a run that is otherwise undisturbed.
+func (p *Prepared) plans(seed uint64) ([]At, error) {
+	w, err := p.base.Fork(seed)
+	if err != nil {
+		return nil, err
+	}
+	seen := &listing{}
+	w.script, w.faults = p.Script(w.random), seen
+	if err := w.Run(Settled); err != nil {
+		return nil, fmt.Errorf("scenario %s, undisturbed: %w", p.Name, err)
+	}
+	var plans []At
+	for _, e := range seen.effects {
+		for _, f := range faultsOf(e) {
+			plans = append(plans, At{e.N, f})
+		}
+	}
+	return plans, nil
+}
+
 // atRandom is a few faults, at random.
 type atRandom struct{ left, every int }
 
@@ -178,8 +255,6 @@ func (a *atRandom) Of(w *World, e Effect) Fault {
 		return NoFault
 	}
 	a.left--
-	if e.Cloud {
-		return []Fault{CrashBefore, CrashAfter, Refused, Lost, Late}[w.random.IntN(5)]
-	}
-	return []Fault{CrashBefore, CrashAfter, Refused, Lost}[w.random.IntN(4)]
+	possible := faultsOf(e)
+	return possible[w.random.IntN(len(possible))]
 }

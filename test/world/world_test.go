@@ -27,7 +27,7 @@ func TestASeedIsARun(t *testing.T) {
 
 func told(p *Prepared, seed uint64) string {
 	var story strings.Builder
-	p.Run(seed, func(line string) { story.WriteString(line + "\n") })
+	p.Run(seed, At{}, func(line string) { story.WriteString(line + "\n") })
 	return story.String()
 }
 
@@ -94,7 +94,7 @@ func TestRunsKeepTheRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range report.Failures {
-		t.Errorf("scenario %s, seed %d: %s", f.Scenario, f.Seed, f)
+		t.Errorf("scenario %s, %s", f.Scenario, f)
 	}
 	if report.Crashes < 20 {
 		t.Errorf("only %d crashes in %d runs", report.Crashes, report.Runs)

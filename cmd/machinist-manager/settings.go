@@ -1,0 +1,39 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/pflag"
+
+	"machinist.dev/machinist/internal/healthcheck"
+	"machinist.dev/machinist/internal/safety/overshoot"
+)
+
+// settings are the flags that only this process has.
+type settings struct {
+	concurrentSets        int
+	concurrentDeployments int
+	markOutdatedNodes     bool
+	health                healthcheck.BuiltIn
+	overshoot             overshoot.Limits
+}
+
+func (s *settings) addFlags(fs *pflag.FlagSet) {
+	fs.IntVar(&s.concurrentSets, "concurrent-machinesets", 8, "machine sets worked on at the same time")
+	fs.IntVar(&s.concurrentDeployments, "concurrent-machinedeployments", 8, "machine deployments worked on at the same time")
+	s.health.AddFlags(fs)
+	s.overshoot.AddFlags(fs)
+	fs.BoolVar(&s.markOutdatedNodes, "mark-outdated-nodes", true, "while machines are exchanged, have pods prefer the new nodes and autoscalers leave the old ones alone; without it, marks that are there are taken off")
+}
+
+func (s *settings) validate() error {
+	var errs []error
+	for flag, value := range map[string]int{"concurrent-machinesets": s.concurrentSets, "concurrent-machinedeployments": s.concurrentDeployments} {
+		if value < 1 {
+			errs = append(errs, fmt.Errorf("--%s is %d; it must be at least 1", flag, value))
+		}
+	}
+	_, err := s.health.Policy()
+	return errors.Join(append(errs, err, s.overshoot.Validate())...)
+}

@@ -1,0 +1,63 @@
+package integration
+
+import (
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// A change of replicas is shared once, also while all machines are of an old revision: were it forgotten that the sets
+// have been sized, the old one would be grown for it, and shrunk by the rollout, without end.
+//
+// D-4.
+func TestAChangeOfReplicasIsSharedOnceWhileOnlyAnOldSetHasMachines(t *testing.T) {
+	b := newBench(t)
+	b.create(3, rolling("0", "1"))
+	b.settle()
+	b.change(class("b"))
+	b.reconcile()
+	b.wantReplicas(map[string]int32{"a": 2, "b": 0})
+	b.change(replicas(4))
+	b.reconcile()
+	if got := b.sets()["b"].Annotations[v1beta1.AnnotationSizedFor]; got != "4" {
+		t.Errorf("the newest set remembers that the sets were sized for %q, not 4", got)
+	}
+	b.settle()
+	b.wantReplicas(map[string]int32{"a": 0, "b": 4})
+}
+
+// Which machines are marked is read live where the cache is older than the deployment's specification: whoever lowers
+// replicas has marked machines a moment before.
+//
+// D-4.
+func TestMarksAreSeenBeforeSetsShrink(t *testing.T) {
+	b := newBench(t)
+	b.create(4, rolling("2", "0"))
+	b.settle()
+	b.change(class("b"))
+	b.reconcile()
+	b.play()
+	b.wantReplicas(map[string]int32{"a": 4, "b": 2})
+	b.change(func(d *v1beta1.MachineDeployment) { d.Spec.Paused = true })
+	b.reconcile()
+	b.wantReplicas(map[string]int32{"a": 4, "b": 2})
+
+	list := &v1beta1.MachineList{}
+	b.must(b.api.List(b.ctx, list, client.InNamespace(b.namespace), client.MatchingLabels{v1beta1.LabelMachineSet: b.sets()["b"].Name}))
+	named := &list.Items[0]
+	was := named.DeepCopy()
+	named.Annotations = map[string]string{v1beta1.AnnotationDeleteMachine: ""}
+	b.must(b.api.Patch(b.ctx, named, client.MergeFrom(was)))
+	b.change(replicas(3))
+	b.hooks.machines = func(l *v1beta1.MachineList) {
+		for i := range l.Items {
+			delete(l.Items[i].Annotations, v1beta1.AnnotationDeleteMachine)
+		}
+	}
+	b.options.MachinesSeen = func() string { return was.ResourceVersion }
+	b.r.MachinesSeen = b.options.MachinesSeen
+	b.reconcile()
+	b.wantReplicas(map[string]int32{"a": 4, "b": 1})
+}

@@ -1,0 +1,108 @@
+package overshoot
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// freezable reports whether there is anything that freeze would freeze.
+func freezable(f *family) bool {
+	return slices.ContainsFunc(f.members(), func(o client.Object) bool { return !frozen(o) && f.creates(o) })
+}
+
+// creates reports whether a member may come to make machines. Old sets without machines are left as they are: only their
+// deployment, which is frozen too, could have them make some.
+func (f *family) creates(o client.Object) bool {
+	set, ok := o.(*v1beta1.MachineSet)
+	return !ok || f.deployment == nil || set.ReplicasOrDefault() > 0 || f.live[set.UID] > 0
+}
+
+// freeze labels what may create machines, the root first, and says why. What is frozen already stays as it is.
+func (r *Reconciler) freeze(ctx context.Context, f *family, live, high int) error {
+	message := fmt.Sprintf("There are %d machines although at most %d may be. No more are made until some are gone.", live, high)
+	for _, o := range f.members() {
+		if !frozen(o) && f.creates(o) {
+			was := o.DeepCopyObject().(client.Object)
+			labels := maps.Clone(o.GetLabels())
+			if labels == nil {
+				labels = map[string]string{}
+			}
+			labels[v1beta1.LabelFreeze] = v1beta1.ReasonOvershoot
+			o.SetLabels(labels)
+			if err := r.Client.Patch(ctx, o, locked(was)); err != nil {
+				return fmt.Errorf("freeze %s: %w", o.GetName(), err)
+			}
+			r.Recorder.Eventf(o, nil, corev1.EventTypeWarning, v1beta1.ReasonOvershoot, "Freeze", "%s", message)
+		}
+		if !ours(o) {
+			continue
+		}
+		if err := r.explain(ctx, o, message); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// explain gives the condition Frozen our reason, if it has not. Owners keep it for as long as the label is there, and end
+// it when that is gone.
+func (r *Reconciler) explain(ctx context.Context, o client.Object, message string) error {
+	conditions := conditionsOf(o)
+	if c := meta.FindStatusCondition(*conditions, v1beta1.ConditionFrozen); c != nil &&
+		c.Status == metav1.ConditionTrue && c.Reason == v1beta1.ReasonOvershoot {
+		return nil
+	}
+	was := o.DeepCopyObject().(client.Object)
+	meta.SetStatusCondition(conditions, metav1.Condition{
+		Type: v1beta1.ConditionFrozen, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonOvershoot, Message: message,
+		ObservedGeneration: o.GetGeneration(), LastTransitionTime: metav1.NewTime(r.Clock.Now()),
+	})
+	if err := r.Client.Status().Patch(ctx, o, locked(was)); err != nil {
+		return fmt.Errorf("say why %s is frozen: %w", o.GetName(), err)
+	}
+	return nil
+}
+
+// thaw takes our labels away, the root's first, and what asked for it. The owners report the end.
+func (r *Reconciler) thaw(ctx context.Context, f *family) error {
+	for _, o := range f.members() {
+		_, asked := o.GetAnnotations()[v1beta1.AnnotationUnfreeze]
+		if !ours(o) && !asked {
+			continue
+		}
+		was := o.DeepCopyObject().(client.Object)
+		if ours(o) {
+			labels := maps.Clone(o.GetLabels())
+			delete(labels, v1beta1.LabelFreeze)
+			o.SetLabels(labels)
+		}
+		annotations := maps.Clone(o.GetAnnotations())
+		delete(annotations, v1beta1.AnnotationUnfreeze)
+		o.SetAnnotations(annotations)
+		if err := r.Client.Patch(ctx, o, locked(was)); err != nil {
+			return fmt.Errorf("thaw %s: %w", o.GetName(), err)
+		}
+	}
+	return nil
+}
+
+func conditionsOf(o client.Object) *[]metav1.Condition {
+	if d, ok := o.(*v1beta1.MachineDeployment); ok {
+		return &d.Status.Conditions
+	}
+	return &o.(*v1beta1.MachineSet).Status.Conditions
+}
+
+// locked patches an object only if nobody changed it since it was read.
+func locked(was client.Object) client.Patch {
+	return client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{})
+}

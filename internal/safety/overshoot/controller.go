@@ -1,0 +1,152 @@
+package overshoot
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+const (
+	// perMachine for each machine of a family passes between two looks at it, up to the period: a look counts them all, and
+	// the cost of a fleet that comes up would grow with its square.
+	perMachine = time.Millisecond
+	// conflictDelay is when to look again after somebody else wrote first.
+	conflictDelay = time.Second
+)
+
+// Options are what a Reconciler works with.
+type Options struct {
+	// Client reads the control cluster from the cache, and writes to it.
+	Client client.Client
+	// Live reads the control cluster itself.
+	Live client.Reader
+	// Recorder records events on MachineDeployments and MachineSets.
+	Recorder events.EventRecorder
+	Clock    clock.PassiveClock
+	// Limits say what is too much; they are valid.
+	Limits Limits
+	// Frozen is told how many families are frozen; may be nil.
+	Frozen *prometheus.GaugeVec
+}
+
+// Reconciler freezes families with too many machines, and thaws them.
+type Reconciler struct {
+	Options
+	memory *memory
+}
+
+// New returns a Reconciler.
+func New(o Options) *Reconciler {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	return &Reconciler{Options: o, memory: newMemory(o.Frozen)}
+}
+
+// Reconcile looks at one family.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	key, now := request.NamespacedName, r.Clock.Now()
+	f, err := find(ctx, r.Client, key, true)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if f == nil {
+		r.memory.forget(key)
+		return reconcile.Result{}, nil
+	}
+	known := r.memory.of(key, f.root().GetUID())
+	asked := f.unfreeze()
+	if wait := known.lookAfter.Sub(now); wait > 0 && !asked {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	if err := f.countCached(ctx, r.Client); err != nil {
+		return reconcile.Result{}, err
+	}
+	known.meet(f.sets)
+	known.lookAfter = now.Add(min(time.Duration(f.count())*perMachine, r.Limits.Period))
+	wait, err := r.judge(ctx, f, known, now)
+	r.memory.note(known)
+	switch {
+	case err != nil && onlyConflict(err):
+		known.lookAfter = time.Time{}
+		return reconcile.Result{RequeueAfter: conflictDelay}, nil
+	case err != nil:
+		known.lookAfter = time.Time{} // What was begun is to be done.
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: wait}, nil
+}
+
+// judge decides about a family and does what follows. It returns after what time to look again.
+func (r *Reconciler) judge(ctx context.Context, f *family, known *recollection, now time.Time) (time.Duration, error) {
+	known.frozen = f.frozen()
+	sight, clear := r.sight(f, now)
+	switch {
+	case clear:
+		known.history = known.history.Learn(sight, r.Limits)
+	case !sight.Unfreeze:
+		return 0, nil
+	}
+	decision := Decide(known.history, sight, r.Limits)
+	resting := known.history.Resting(now)
+	switch {
+	case decision.Step == Freeze && freezable(f):
+		return r.begin(ctx, f, known, sight)
+	case decision.Step == Thaw:
+		if err := r.thaw(ctx, f); err != nil {
+			return 0, err
+		}
+		known.frozen, known.history = false, known.history.Rested(now, r.Limits)
+		return r.Limits.Period, nil
+	case resting:
+		// What was written then may not be in the cache yet.
+		return known.history.restUntil.Sub(now), nil
+	case sight.Frozen:
+		return decision.Wait, r.freeze(ctx, f, sight.Live, decision.High)
+	case f.marked():
+		return decision.Wait, r.thaw(ctx, f)
+	}
+	return decision.Wait, nil
+}
+
+func (r *Reconciler) sight(f *family, now time.Time) (Sight, bool) {
+	wanted, known := f.wanted()
+	return Sight{Now: now, Wanted: wanted, Recorded: f.recorded(), Live: f.count(), Frozen: f.frozen(), Unfreeze: f.unfreeze()}, known
+}
+
+// begin freezes a family that has too many machines, if the API server says so too.
+func (r *Reconciler) begin(ctx context.Context, cached *family, known *recollection, seen Sight) (time.Duration, error) {
+	f, err := find(ctx, r.Live, known.key, false)
+	if err != nil {
+		return 0, err
+	}
+	if f == nil || f.root().GetUID() != cached.root().GetUID() {
+		return 0, nil // The cache will hear of it.
+	}
+	if err := f.countLive(ctx, r.Live); err != nil {
+		return 0, err
+	}
+	sight, clear := r.sight(f, seen.Now)
+	if !clear {
+		return 0, nil
+	}
+	known.history = known.history.Learn(sight, r.Limits)
+	// One that is frozen already was left half done.
+	if decision := Decide(known.history, sight, r.Limits); decision.Step == Freeze || sight.Frozen && decision.Step == Keep {
+		if err := r.freeze(ctx, f, sight.Live, decision.High); err != nil {
+			return 0, err
+		}
+		known.frozen = f.frozen()
+	}
+	known.history = known.history.Rested(seen.Now, r.Limits)
+	return r.Limits.Period, nil
+}
+
+// onlyConflict reports whether an error says only that somebody else wrote first, or took the object away.
+func onlyConflict(err error) bool { return apierrors.IsConflict(err) || apierrors.IsNotFound(err) }

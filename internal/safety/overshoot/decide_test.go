@@ -1,0 +1,157 @@
+package overshoot
+
+import (
+	"testing"
+	"time"
+)
+
+var (
+	start  = time.Date(2030, 5, 1, 12, 0, 0, 0, time.UTC)
+	limits = Limits{Up: 2, Down: 1, Period: time.Minute}
+)
+
+// at returns a sight a number of seconds after the start.
+func at(seconds, wanted, live int, change ...func(*Sight)) Sight {
+	s := Sight{Now: start.Add(time.Duration(seconds) * time.Second), Wanted: wanted, Recorded: wanted, Live: live}
+	for _, f := range change {
+		f(&s)
+	}
+	return s
+}
+
+func isFrozen(s *Sight) { s.Frozen = true }
+func unfreeze(s *Sight) { s.Unfreeze = true }
+func nothing(s *Sight)  { s.Recorded = 0 }
+func recorded(s *Sight) { s.Recorded = s.Live }
+
+// What is too much, and when enough of it is gone.
+//
+// F-20, F-22, F-23, F-24.
+func TestDecide(t *testing.T) {
+	for name, test := range map[string]struct {
+		// before are looked at first; steps that follow from them are taken.
+		before []Sight
+		sight  Sight
+		want   Decision
+	}{
+		"as many as wanted":             {sight: at(0, 3, 3), want: Decision{Step: Keep, High: 5}},
+		"as many as tolerated":          {sight: at(0, 3, 5), want: Decision{Step: Keep, High: 5}},
+		"one more":                      {sight: at(0, 3, 6), want: Decision{Step: Freeze, High: 5}},
+		"none wanted":                   {sight: at(0, 0, 3), want: Decision{Step: Freeze, High: 2}},
+		"still too many":                {sight: at(0, 3, 5, isFrozen), want: Decision{Step: Keep, High: 5}},
+		"few enough":                    {sight: at(0, 3, 4, isFrozen), want: Decision{Step: Thaw, High: 5}},
+		"too few":                       {sight: at(0, 3, 0, isFrozen), want: Decision{Step: Thaw, High: 5}},
+		"unfrozen by a person":          {sight: at(0, 3, 9, isFrozen, unfreeze), want: Decision{Step: Thaw, High: 5}},
+		"not to be frozen":              {sight: at(0, 3, 9, unfreeze), want: Decision{Step: Thaw, High: 5}},
+		"frozen just now, few enough":   {before: []Sight{at(0, 3, 6)}, sight: at(20, 3, 3, isFrozen), want: Decision{Step: Keep, High: 5, Wait: 40 * time.Second}},
+		"frozen a period ago":           {before: []Sight{at(0, 3, 6)}, sight: at(60, 3, 3, isFrozen), want: Decision{Step: Thaw, High: 5}},
+		"thawed just now, too many":     {before: []Sight{at(0, 3, 3, isFrozen)}, sight: at(59, 3, 6), want: Decision{Step: Keep, High: 5, Wait: time.Second}},
+		"thawed a period ago":           {before: []Sight{at(0, 3, 3, isFrozen)}, sight: at(60, 3, 6), want: Decision{Step: Freeze, High: 5}},
+		"frozen just now, and a person": {before: []Sight{at(0, 3, 6)}, sight: at(1, 3, 6, isFrozen, unfreeze), want: Decision{Step: Thaw, High: 5}},
+		"fewer wanted just now":         {before: []Sight{at(0, 9, 9)}, sight: at(10, 3, 9), want: Decision{Step: Keep, High: 11, Wait: time.Minute}},
+		"fewer wanted, but more made":   {before: []Sight{at(0, 9, 9)}, sight: at(10, 3, 12), want: Decision{Step: Freeze, High: 11}},
+		"fewer wanted a while ago":      {before: []Sight{at(0, 9, 9), at(10, 3, 9)}, sight: at(69, 3, 9), want: Decision{Step: Keep, High: 11, Wait: time.Second}},
+		"fewer wanted a period ago":     {before: []Sight{at(0, 9, 9), at(10, 3, 9)}, sight: at(70, 3, 9), want: Decision{Step: Freeze, High: 5}},
+		"ever fewer":                    {before: []Sight{at(0, 9, 9), at(10, 8, 9), at(60, 3, 9)}, sight: at(100, 3, 9), want: Decision{Step: Keep, High: 11, Wait: 20 * time.Second}},
+		"fewer, then more":              {before: []Sight{at(0, 9, 9), at(10, 3, 9), at(20, 9, 9)}, sight: at(30, 9, 12), want: Decision{Step: Freeze, High: 11}},
+		"a new process, fewer wanted":   {sight: at(0, 3, 9, recorded), want: Decision{Step: Keep, High: 11, Wait: time.Minute}},
+		"a new process, none recorded":  {sight: at(0, 3, 9, nothing), want: Decision{Step: Freeze, High: 5}},
+		"frozen, fewer wanted just now": {before: []Sight{at(0, 9, 12), at(70, 3, 8, isFrozen)}, sight: at(80, 3, 8, isFrozen), want: Decision{Step: Keep, High: 11}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var h History
+			for _, s := range test.before {
+				h = h.Learn(s, limits)
+				if Decide(h, s, limits).Step != Keep {
+					h = h.Rested(s.Now, limits)
+				}
+			}
+			if got := Decide(h.Learn(test.sight, limits), test.sight, limits); got != test.want {
+				t.Errorf("got %+v, want %+v", got, test.want)
+			}
+		})
+	}
+}
+
+// A set that was taken over with its machines is no overshoot.
+//
+// F-22.
+func TestWhatASetBringsAlongIsToleratedForAPeriod(t *testing.T) {
+	h := History{}.Learn(at(0, 3, 3), limits)
+	joined := at(100, 3, 13, recorded)
+	h = h.Doubt().Learn(joined, limits)
+	if got := Decide(h, joined, limits); got.Step != Keep || got.Wait != limits.Period {
+		t.Errorf("at first: %+v", got)
+	}
+	if got := Decide(h, at(160, 3, 13), limits); got.Step != Freeze {
+		t.Errorf("after a period: %+v", got)
+	}
+}
+
+func TestLimits(t *testing.T) {
+	for _, test := range []struct {
+		limits Limits
+		valid  bool
+	}{
+		{Limits{Up: 2, Down: 1, Period: time.Minute}, true},
+		{Limits{Up: 0, Down: 0, Period: 1}, true},
+		{Limits{Up: -1, Down: -1, Period: 1}, false},
+		{Limits{Up: 1, Down: 2, Period: 1}, false},
+		{Limits{Up: 1, Down: -1, Period: 1}, false},
+		{Limits{Up: 1, Down: 1}, false},
+	} {
+		if err := test.limits.Validate(); (err == nil) != test.valid {
+			t.Errorf("%+v: %v", test.limits, err)
+		}
+	}
+}
+
+// FuzzDecide takes a family through whatever may happen to it, and holds every step against what it may do.
+//
+// F-20, F-22, F-23.
+func FuzzDecide(f *testing.F) {
+	f.Add(uint8(2), uint8(1), []byte{3, 3, 10, 3, 9, 30, 3, 9, 80, 3, 2, 90})
+	f.Add(uint8(0), uint8(0), []byte{200, 200, 1, 1, 200, 50, 1, 200, 61, 1, 1, 61})
+	f.Fuzz(func(t *testing.T, up, down uint8, story []byte) {
+		l := Limits{Up: int(up), Down: min(int(down), int(up)), Period: time.Minute}
+		var h History
+		var stepped time.Time
+		now, frozen := start, false
+		look := func(s Sight) Decision {
+			h = h.Learn(s, l)
+			d := Decide(h, s, l)
+			switch {
+			case d.Step == Freeze && (frozen || s.Live <= s.Wanted+l.Up):
+				t.Fatalf("freezes %+v", s)
+			case d.Step == Thaw && (!frozen || s.Live > s.Wanted+l.Up-l.Down):
+				t.Fatalf("thaws %+v", s)
+			case d.Step != Keep && !stepped.IsZero() && s.Now.Sub(stepped) < l.Period:
+				t.Fatalf("a step %s after the last: %+v", s.Now.Sub(stepped), s)
+			case d.Wait < 0 || d.Wait > l.Period:
+				t.Fatalf("waits %s: %+v", d.Wait, s)
+			}
+			if d.Step != Keep {
+				stepped, frozen, h = s.Now, d.Step == Freeze, h.Rested(s.Now, l)
+			}
+			return d
+		}
+		var last Sight
+		for ; len(story) >= 3; story = story[3:] {
+			now = now.Add(time.Duration(story[2]) * time.Second)
+			last = Sight{Now: now, Wanted: int(story[0]), Recorded: int(story[1]) / 2, Live: int(story[1]), Frozen: frozen}
+			look(last)
+		}
+		// When nothing more happens it comes to rest by what it waits for itself, where the numbers say.
+		for range 4 {
+			last.Frozen = frozen
+			d := look(last)
+			if d.Step != Keep {
+				d.Wait = l.Period
+			}
+			last.Now = last.Now.Add(d.Wait)
+		}
+		if over, calm := last.Live > last.Wanted+l.Up, last.Live <= last.Wanted+l.Up-l.Down; over && !frozen || calm && frozen {
+			t.Fatalf("rests with frozen=%v: %+v", frozen, last)
+		}
+	})
+}

@@ -1,0 +1,185 @@
+package integration
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// What a late cache shows too many of is not frozen, and the API server is not asked again and again.
+//
+// F-26.
+func TestALateCacheFreezesNothing(t *testing.T) {
+	b := newBench(t)
+	b.newSet(2)
+	gone := b.foreign(b.set("workers"), 9)
+	for _, m := range gone {
+		b.must(b.admin.Delete(b.ctx(), m))
+		b.late = append(b.late, *m)
+	}
+	for range 20 {
+		b.look("MachineSet/workers")
+	}
+	b.wantNoLabel(b.set("workers"))
+	if b.liveLists != 1 || b.writes != 0 {
+		t.Errorf("%d live lists and %d writes", b.liveLists, b.writes)
+	}
+	b.wantEvents()
+}
+
+// Machines that are on their way or set aside are no overshoot.
+//
+// F-20.
+func TestMachinesThatDoNotCount(t *testing.T) {
+	b := newBench(t)
+	b.newSet(2)
+	aside := func(m *v1beta1.Machine) {
+		m.Annotations = map[string]string{v1beta1.AnnotationPreservedUntil: time.Now().Add(time.Hour).Format(time.RFC3339)}
+	}
+	b.foreign(b.set("workers"), 9, aside)
+	for _, m := range b.foreign(b.set("workers"), 9, func(m *v1beta1.Machine) { m.Finalizers = []string{v1beta1.MachineFinalizer} }) {
+		b.must(b.admin.Delete(b.ctx(), m))
+	}
+	b.foreign(b.set("workers"), 9, func(m *v1beta1.Machine) { m.OwnerReferences = nil })
+	for range 3 {
+		b.look("MachineSet/workers")
+	}
+	b.wantNoLabel(b.set("workers"))
+	if b.writes != 0 || b.liveLists != 0 {
+		t.Errorf("%d writes, %d live lists", b.writes, b.liveLists)
+	}
+}
+
+// A fleet that is made smaller has a period for it, also under a process that did not see it larger.
+//
+// F-22.
+func TestScalingDownIsNoOvershoot(t *testing.T) {
+	for name, restarted := range map[string]bool{"same process": false, "new process": true} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.newSet(12)
+			set := b.set("workers")
+			b.change(set, func() { set.Spec.Replicas = new(int32(2)) })
+			if restarted {
+				b.restart()
+			}
+			wait := b.look("MachineSet/workers")
+			b.wantNoLabel(b.set("workers"))
+			if wait <= 0 || wait > limits.Period {
+				t.Errorf("looks again after %s", wait)
+			}
+			// They do not go.
+			b.clock.Step(wait)
+			b.look("MachineSet/workers")
+			set = b.set("workers")
+			b.wantFrozen(set, set.Status.Conditions)
+		})
+	}
+}
+
+// A machine that is handed over within a deployment may show up at both sets, and counts once.
+//
+// F-21.
+func TestMachinesThatAreHandedOverCountOnce(t *testing.T) {
+	b := newBench(t)
+	b.newDeployment(4)
+	d, old := b.deployment(), b.allSets()[0]
+	other := old.DeepCopy()
+	other.ObjectMeta = metav1.ObjectMeta{Namespace: b.namespace, Name: "other", Labels: old.Labels, OwnerReferences: old.OwnerReferences}
+	other.Spec.Replicas = new(int32(0))
+	other.Status = v1beta1.MachineSetStatus{}
+	b.must(b.admin.Create(b.ctx(), other))
+	for _, m := range b.live() {
+		copied := *m.DeepCopy()
+		copied.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(other, v1beta1.GroupVersion.WithKind("MachineSet"))}
+		b.late = append(b.late, copied)
+	}
+	b.look("MachineDeployment/web")
+	b.wantNoLabel(d)
+	if b.liveLists != 0 {
+		t.Error("they were counted twice")
+	}
+}
+
+// A freeze that is cut off is completed, and at rest nothing is written.
+//
+// F-23, F-26.
+func TestAFreezeThatWasCutOffIsCompleted(t *testing.T) {
+	for name, cutAt := range map[string]int{"before the condition": 2, "before the set": 3, "before the set's condition": 4} {
+		for process, restarted := range map[string]bool{"same": false, "new": true} {
+			t.Run(name+", "+process+" process", func(t *testing.T) {
+				b := newBench(t)
+				b.newDeployment(1)
+				set := b.allSets()[0]
+				b.foreign(&set, 9)
+				b.overtaken(cutAt)
+				patient := b.look("MachineDeployment/web")
+				if patient <= 0 || patient > 5*time.Second {
+					t.Errorf("looks again after %s", patient)
+				}
+				if restarted {
+					b.restart()
+				}
+				b.clock.Step(patient)
+				b.look("MachineDeployment/web")
+				d, frozen := b.deployment(), b.set(set.Name)
+				b.wantFrozen(d, d.Status.Conditions)
+				b.wantFrozen(frozen, frozen.Status.Conditions)
+				b.wantMetric(1)
+
+				b.writes = 0
+				for range 5 {
+					b.clock.Step(limits.Period)
+					b.look("MachineDeployment/web")
+				}
+				if b.writes != 0 {
+					t.Errorf("%d writes at rest", b.writes)
+				}
+			})
+		}
+	}
+}
+
+// What is left of a freeze of which the root was thawed goes, and a set that was let go is judged by itself.
+//
+// F-25.
+func TestAThawThatWasCutOffIsCompleted(t *testing.T) {
+	b := newBench(t)
+	b.newDeployment(1)
+	set := b.allSets()[0]
+	b.foreign(&set, 9)
+	b.look("MachineDeployment/web")
+	b.setPass(set.Name)
+	b.wantLive(1)
+	b.clock.Step(limits.Period)
+	b.overtaken(2)
+	b.look("MachineDeployment/web")
+	b.wantNoLabel(b.deployment())
+	b.restart()
+	b.look("MachineDeployment/web")
+	b.wantNoLabel(b.set(set.Name))
+}
+
+// A set that is taken over with its machines is scaled down by its new deployment, which is no overshoot.
+//
+// F-22.
+func TestASetThatIsTakenOverIsNoOvershoot(t *testing.T) {
+	b := newBench(t)
+	b.newDeployment(1)
+	b.look("MachineDeployment/web")
+	b.newSet(9)
+	joined, d := b.set("workers"), b.deployment()
+	b.change(joined, func() {
+		joined.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d, v1beta1.GroupVersion.WithKind("MachineDeployment"))}
+	})
+	b.look("MachineSet/workers")
+	b.look("MachineDeployment/web")
+	b.wantNoLabel(b.deployment())
+	b.wantNoLabel(b.set("workers"))
+	if b.writes != 0 {
+		t.Errorf("%d writes", b.writes)
+	}
+}

@@ -1,0 +1,206 @@
+package integration
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// Somebody makes machines in the name of a set: it makes none until the surplus is gone, and says so. It deletes the
+// surplus as ever.
+//
+// F-20, F-23.
+func TestASetWithTooManyMachinesIsFrozen(t *testing.T) {
+	b := newBench(t)
+	b.newSet(2)
+	b.foreign(b.set("workers"), 2)
+	b.look("MachineSet/workers")
+	b.wantNoLabel(b.set("workers")) // As many as are tolerated.
+
+	b.foreign(b.set("workers"), 1)
+	b.look("MachineSet/workers")
+	set := b.set("workers")
+	b.wantFrozen(set, set.Status.Conditions)
+	const message = "There are 5 machines although at most 4 may be. No more are made until some are gone."
+	b.wantEvents("Warning Overshoot " + message)
+	b.wantMetric(1)
+
+	// Deletion goes on.
+	b.setPass("workers")
+	b.wantLive(2)
+	// Nothing is made.
+	m := b.live()[0]
+	m.Finalizers = nil
+	b.must(b.admin.Update(b.ctx(), &m))
+	b.must(b.admin.Delete(b.ctx(), &m))
+	b.setPass("workers")
+	b.wantLive(1)
+	set = b.set("workers")
+	b.wantFrozen(set, set.Status.Conditions)
+	if c := meta.FindStatusCondition(set.Status.Conditions, v1beta1.ConditionFrozen); c.Message != message {
+		t.Errorf("the set says %q", c.Message)
+	}
+
+	// It stays so for a period.
+	if wait := b.look("MachineSet/workers"); wait <= 0 || wait > limits.Period {
+		t.Errorf("looks again after %s", wait)
+	}
+	b.setPass("workers")
+	b.wantLive(1)
+	b.clock.Step(limits.Period)
+	b.look("MachineSet/workers")
+	b.wantNoLabel(b.set("workers"))
+	b.wantMetric(0)
+	b.setPass("workers")
+	b.wantLive(2)
+	if c := meta.FindStatusCondition(b.set("workers").Status.Conditions, v1beta1.ConditionFrozen); c.Status != metav1.ConditionFalse || c.Reason != v1beta1.ReasonThawed {
+		t.Errorf("the set says %+v", c)
+	}
+	b.wantEvents()
+}
+
+// A deployment is counted as a whole, with its surge, and frozen with all its sets that have machines.
+//
+// F-20, F-21.
+func TestADeploymentIsFrozenWithItsSets(t *testing.T) {
+	b := newBench(t)
+	b.newDeployment(3) // and a surge of 1
+	b.wantLive(3)
+	set := &b.allSets()[0]
+	b.foreign(set, 3)
+	b.look("MachineDeployment/web")
+	b.wantNoLabel(b.deployment())
+
+	b.foreign(set, 1)
+	b.look("MachineDeployment/web")
+	b.deploymentPass()
+	b.setPass(set.Name)
+	d, frozen := b.deployment(), b.set(set.Name)
+	b.wantFrozen(d, d.Status.Conditions)
+	b.wantFrozen(frozen, frozen.Status.Conditions)
+	b.wantMetric(1)
+	b.wantLive(3)
+	const event = "Warning Overshoot There are 7 machines although at most 6 may be. No more are made until some are gone."
+	b.wantEvents(event, event)
+
+	b.change(d, func() { d.Spec.Replicas = new(int32(5)) })
+	b.deploymentPass()
+	b.setPass(set.Name)
+	b.wantLive(3)
+
+	b.clock.Step(limits.Period)
+	b.look("MachineDeployment/web")
+	b.wantNoLabel(b.deployment())
+	b.wantNoLabel(b.set(set.Name))
+	b.deploymentPass()
+	b.setPass(set.Name)
+	b.wantLive(5)
+}
+
+// A person may end a freeze. It may begin again a period later.
+//
+// F-24.
+func TestAPersonEndsAFreeze(t *testing.T) {
+	for _, of := range []string{"deployment", "set"} {
+		t.Run(of, func(t *testing.T) {
+			b := newBench(t)
+			b.newDeployment(1)
+			set := &b.allSets()[0]
+			b.foreign(set, 9)
+			b.look("MachineDeployment/web")
+			d := b.deployment()
+			b.wantFrozen(d, d.Status.Conditions)
+
+			asked := client.Object(d)
+			if of == "set" {
+				asked = b.set(set.Name)
+			}
+			b.change(asked, func() { asked.SetAnnotations(map[string]string{v1beta1.AnnotationUnfreeze: "", "other": "stays"}) })
+			b.look("MachineDeployment/web")
+			for _, o := range []client.Object{b.deployment(), b.set(set.Name)} {
+				b.wantNoLabel(o)
+				if _, there := o.GetAnnotations()[v1beta1.AnnotationUnfreeze]; there {
+					t.Errorf("%T still has the annotation", o)
+				}
+			}
+			b.must(b.admin.Get(b.ctx(), client.ObjectKeyFromObject(asked), asked))
+			if asked.GetAnnotations()["other"] != "stays" {
+				t.Errorf("annotations are %v", asked.GetAnnotations())
+			}
+			b.wantMetric(0)
+
+			b.clock.Step(limits.Period - 10*time.Second)
+			b.look("MachineDeployment/web")
+			b.wantNoLabel(b.deployment())
+			b.clock.Step(10 * time.Second)
+			b.look("MachineDeployment/web")
+			d = b.deployment()
+			b.wantFrozen(d, d.Status.Conditions)
+		})
+	}
+}
+
+// What a person froze stays frozen.
+//
+// F-25.
+func TestAPersonsFreezeIsLeftAlone(t *testing.T) {
+	b := newBench(t)
+	b.newDeployment(1)
+	set, d := &b.allSets()[0], b.deployment()
+	b.change(d, func() { d.Labels = map[string]string{v1beta1.LabelFreeze: "true"} })
+	b.foreign(set, 9)
+	b.look("MachineDeployment/web")
+	frozen := b.set(set.Name)
+	b.wantFrozen(frozen, frozen.Status.Conditions)
+	b.wantMetric(1)
+
+	b.setPass(set.Name)
+	b.clock.Step(limits.Period)
+	b.look("MachineDeployment/web")
+	b.wantNoLabel(b.set(set.Name))
+	b.wantMetric(0)
+	if got := b.deployment().Labels[v1beta1.LabelFreeze]; got != "true" {
+		t.Errorf("the label of the deployment is %q", got)
+	}
+
+	d = b.deployment()
+	b.change(d, func() { d.Annotations = map[string]string{v1beta1.AnnotationUnfreeze: ""} })
+	b.look("MachineDeployment/web")
+	d = b.deployment()
+	if _, there := d.Annotations[v1beta1.AnnotationUnfreeze]; there || d.Labels[v1beta1.LabelFreeze] != "true" {
+		t.Errorf("labels are %v, annotations %v", d.Labels, d.Annotations)
+	}
+}
+
+// A label that a person puts over ours stays, also if that happens in the last moment.
+//
+// F-25.
+func TestAPersonMayFreezeWhileWeThaw(t *testing.T) {
+	b := newBench(t)
+	b.newSet(1)
+	b.foreign(b.set("workers"), 9)
+	b.look("MachineSet/workers")
+	b.setPass("workers")
+	b.clock.Step(limits.Period)
+	b.beforeWrite = func() error {
+		b.beforeWrite = nil
+		set := b.set("workers")
+		b.change(set, func() { set.Labels[v1beta1.LabelFreeze] = "mine" })
+		return nil
+	}
+	if wait := b.look("MachineSet/workers"); wait <= 0 {
+		t.Error("does not look again")
+	}
+	b.look("MachineSet/workers")
+	b.clock.Step(limits.Period)
+	b.look("MachineSet/workers")
+	if got := b.set("workers").Labels[v1beta1.LabelFreeze]; got != "mine" {
+		t.Errorf("the label is %q", got)
+	}
+	b.wantMetric(0)
+}

@@ -1,0 +1,104 @@
+package overshoot
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// memory is what the Reconciler knows of families from one look to the next.
+type memory struct {
+	mu       sync.Mutex
+	families map[types.NamespacedName]*recollection
+	gauge    *prometheus.GaugeVec
+}
+
+// recollection is what is known of one family. A queue gives a key to one worker at a time, whose it is then.
+type recollection struct {
+	key     types.NamespacedName
+	root    types.UID
+	history History
+	// sets are those that were seen last.
+	sets []types.UID
+	// lookAfter is before when its machines are not counted again.
+	lookAfter time.Time
+	frozen    bool
+}
+
+// meet notes the sets of the family. What a set brings along that was taken over with its machines was wanted before.
+func (known *recollection) meet(sets []*v1beta1.MachineSet) {
+	uids := make([]types.UID, 0, len(sets))
+	for _, set := range sets {
+		if set.Status.Replicas > 0 && !slices.Contains(known.sets, set.UID) {
+			known.history = known.history.Doubt()
+		}
+		uids = append(uids, set.UID)
+	}
+	known.sets = uids
+}
+
+func newMemory(gauge *prometheus.GaugeVec) *memory {
+	m := &memory{families: map[types.NamespacedName]*recollection{}, gauge: gauge}
+	m.tell(0)
+	return m
+}
+
+// of returns what is known of a family: nothing, if there is another root of the same name now.
+func (m *memory) of(key types.NamespacedName, root types.UID) *recollection {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if known := m.families[key]; known != nil && known.root == root {
+		copied := *known
+		return &copied
+	}
+	return &recollection{key: key, root: root}
+}
+
+// note keeps what is known of a family from now on.
+func (m *memory) note(known *recollection) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.families[known.key] = known
+	m.tell(m.frozen())
+}
+
+func (m *memory) forget(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, known := m.families[key]; known {
+		delete(m.families, key)
+		m.tell(m.frozen())
+	}
+}
+
+func (m *memory) frozen() int {
+	n := 0
+	for _, known := range m.families {
+		if known.frozen {
+			n++
+		}
+	}
+	return n
+}
+
+func (m *memory) tell(frozen int) {
+	if m.gauge != nil {
+		m.gauge.WithLabelValues(v1beta1.ReasonOvershoot).Set(float64(frozen))
+	}
+}
+
+// Fork returns a Reconciler that works with other options and remembers what r remembers at this moment. From then on
+// neither knows what the other does. It is for simulations, and must not be called during a pass.
+func (r *Reconciler) Fork(o Options) *Reconciler {
+	f := New(o)
+	for key, known := range r.memory.families {
+		copied := *known
+		f.memory.families[key] = &copied
+	}
+	return f
+}

@@ -101,7 +101,7 @@ func TestDecideHonoursWhatWasLearned(t *testing.T) {
 		{"creation backs off", with(stateOf(aSet(2)), func(s *State) {
 			s.NextCreation, s.CreationFailure = epoch.Add(time.Second), Reason{v1beta1.ReasonMachineCreateFailed, "quota"}
 		}), "but MachineCreateFailed; wait 1s"},
-		{"no replacement while creation backs off", with(failing, func(s *State) { s.NextCreation = epoch.Add(time.Second) }), "rest"},
+		{"no replacement while creation backs off", with(failing, func(s *State) { s.NextCreation = epoch.Add(time.Second) }), "wait 1s"},
 		{"replacement backs off", with(failing, func(s *State) { s.NextRemediation = epoch.Add(time.Minute) }), "back off; wait 1m0s"},
 		{"the budget is used up", with(failing, func(s *State) { s.InFlight = 1 }), "rest"},
 		{"a larger budget", with(failing, func(s *State) { s.MaxInFlight = 5 }), "replace b a"},

@@ -45,6 +45,7 @@ func startForHealth(t *testing.T, machines int32, managerArgs ...string) *machin
 //
 // H-1, H-2, H-3, H-5, H-9, H-10.
 func TestWhatIsBrokenIsReplacedAndWhatIsUnreachableIsNot(t *testing.T) {
+	t.Parallel()
 	m := startForHealth(t, 10)
 	m.healthCheck(func(c *v1beta1.MachineHealthCheck) {
 		c.Spec.MaxUnhealthy = &intstr.IntOrString{Type: intstr.String, StrVal: "20%"}
@@ -103,6 +104,7 @@ func TestWhatIsBrokenIsReplacedAndWhatIsUnreachableIsNot(t *testing.T) {
 //
 // H-2.
 func TestTheBuiltInPolicyReplacesASilentNode(t *testing.T) {
+	t.Parallel()
 	m := startForHealth(t, 3, "--machine-health-timeout="+healthTimeout.String())
 	before := m.running(3)
 	m.befall(simcloud.FaultSilent, before[0])
@@ -116,6 +118,7 @@ func TestTheBuiltInPolicyReplacesASilentNode(t *testing.T) {
 //
 // H-11.
 func TestTheRetryLimitEndsARowOfReplacements(t *testing.T) {
+	t.Parallel()
 	m := startForHealth(t, 4)
 	m.healthCheck(func(c *v1beta1.MachineHealthCheck) { c.Spec.Remediation.MaxRetries = new(int32(1)) })
 	fleet := m.running(4)

@@ -26,6 +26,7 @@ import (
 //
 // D-4, D-5, D-7, D-8, D-20
 func TestJourneys(t *testing.T) {
+	t.Parallel()
 	m := start(t, stack.Options{})
 	m.quick()
 	m.fleet(6, func(o client.Object) {

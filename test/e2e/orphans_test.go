@@ -91,6 +91,7 @@ func (m *machinist) wantUntouched(instances ...simcloud.Instance) {
 
 // F-10, F-12, F-13.
 func TestAnOrphanedInstanceIsRemovedAndNothingElse(t *testing.T) {
+	t.Parallel()
 	m := start(t, stack.Options{ProviderArgs: orphanLooks("--orphan-max-deletes=1")})
 	m.quick()
 	m.fleet(2, nil)
@@ -147,6 +148,7 @@ func TestAnOrphanedInstanceIsRemovedAndNothingElse(t *testing.T) {
 //
 // F-16.
 func TestAVanishedInstanceIsMissedInTheList(t *testing.T) {
+	t.Parallel()
 	m := start(t, stack.Options{NoTarget: true, ProviderArgs: orphanLooks()})
 	m.quick()
 	m.fleet(2, plainUserData)
@@ -176,6 +178,7 @@ func plainUserData(o client.Object) {
 //
 // F-10.
 func TestTwoInstallationsInOneAccountLeaveEachOtherAlone(t *testing.T) {
+	t.Parallel()
 	cloudURL := ""
 	a := start(t, stack.Options{NoTarget: true, ProviderArgs: orphanLooks(), CloudProxy: func(cloud string) string {
 		cloudURL = cloud
@@ -222,6 +225,7 @@ func TestTwoInstallationsInOneAccountLeaveEachOtherAlone(t *testing.T) {
 //
 // F-10, P-8.
 func TestTwoNamespacesLeaveEachOtherAlone(t *testing.T) {
+	t.Parallel()
 	m := start(t, stack.Options{NoTarget: true, Bare: true})
 	m.quick()
 	cluster := m.clusterID()

@@ -116,6 +116,7 @@ func TestAPersonEndsAFreeze(t *testing.T) {
 			d := b.deployment()
 			b.wantFrozen(d, d.Status.Conditions)
 
+			b.clock.Step(limits.Period / 2) // The period counts from the last step.
 			asked := client.Object(d)
 			if of == "set" {
 				asked = b.set(set.Name)

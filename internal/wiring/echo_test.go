@@ -1,0 +1,51 @@
+package wiring
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+)
+
+func object(uid types.UID, version string) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: uid, ResourceVersion: version}}
+}
+
+func TestAnEchoIsWhatOneWroteLast(t *testing.T) {
+	t.Parallel()
+	e := &Echo{}
+	nothing := predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
+	others := e.Others(nothing)
+	update := func(uid types.UID, from, to string) bool {
+		return others.Update(event.UpdateEvent{ObjectOld: object(uid, from), ObjectNew: object(uid, to)})
+	}
+	e.Wrote(object("a", "5"))
+	for _, tc := range []struct {
+		what     string
+		uid      types.UID
+		from, to string
+		wakes    bool
+	}{
+		{"what the process before wrote", "a", "3", "4", true},
+		{"the own write", "a", "4", "5", false},
+		{"the same again", "a", "5", "5", false},
+		{"a later write of somebody else", "a", "5", "6", true},
+		{"an object that one never wrote", "b", "4", "5", true},
+	} {
+		if got := update(tc.uid, tc.from, tc.to); got != tc.wakes {
+			t.Errorf("%s wakes: %t", tc.what, got)
+		}
+	}
+	e.Wrote(object("a", "7"))
+	others.Delete(event.DeleteEvent{Object: object("a", "8")})
+	if len(e.versions) != 0 {
+		t.Errorf("what is gone is remembered: %v", e.versions)
+	}
+	news := e.Others(predicate.Funcs{})
+	e.Wrote(object("a", "9"))
+	if !news.Update(event.UpdateEvent{ObjectOld: object("a", "8"), ObjectNew: object("a", "9")}) {
+		t.Error("an own write that is news does not wake")
+	}
+}

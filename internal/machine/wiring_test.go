@@ -38,7 +38,7 @@ func managed(t *testing.T, change ...func(*Options)) *world {
 			}
 		}
 		drains := drain.New(drain.Options{Target: w.api})
-		if err := drains.Register(mgr); err != nil {
+		if err := drains.Register(mgr, nil); err != nil {
 			return err
 		}
 		o := w.options

@@ -3,8 +3,10 @@ package wiring
 
 import (
 	"fmt"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -32,6 +34,10 @@ type Table struct {
 	Reconciler reconcile.Reconciler
 	// Concurrency is the number of keys worked on at once.
 	Concurrency int
+	// Timeout bounds one pass; zero is for ever.
+	Timeout time.Duration
+	// Retries spaces the passes over a key that fail. Nil is controller-runtime's default.
+	Retries workqueue.TypedRateLimiter[reconcile.Request]
 	// For are the objects that the keys name; nil where there is no one kind of them.
 	For *Watch
 	// Watches are other objects whose events concern keys.
@@ -79,7 +85,9 @@ func (t Table) Everything() []Watch {
 // Add makes a manager of the control cluster run the controller. Where there is no target cluster, events is nil and the
 // watches of its objects are left out.
 func (t Table) Add(mgr manager.Manager, events TargetEvents) error {
-	b := builder.ControllerManagedBy(mgr).Named(t.Name).WithOptions(controller.Options{MaxConcurrentReconciles: t.Concurrency})
+	b := builder.ControllerManagedBy(mgr).Named(t.Name).WithOptions(controller.Options{
+		MaxConcurrentReconciles: t.Concurrency, ReconciliationTimeout: t.Timeout, RateLimiter: t.Retries,
+	})
 	for i, w := range t.Everything() {
 		switch news := builder.WithPredicates(w.News); {
 		case w.Cluster == Target:

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/cloud"
@@ -210,8 +209,7 @@ func (p *Process) provider(origin *Process) ([]wiring.Table, error) {
 	p.classes = remembering(origin.classes, machineclass.Options{
 		Driver: guarded, Client: control, Live: controlLive, Recorder: recorder{p}, Clock: w.clock,
 	}, machineclass.New, (*machineclass.Reconciler).Fork)
-	drains := wiring.Table{Name: "drain", Reconciler: p.drains, Concurrency: drain.DefaultWorkers, Sources: []source.Source{p.drains.Work()}}
-	return append([]wiring.Table{p.machines.Wiring(p.control, p.drains.Wakes()), drains}, p.classes.Wiring(p.control)...), nil
+	return append([]wiring.Table{p.machines.Wiring(p.control, p.drains.Wakes()), p.drains.Wiring()}, p.classes.Wiring(p.control)...), nil
 }
 
 // live returns the process's connection to a cluster itself.

@@ -82,7 +82,7 @@ func newBench(t *testing.T, objects ...client.Object) *bench {
 func (b *bench) restart(o Options) {
 	o.Target, o.Clock, o.Evict = b.target, b.clock, b.evict
 	b.Controller = New(o)
-	b.work, b.wakes = startSource(b.T, b.Work()), startSource(b.T, b.Wakes())
+	b.work, b.wakes = startSource(b.T, b.Wiring().Sources[0]), startSource(b.T, b.Wakes())
 }
 
 func (b *bench) evict(ctx context.Context, e *policyv1.Eviction) error {

@@ -19,9 +19,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -258,8 +260,8 @@ func (c *cluster) startDrains(o drain.Options, edits ...func(*drain.Options)) *r
 		}
 	}
 	o.Target = c.WithWatch
-	o.Budgets = func(h drain.BudgetHandler) source.Source {
-		return source.Kind(mgr.GetCache(), &policyv1.PodDisruptionBudget{}, h)
+	events := func(object client.Object, keys handler.EventHandler, news ...predicate.Predicate) source.Source {
+		return source.Kind(mgr.GetCache(), object, keys, news...)
 	}
 	for _, edit := range edits {
 		edit(&o)
@@ -268,7 +270,7 @@ func (c *cluster) startDrains(o drain.Options, edits ...func(*drain.Options)) *r
 		cluster: c, Controller: drain.New(o), changed: make(chan struct{}),
 		requests: map[types.NamespacedName]drain.Request{}, outcomes: map[types.NamespacedName]drain.Outcome{},
 	}
-	if err := r.Register(mgr); err != nil {
+	if err := r.Register(mgr, events); err != nil {
 		c.Fatal(err)
 	}
 	machines, err := controller.New("machines", mgr, controller.Options{

@@ -2,7 +2,6 @@ package drain
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -20,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/wiring"
 )
 
 const (
@@ -50,10 +49,6 @@ type Options struct {
 	// hold a worker.
 	Evict EvictFunc
 
-	// Budgets, if given, makes a source of the events of PodDisruptionBudgets in the target cluster. One that allows
-	// evictions again is then noticed at once, otherwise within a minute.
-	Budgets func(BudgetHandler) source.Source
-
 	// BudgetReader reads the PodDisruptionBudgets of a namespace, to name those that refuse an eviction, by default
 	// through Target. It may be a cache.
 	BudgetReader client.Reader
@@ -81,9 +76,6 @@ type Options struct {
 	// the goroutine in which it happens, and must not call the controller back.
 	OnWork, OnWake func(types.NamespacedName)
 }
-
-// BudgetHandler takes the events of PodDisruptionBudgets.
-type BudgetHandler = handler.TypedEventHandler[*policyv1.PodDisruptionBudget, reconcile.Request]
 
 // Controller drains Nodes and waits for their volumes, for the Machine reconciler.
 //
@@ -126,37 +118,27 @@ func New(o Options) *Controller {
 	}
 }
 
-// Register adds the controller with its own workers to a manager.
-func (c *Controller) Register(mgr manager.Manager) error {
+// Register adds the controller with its own workers to a manager. Without events of the target cluster, a
+// PodDisruptionBudget that allows evictions again is noticed within a minute instead of at once.
+func (c *Controller) Register(mgr manager.Manager, events wiring.TargetEvents) error {
 	if c.options.Metrics != nil {
 		if err := c.metrics.register(c.options.Metrics); err != nil {
 			return err
 		}
 	}
-	workers, err := controller.New("drain", mgr, controller.Options{
-		Reconciler:              c,
-		MaxConcurrentReconciles: c.options.Workers,
-		ReconciliationTimeout:   passTimeout,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, maxRetry),
-	})
-	if err != nil {
-		return fmt.Errorf("make the drain controller: %w", err)
-	}
-	sources := []source.Source{c.Work()}
-	if c.options.Budgets != nil {
-		sources = append(sources, c.options.Budgets(c.onBudgets()))
-	}
-	for _, s := range sources {
-		if err := workers.Watch(s); err != nil {
-			return fmt.Errorf("watch %v for the drain controller: %w", s, err)
-		}
-	}
-	return nil
+	return c.Wiring().Add(mgr, events)
 }
 
-// Work is the source that feeds the workers with machines. Register watches it; it is for those who bring their own
-// queue.
-func (c *Controller) Work() source.Source { return c.work.source() }
+// Wiring is the one table of what wakes a drain: who asks for one, its own times, and a PodDisruptionBudget that changes.
+func (c *Controller) Wiring() wiring.Table {
+	return wiring.Table{
+		Name: "drain", Reconciler: c, Concurrency: c.options.Workers,
+		Timeout: passTimeout,
+		Retries: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, maxRetry),
+		Watches: []wiring.Watch{{Cluster: wiring.Target, Object: &policyv1.PodDisruptionBudget{}, Keys: c.onBudgets()}},
+		Sources: []source.Source{c.work.source()},
+	}
+}
 
 // Wakes is a source for the controller of Machines: a machine whenever there is something new to report of it.
 func (c *Controller) Wakes() source.Source { return c.wakes.source() }
@@ -253,14 +235,18 @@ func (c *Controller) wakeIfNews(request reconcile.Request, before, after Outcome
 }
 
 // onBudgets wakes the drains that wait for a PodDisruptionBudget that has changed.
-func (c *Controller) onBudgets() BudgetHandler {
+func (c *Controller) onBudgets() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	type budget = *policyv1.PodDisruptionBudget
-	return handler.TypedFuncs[budget, reconcile.Request]{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[budget], _ queue) { c.budgetChanged(e.Object) },
-		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[budget], _ queue) { c.budgetChanged(e.ObjectNew) },
-		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[budget], _ queue) {
-			c.retry(types.NamespacedName{Namespace: e.Object.Namespace, Name: e.Object.Name}, math.MaxInt)
+	changed := func(o client.Object) {
+		if budget, ok := o.(*policyv1.PodDisruptionBudget); ok {
+			c.budgetChanged(budget)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, _ queue) { changed(e.Object) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ queue) { changed(e.ObjectNew) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) {
+			c.retry(client.ObjectKeyFromObject(e.Object), math.MaxInt)
 		},
 	}
 }

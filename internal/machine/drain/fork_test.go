@@ -231,7 +231,7 @@ func TestAForkInheritsWhatNobodyHasHeardYet(t *testing.T) {
 	}
 	fork := origin.Fork(Options{Target: b.target, Clock: b.clock})
 	for name, c := range map[string]*Controller{"the origin": origin, "the fork": fork} {
-		if got := fmt.Sprint(startSource(t, c.Work()).take()); got != "[m1]" {
+		if got := fmt.Sprint(startSource(t, c.Wiring().Sources[0]).take()); got != "[m1]" {
 			t.Errorf("%s has work for %s, want [m1]", name, got)
 		}
 	}

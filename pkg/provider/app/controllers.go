@@ -110,27 +110,24 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 			return err
 		}
 		drains := drain.New(drain.Options{
-			Target:    target.Live,
-			Evict:     evict,
-			Clock:     realClock,
-			Workers:   s.concurrentDrains,
-			Evictions: drain.NewLimiter(s.concurrentEvictions),
-			Metrics:   metrics.Registry,
-			Budgets: func(h drain.BudgetHandler) source.Source {
-				return operator.Events(target, &policyv1.PodDisruptionBudget{}, h)
-			},
+			Target:       target.Live,
+			Evict:        evict,
+			Clock:        realClock,
+			Workers:      s.concurrentDrains,
+			Evictions:    drain.NewLimiter(s.concurrentEvictions),
+			Metrics:      metrics.Registry,
 			BudgetReader: target.Client,
 			Epoch:        op.Reachability().TargetEpoch,
 		})
-		if err := drains.Register(mgr); err != nil {
-			return fmt.Errorf("add the drain controller: %w", err)
+		targetEvents = func(object client.Object, keys handler.EventHandler, news ...predicate.Predicate) source.Source {
+			return operator.Events(target, object, keys, news...)
+		}
+		if err := drains.Register(mgr, targetEvents); err != nil {
+			return err
 		}
 		machines.Drainer = drains
 		machines.Target = &machine.Target{Nodes: target.Client, Live: target.Live, APIEndpoint: endpoint, CABundle: ca}
 		drainWakes = drains.Wakes()
-		targetEvents = func(object client.Object, keys handler.EventHandler, news ...predicate.Predicate) source.Source {
-			return operator.Events(target, object, keys, news...)
-		}
 		if s.approveKubeletCSRs {
 			if err := addApproval(ctx, op, guarded, resolver, targetEvents); err != nil {
 				return fmt.Errorf("add the approval of kubelets' certificates: %w", err)

@@ -271,8 +271,9 @@ func (d Deed) onceDecisionsLeft(n int) Deed {
 // loseInstance lets an instance vanish that may not be a Node yet, whichever is the i-th then.
 func loseInstance(i int) Deed {
 	return Deed{Name: "lose an instance", Do: func(_ context.Context, w *World, _ client.Client) error {
-		if n := len(w.cloud.instances); n > 0 {
-			lost := w.cloud.instances[n-1-i%n]
+		known := w.recorded()
+		if n := len(known); n > 0 {
+			lost := known[n-1-i%n]
 			w.tell("it is %s of %s", lost.ProviderID, lost.MachineKey)
 			w.cloud.instances = slices.DeleteFunc(slices.Clone(w.cloud.instances), func(in *instance) bool { return in == lost })
 		}

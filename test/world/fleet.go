@@ -120,7 +120,7 @@ func deleteMachine(i int) Deed {
 func breakInstance(i int) Deed {
 	return Deed{Name: "break an instance", Do: func(_ context.Context, w *World, _ client.Client) error {
 		var candidates []*instance
-		for _, in := range w.cloud.instances {
+		for _, in := range w.recorded() {
 			if node := w.node(in.NodeName); node != nil && node.Spec.ProviderID == in.ProviderID && readiness(node) == corev1.ConditionTrue {
 				candidates = append(candidates, in)
 			}
@@ -133,6 +133,21 @@ func breakInstance(i int) Deed {
 		w.cloud.instances = slices.DeleteFunc(w.cloud.instances, func(in *instance) bool { return in == broken })
 		return nil
 	}}
+}
+
+// recorded returns the instances that their Machines know of. Of one that came and went before it was recorded, a Node may
+// be left that nobody can tell whose it was.
+func (w *World) recorded() (found []*instance) {
+	ids := map[string]bool{}
+	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine")) {
+		ids[o.(*v1beta1.Machine).Spec.ProviderID] = true
+	}
+	for _, in := range w.cloud.instances {
+		if ids[in.ProviderID] {
+			found = append(found, in)
+		}
+	}
+	return found
 }
 
 func pause(paused bool) Deed {

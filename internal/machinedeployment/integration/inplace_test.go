@@ -8,8 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/test/env"
 )
 
 func inPlace(unavailable string) func(*v1beta1.MachineDeployment) {
@@ -39,19 +41,21 @@ func (f *fleet) uids() map[types.UID]bool {
 // wantSame fails unless the machines are those that there were, all of the set of one class, and no hand-over is left.
 func (f *fleet) wantSame(before map[types.UID]bool, class string) {
 	f.Helper()
+	env.Await(f, f.api, &v1beta1.MachineSetList{}, "the end of all hand-overs", func(l *v1beta1.MachineSetList) (bool, string) {
+		for i := range l.Items {
+			_, moves := l.Items[i].Annotations[v1beta1.AnnotationMoveTo]
+			_, receives := l.Items[i].Annotations[v1beta1.AnnotationReceiveFrom]
+			if moves || receives {
+				return false, fmt.Sprintf("set %s has the annotations %v", l.Items[i].Name, l.Items[i].Annotations)
+			}
+		}
+		return true, ""
+	}, client.InNamespace(f.namespace))
 	sets := f.sets()
 	for _, m := range f.machines() {
 		if !before[m.UID] || !metav1.IsControlledBy(&m, sets[class]) || m.Labels[v1beta1.LabelMachineSet] != sets[class].Name ||
 			m.Labels[v1beta1.LabelTemplateHash] != sets[class].Labels[v1beta1.LabelTemplateHash] {
 			f.Errorf("machine %s: %v, owners %v", m.Name, m.Labels, m.OwnerReferences)
-		}
-	}
-	for _, set := range sets {
-		if _, moves := set.Annotations[v1beta1.AnnotationMoveTo]; moves {
-			f.Errorf("set %s has the annotations %v", set.Name, set.Annotations)
-		}
-		if _, receives := set.Annotations[v1beta1.AnnotationReceiveFrom]; receives {
-			f.Errorf("set %s has the annotations %v", set.Name, set.Annotations)
 		}
 	}
 }

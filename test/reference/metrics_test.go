@@ -103,7 +103,7 @@ func TestTheDocumentationNamesEveryMetric(t *testing.T) {
 		t.Fatal(err)
 	}
 	op := process(t, seen)
-	if err := drain.New(drain.Options{Metrics: seen, Clock: clock.RealClock{}}).Register(op.Manager()); err != nil {
+	if err := drain.New(drain.Options{Metrics: seen, Clock: clock.RealClock{}}).Register(op.Manager(), nil); err != nil {
 		t.Fatal(err)
 	}
 

@@ -6,11 +6,15 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"machinist.dev/machinist/internal/cli"
 )
 
 func main() {
@@ -32,6 +36,10 @@ func root() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
+	if strings.HasPrefix(filepath.Base(os.Args[0]), "kubectl-") {
+		cmd.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl machinist"}
+	}
+	cmd.AddCommand(cli.Commands(cli.NewEnv(os.Stdout, os.Stderr))...)
 	cmd.AddCommand(demoCommand())
 	return cmd
 }

@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+)
+
+// kind is one of Machinist's kinds as people write it.
+type kind string
+
+const (
+	machine    kind = "machine"
+	set        kind = "machineset"
+	deployment kind = "machinedeployment"
+)
+
+// kindOf understands what kubectl understands: singular, plural, short name, and the full name with its group.
+func kindOf(text string) (kind, bool) {
+	name, group, qualified := strings.Cut(strings.ToLower(text), ".")
+	if qualified && group != "machinist.dev" && group != "v1beta1.machinist.dev" {
+		return "", false
+	}
+	switch name {
+	case "machine", "machines", "ma":
+		return machine, true
+	case "machineset", "machinesets", "ms":
+		return set, true
+	case "machinedeployment", "machinedeployments", "md":
+		return deployment, true
+	}
+	return "", false
+}
+
+// reference reads TYPE/NAME or TYPE NAME, as kubectl does, where the type must be one of those allowed. A single NAME is taken
+// as the first of them.
+func reference(args []string, allowed ...kind) (kind, string, error) {
+	var asked, name string
+	switch {
+	case len(args) == 2 && !strings.Contains(args[0]+args[1], "/"):
+		asked, name = args[0], args[1]
+	case len(args) == 1 && strings.Count(args[0], "/") == 1:
+		asked, name, _ = strings.Cut(args[0], "/")
+	case len(args) == 1 && !strings.Contains(args[0], "/"):
+		asked, name = string(allowed[0]), args[0]
+	default:
+		return "", "", fmt.Errorf("%q: write TYPE/NAME, such as %s/NAME", strings.Join(args, " "), allowed[0])
+	}
+	if name == "" {
+		return "", "", fmt.Errorf("%q: the name is missing, write %s/NAME", strings.Join(args, " "), allowed[0])
+	}
+	k, known := kindOf(asked)
+	for _, a := range allowed {
+		if known && a == k {
+			return k, name, nil
+		}
+	}
+	names := make([]string, len(allowed))
+	for i, a := range allowed {
+		names[i] = string(a)
+	}
+	return "", "", fmt.Errorf("%q: the type %q is not one of: %s", strings.Join(args, " "), asked, strings.Join(names, ", "))
+}

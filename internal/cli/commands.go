@@ -1,0 +1,12 @@
+package cli
+
+import "github.com/spf13/cobra"
+
+// Commands are all commands about a cluster. Each carries the flags that choose one.
+func Commands(env *Env) []*cobra.Command {
+	commands := []*cobra.Command{}
+	for _, c := range commands {
+		env.Add(c)
+	}
+	return commands
+}

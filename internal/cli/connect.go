@@ -1,0 +1,90 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/discovery"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// Cluster is the control cluster that a command asks.
+type Cluster struct {
+	client.WithWatch
+	// Namespace is the one chosen by --namespace, or the context's.
+	Namespace string
+	server    string
+}
+
+// scheme knows what commands read.
+func scheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	utilruntime.Must(v1beta1.AddToScheme(s))
+	utilruntime.Must(corev1.AddToScheme(s))
+	utilruntime.Must(policyv1.AddToScheme(s))
+	return s
+}
+
+// Connect returns a client of the cluster that the flags choose. Nothing is asked of the cluster yet.
+func (e *Env) Connect() (*Cluster, error) {
+	namespace, _, err := e.config.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return nil, fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	config, err := e.config.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	// A person waits: no throttling of the handful of requests that a command makes.
+	config.QPS, config.Burst = 50, 100
+	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme()})
+	if err != nil {
+		return nil, explain(err, config.Host)
+	}
+	return &Cluster{WithWatch: c, Namespace: namespace, server: config.Host}, nil
+}
+
+// Explain says what an error of the cluster means for a person at a terminal. It wraps the error.
+func (c *Cluster) Explain(err error) error { return explain(err, c.server) }
+
+func explain(err error, server string) error {
+	var (
+		dial  *net.OpError
+		asked *url.Error
+		group *discovery.ErrGroupDiscoveryFailed
+	)
+	switch {
+	case err == nil, errors.Is(err, context.Canceled):
+		return err
+	case meta.IsNoMatchError(err), isUnknownResource(err):
+		return fmt.Errorf("the cluster at %s does not know Machinist's kinds: are its CRDs installed there, is this the control cluster? (%w)", server, err)
+	case apierrors.IsUnauthorized(err):
+		return fmt.Errorf("the cluster at %s does not accept your credentials: %w", server, err)
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("you may not do this in the cluster at %s: %w", server, err)
+	case errors.As(err, &dial), errors.As(err, &asked), errors.As(err, &group):
+		return fmt.Errorf("the cluster at %s does not answer: %w", server, err)
+	}
+	return err
+}
+
+// isUnknownResource tells the 404 of a path that the API server does not serve from that of an object.
+func isUnknownResource(err error) bool {
+	status := apierrors.APIStatus(nil)
+	if !apierrors.IsNotFound(err) || !errors.As(err, &status) {
+		return false
+	}
+	details := status.Status().Details
+	return details == nil || details.Name == ""
+}

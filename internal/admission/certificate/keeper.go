@@ -1,0 +1,239 @@
+package certificate
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// Options are what a Keeper works with. All fields but Lifetimes are required.
+type Options struct {
+	// Secret holds the certificate; it is made if it is not there.
+	Secret client.ObjectKey
+	// Configuration is the name of the ValidatingWebhookConfiguration whose webhooks trust it. Whoever installs the
+	// webhooks makes it; it may come later.
+	Configuration string
+	// Hosts are the names by which API servers reach the webhooks.
+	Hosts []string
+	// Writer writes to the control cluster, for the leader only.
+	Writer client.Client
+	Clock  clock.PassiveClock
+	Log    logr.Logger
+	// Lifetimes are DefaultLifetimes when zero.
+	Lifetimes Lifetimes
+}
+
+// Keeper keeps one serving certificate.
+type Keeper struct {
+	Options
+	cache   cache.Cache
+	serving atomic.Pointer[tls.Certificate]
+	// next is the authority that named is about: since when all bundles were seen to name it.
+	next  string
+	named time.Time
+}
+
+// New returns a Keeper, which keeps nothing until it is registered.
+func New(o Options) *Keeper {
+	if o.Lifetimes == (Lifetimes{}) {
+		o.Lifetimes = DefaultLifetimes()
+	}
+	return &Keeper{Options: o}
+}
+
+// Register adds the keeper to a manager. Its cache holds the one Secret and the one configuration.
+func (k *Keeper) Register(mgr manager.Manager) error {
+	only := func(name string) fields.Selector { return fields.OneTermEqualSelector(metav1.ObjectNameField, name) }
+	own, err := cluster.New(mgr.GetConfig(), func(o *cluster.Options) {
+		o.Scheme, o.Logger = mgr.GetScheme(), k.Log
+		o.Cache.ByObject = map[client.Object]cache.ByObject{
+			&corev1.Secret{}: {Namespaces: map[string]cache.Config{k.Secret.Namespace: {FieldSelector: only(k.Secret.Name)}}},
+			&admissionv1.ValidatingWebhookConfiguration{}: {Field: only(k.Configuration)},
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("make the cache for the certificate of webhooks: %w", err)
+	}
+	k.cache = own.GetCache()
+	if err := mgr.Add(own); err != nil {
+		return err
+	}
+	if err := mgr.Add(presenter{k}); err != nil {
+		return err
+	}
+	c, err := controller.NewTyped("webhook-certificate", mgr, controller.Options{Reconciler: k, MaxConcurrentReconciles: 1})
+	if err != nil {
+		return err
+	}
+	for _, kind := range []client.Object{&corev1.Secret{}, &admissionv1.ValidatingWebhookConfiguration{}} {
+		if err := c.Watch(source.Kind(k.cache, kind, handler.EnqueueRequestsFromMapFunc(
+			func(context.Context, client.Object) []reconcile.Request { return k.request() }))); err != nil {
+			return err
+		}
+	}
+	// A Secret that was never there gives no event.
+	return c.Watch(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		q.Add(k.request()[0])
+		return nil
+	}))
+}
+
+func (k *Keeper) request() []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: k.Secret}}
+}
+
+// Reconcile makes the next step of the plan.
+func (k *Keeper) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	secret := &corev1.Secret{}
+	if err := k.cache.Get(ctx, k.Secret, secret); client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, err
+	}
+	configuration := &admissionv1.ValidatingWebhookConfiguration{}
+	if err := k.cache.Get(ctx, client.ObjectKey{Name: k.Configuration}, configuration); client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, err
+	}
+	o := observed{data: secret.Data, now: k.Clock.Now()}
+	for _, webhook := range configuration.Webhooks {
+		o.bundles = append(o.bundles, webhook.ClientConfig.CABundle)
+	}
+	o.named = k.namedSince(o)
+	p, err := plan(o, k.Hosts, k.Lifetimes)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	switch {
+	case p.data != nil:
+		return reconcile.Result{}, k.writeSecret(ctx, secret, p.data)
+	case p.bundles != nil:
+		return reconcile.Result{}, k.writeBundles(ctx, configuration, p.bundles)
+	}
+	return reconcile.Result{RequeueAfter: p.again}, nil
+}
+
+// namedSince remembers since when the bundles name the next authority. A process that forgot counts anew.
+func (k *Keeper) namedSince(o observed) time.Time {
+	next := string(o.data[nextCACert])
+	cert, err := parse([]byte(next))
+	named := err == nil && len(o.bundles) > 0
+	for _, bundle := range o.bundles {
+		named = named && slices.ContainsFunc(authorities(bundle), cert.Equal)
+	}
+	switch {
+	case !named:
+		k.next, k.named = "", time.Time{}
+	case k.next != next:
+		k.next, k.named = next, o.now
+	}
+	return k.named
+}
+
+func (k *Keeper) writeSecret(ctx context.Context, seen *corev1.Secret, data map[string][]byte) error {
+	if seen.ResourceVersion == "" {
+		err := k.Writer.Create(ctx, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: k.Secret.Namespace, Name: k.Secret.Name},
+			Type:       corev1.SecretTypeOpaque, Data: data,
+		})
+		if apierrors.IsAlreadyExists(err) {
+			// The cache is late, and tells when it is not.
+			return nil
+		}
+		return err
+	}
+	k.Log.Info("renew the certificate of webhooks", "secret", k.Secret)
+	secret := seen.DeepCopy()
+	secret.Data = data
+	return ignoreConflict(k.Writer.Update(ctx, secret))
+}
+
+func (k *Keeper) writeBundles(ctx context.Context, seen *admissionv1.ValidatingWebhookConfiguration, bundles [][]byte) error {
+	configuration := seen.DeepCopy()
+	for i := range bundles {
+		configuration.Webhooks[i].ClientConfig.CABundle = bundles[i]
+	}
+	return ignoreConflict(k.Writer.Patch(ctx, configuration, client.MergeFromWithOptions(seen, client.MergeFromWithOptimisticLock{})))
+}
+
+// ignoreConflict drops the error of a write that came too late: what came before it is an event.
+func ignoreConflict(err error) error {
+	if apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+// GetCertificate returns what is presented in a handshake, for tls.Config.
+func (k *Keeper) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if cert := k.serving.Load(); cert != nil {
+		return cert, nil
+	}
+	return nil, fmt.Errorf("there is no certificate in the Secret %s yet", k.Secret)
+}
+
+// Ready is a probe: nil once there is a certificate to present.
+func (k *Keeper) Ready(*http.Request) error {
+	_, err := k.GetCertificate(nil)
+	return err
+}
+
+// presenter follows the Secret in every replica.
+type presenter struct{ *Keeper }
+
+// NeedLeaderElection is false: all replicas serve.
+func (presenter) NeedLeaderElection() bool { return false }
+
+func (p presenter) Start(ctx context.Context) error {
+	informer, err := p.cache.GetInformer(ctx, &corev1.Secret{})
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return fmt.Errorf("follow the certificate of webhooks: %w", err)
+	}
+	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { p.present(object) },
+		UpdateFunc: func(_, object any) { p.present(object) },
+	})
+	if err != nil {
+		return fmt.Errorf("follow the certificate of webhooks: %w", err)
+	}
+	<-ctx.Done()
+	return informer.RemoveEventHandler(registration)
+}
+
+// present takes what the Secret holds if it is a certificate. Otherwise the one before is presented on.
+func (p presenter) present(object any) {
+	secret, ok := object.(*corev1.Secret)
+	if !ok {
+		return
+	}
+	cert, err := tls.X509KeyPair(secret.Data[certKey], secret.Data[privateKey])
+	if err != nil {
+		// The error tells nothing of the key.
+		p.Log.Error(errors.New("not a pair of a certificate and its key"), "keep the certificate of webhooks as it is", "secret", p.Secret)
+		return
+	}
+	p.serving.Store(&cert)
+}

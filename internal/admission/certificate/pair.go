@@ -1,0 +1,74 @@
+package certificate
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/open-policy-agent/cert-controller/pkg/rotator"
+)
+
+const authorityName = "machinist-webhooks"
+
+var serverAuth = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+
+// signed returns the data of a Secret with a new serving certificate.
+func signed(maker *rotator.CertRotator, authority *rotator.KeyPairArtifacts, begin, end time.Time) (map[string][]byte, error) {
+	cert, key, err := maker.CreateCertPEM(authority, begin, end)
+	if err != nil {
+		return nil, fmt.Errorf("make a serving certificate: %w", err)
+	}
+	return map[string][]byte{certKey: cert, privateKey: key, caCert: authority.CertPEM, caKey: authority.KeyPEM}, nil
+}
+
+// servingLeft returns how long from a moment on the serving certificate still holds for all hosts.
+func servingLeft(data map[string][]byte, hosts []string, at time.Time) (time.Duration, error) {
+	for _, host := range hosts {
+		if ok, err := rotator.ValidCert(data[caCert], data[certKey], data[privateKey], host, &serverAuth, at); !ok {
+			return 0, fmt.Errorf("the serving certificate for %s: %w", host, err)
+		}
+	}
+	leaf, err := parse(data[certKey])
+	if err != nil {
+		return 0, err
+	}
+	left := leaf.NotAfter.Sub(at)
+	if left <= 0 {
+		return 0, fmt.Errorf("the serving certificate ends at %s", leaf.NotAfter)
+	}
+	return left, nil
+}
+
+// authorityOf returns an authority that can sign at that time.
+func authorityOf(cert, key []byte, at time.Time) (*rotator.KeyPairArtifacts, error) {
+	if ok, err := rotator.ValidCert(cert, cert, key, authorityName, nil, at); !ok {
+		return nil, fmt.Errorf("the certificate authority: %w", err)
+	}
+	parsed, err := parse(cert)
+	if err != nil {
+		return nil, fmt.Errorf("the certificate authority: %w", err)
+	}
+	block, _ := pem.Decode(key)
+	private, err := x509.ParsePKCS1PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("the certificate authority's key: %w", err)
+	}
+	return &rotator.KeyPairArtifacts{Cert: parsed, Key: private, CertPEM: cert, KeyPEM: key}, nil
+}
+
+func parse(text []byte) (*x509.Certificate, error) {
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil, errors.New("no certificate in PEM")
+	}
+	return x509.ParseCertificate(block.Bytes)
+}
+
+func earliest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}

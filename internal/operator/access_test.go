@@ -165,6 +165,55 @@ func TestMetricsAreForThoseWhoMay(t *testing.T) {
 	})
 }
 
+// P-13.
+func TestProfilesAreServedOnlyWhenAskedFor(t *testing.T) {
+	for name, test := range map[string]struct {
+		address string
+		want    bool
+	}{
+		"by default":                         {DefaultConfig("machinist-test").PprofBindAddress, false},
+		"at an address that is asked for":    {freePort(t), true},
+		"nowhere, as the flag's help has it": {"0", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := testConfig(t)
+			c.MetricsBindAddress, c.MetricsSecure = freePort(t), false
+			c.PprofBindAddress = test.address
+			p := start(t, c, testOptions(), nil)
+			p.elected()
+			status := func(address string) int {
+				response, err := http.Get("http://" + address + "/debug/pprof/cmdline")
+				if err != nil {
+					return 0
+				}
+				response.Body.Close()
+				return response.StatusCode
+			}
+			if off(test.address) == test.want {
+				t.Fatalf("the address of profiles is %q", test.address)
+			}
+			if test.want {
+				eventually(t, func() error {
+					if got := status(test.address); got != http.StatusOK {
+						return fmt.Errorf("profiles at %s: %d, want 200", test.address, got)
+					}
+					return nil
+				})
+			}
+			// No other server of the process has them.
+			eventually(t, func() error {
+				if got := status(c.MetricsBindAddress); got != http.StatusNotFound {
+					return fmt.Errorf("profiles beside the metrics: %d, want 404", got)
+				}
+				return nil
+			})
+			if got := status(p.probes.listener.Addr().String()); got != http.StatusNotFound {
+				t.Errorf("profiles beside the probes: %d, want 404", got)
+			}
+		})
+	}
+}
+
 func TestAnAddressInUseIsKnownAtOnce(t *testing.T) {
 	c := testConfig(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

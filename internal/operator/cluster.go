@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -40,6 +41,7 @@ type Cluster struct {
 	mapper    meta.RESTMapper
 	discovery *discovery.DiscoveryClient
 	kinds     kinds
+	namespace string // the only one that is cached; empty means all
 	filled    chan struct{}
 }
 
@@ -50,13 +52,14 @@ type clusterOptions struct {
 	readTimeout time.Duration
 	fieldOwner  string
 	fence       *fence.Fence
+	log         logr.Logger
 }
 
 // newCluster makes no request.
 func newCluster(config *rest.Config, o clusterOptions) (*Cluster, error) {
 	fenced := rest.CopyConfig(config)
 	fenced.Wrap(func(next http.RoundTripper) http.RoundTripper { return fence.Transport(next, o.fence) })
-	c := &Cluster{Config: fenced, unfenced: config, filled: make(chan struct{})}
+	c := &Cluster{Config: fenced, unfenced: config, namespace: o.namespace, filled: make(chan struct{})}
 	var err error
 	if c.kinds, err = newKinds(o.kinds, o.scheme, o.namespace); err != nil {
 		return nil, err
@@ -78,7 +81,7 @@ func newCluster(config *rest.Config, o clusterOptions) (*Cluster, error) {
 	c.mapper = knownFirst(lazy)
 
 	informers, err := cache.New(fenced, cache.Options{
-		HTTPClient: httpClient, Scheme: o.scheme, Mapper: c.mapper,
+		HTTPClient: persistent(httpClient, o.log), Scheme: o.scheme, Mapper: c.mapper,
 		ByObject:                    c.kinds.byObject,
 		DefaultTransform:            cache.TransformStripManagedFields(),
 		ReaderFailOnMissingInformer: true,

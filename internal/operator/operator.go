@@ -134,7 +134,7 @@ func (o *Operator) connect() error {
 		}
 		return newCluster(config, clusterOptions{
 			scheme: o.options.Scheme, kinds: kinds, namespace: namespace,
-			readTimeout: o.options.ReadTimeout, fieldOwner: c.Name, fence: o.fence,
+			readTimeout: o.options.ReadTimeout, fieldOwner: c.Name, fence: o.fence, log: o.log,
 		})
 	}
 	if o.control, err = build("control-kubeconfig", c.ControlKubeconfig, c.ControlQPS, c.ControlBurst, o.options.ControlKinds, c.Namespace); err != nil {
@@ -288,11 +288,11 @@ func (o *Operator) makeWatch() error {
 		return err
 	}
 	options := reachability.Options{
-		Control: o.control.Ping, Period: o.config.StatusCheckPeriod, Timeout: o.config.StatusCheckTimeout,
+		Control: o.control, Period: o.config.StatusCheckPeriod, Timeout: o.config.StatusCheckTimeout,
 		Leading: o.manager.Elected(), Clock: o.clock, Log: o.options.Logger.WithName("reachability"), Frozen: frozen,
 	}
 	if o.target != nil {
-		options.Target = o.target.Ping
+		options.Target = o.target
 	}
 	o.watch = reachability.New(options)
 	return nil
@@ -319,6 +319,9 @@ func (o *Operator) Fence() *fence.Fence { return o.fence }
 
 // Reachability returns what is known of whether the clusters answer. It is kept as long as Run runs.
 func (o *Operator) Reachability() *reachability.Watch { return o.watch }
+
+// OwnNamespace returns the namespace of the control cluster in which the process keeps what is its own, such as its lease.
+func (o *Operator) OwnNamespace() string { return o.namespace }
 
 // ClusterID returns what marks the instances of this installation. It is known from the call of Run's setup function on,
 // and empty before.

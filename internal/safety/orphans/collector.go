@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/safety/orphans/ledger"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -53,6 +54,8 @@ type Options struct {
 	Doubt    func(*v1beta1.Machine)
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
+	// Ledger keeps what the last pass found for people; may be nil.
+	Ledger Ledger
 	// Metrics may be nil.
 	Metrics *Metrics
 }
@@ -81,6 +84,7 @@ func (c *Collector) Reconcile(ctx context.Context, _ reconcile.Request) (reconci
 	if err := c.Mismatch(); err != nil {
 		c.memory.sightings = nil
 		c.tellMismatch(ctx, err)
+		c.keep(ctx, now, ledger.Page{Stopped: err.Error()})
 		return reconcile.Result{RequeueAfter: c.Rules.Period}, nil
 	}
 	if !c.stable() {

@@ -18,10 +18,12 @@ func (c *Collector) pass(ctx context.Context, now time.Time, before Sightings) S
 	// The scope in which an instance was found is the one with which it is read again and removed.
 	scopes := map[string]*scope{}
 	var listed []*scope
-	for _, s := range c.scopesOf(ctx, known) {
+	scopesKnown, unlisted := c.scopesOf(ctx, known)
+	for _, s := range scopesKnown {
 		instances, err := c.listInstances(ctx, s)
 		if err != nil {
 			c.log(ctx).Error(err, "The instances of a scope are left alone: they cannot be listed", "source", nameOf(s.source))
+			unlisted = append(unlisted, unlistedFor(s, err))
 			continue
 		}
 		listed = append(listed, s)
@@ -42,6 +44,7 @@ func (c *Collector) pass(ctx context.Context, now time.Time, before Sightings) S
 	state.Stable, _ = c.Reach.StableSince()
 	plan := Decide(state)
 	c.carryOut(ctx, known, plan, scopes)
+	c.keep(ctx, now, pageOf(plan, scopes, unlisted))
 	return plan.Sightings
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machineclass/resolve"
+	"machinist.dev/machinist/internal/safety/orphans/ledger"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -119,10 +120,9 @@ func nodeReports(m *v1beta1.Machine) bool {
 
 // scopesOf reads the credentials and puts together what is the same in the eyes of a driver, in an order that depends on
 // names only. What has no credentials has no list.
-func (c *Collector) scopesOf(ctx context.Context, f *fleet) []*scope {
+func (c *Collector) scopesOf(ctx context.Context, f *fleet) (scopes []*scope, unlisted []ledger.Unlisted) {
 	resolver := resolve.Resolver{Secrets: c.Live}
 	found := map[[sha256.Size]byte]*scope{}
-	var scopes []*scope
 	for _, key := range slices.Sorted(maps.Keys(f.inputs)) {
 		in := f.inputs[key]
 		if len(in.spec.ProviderSpec) == 0 {
@@ -131,6 +131,7 @@ func (c *Collector) scopesOf(ctx context.Context, f *fleet) []*scope {
 		credentials, err := resolver.Credentials(ctx, in.namespace, in.credentials)
 		if err != nil {
 			c.log(ctx).Info("The instances of a class are not looked at: its credentials cannot be read", "source", key, "cause", err.Error())
+			unlisted = append(unlisted, ledger.Unlisted{Source: nameOf(in.source), Why: v1beta1.ReasonCredentialsNotFound})
 			continue
 		}
 		class := provider.Class{Spec: in.spec.ProviderSpec, Credentials: credentials}
@@ -141,7 +142,7 @@ func (c *Collector) scopesOf(ctx context.Context, f *fleet) []*scope {
 		}
 		found[hash].machines = append(found[hash].machines, f.users[key]...)
 	}
-	return scopes
+	return scopes, unlisted
 }
 
 // hashOf is a hash, so that no secret is kept in a second place.

@@ -11,7 +11,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/index"
-	"machinist.dev/machinist/internal/machinedeployment"
+	"machinist.dev/machinist/internal/machinedeployment/bounds"
 )
 
 // family is what is counted together.
@@ -81,8 +81,8 @@ func (f *family) wanted() (int, bool) {
 		return int(f.sets[0].ReplicasOrDefault()), true
 	}
 	replicas := max(0, f.deployment.ReplicasOrDefault())
-	bounds, err := machinedeployment.ResolveBounds(f.deployment.Spec.Strategy, replicas)
-	return int(replicas) + int(bounds.MaxSurge), err == nil
+	limits, err := bounds.Resolve(f.deployment.Spec.Strategy, replicas)
+	return int(replicas) + int(limits.MaxSurge), err == nil
 }
 
 // recorded returns how many machines the status of the owners counts.

@@ -12,7 +12,8 @@ const (
 	keptOutages = 32
 )
 
-// Outage is a time in which an API server did not answer: from when it was last seen to answer until it did again.
+// Outage is a time in which an API server did not answer: from when it was last seen to answer until it did again and this
+// process had caught up with it.
 type Outage struct{ From, To time.Time }
 
 // State is what is known of an API server.

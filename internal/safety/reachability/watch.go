@@ -23,17 +23,23 @@ const (
 // settleTime is how long Settle waits at most.
 const settleTime = time.Second
 
-// Ping asks an API server whether it is ready: nil if it answers, be it that it refuses us. How long to wait is up to ctx.
-type Ping func(ctx context.Context) error
+// Cluster is one that is looked at. How long to wait is up to ctx in both methods.
+type Cluster interface {
+	// Ping asks the API server whether it is ready: nil if it answers, be it that it refuses us.
+	Ping(ctx context.Context) error
+	// CaughtUp returns nil when this process knows what the API server had at the time of the call, or later.
+	CaughtUp(ctx context.Context) error
+}
 
 // Options are what a Watch works with.
 type Options struct {
-	// Control asks the control cluster, Target the target cluster; nil where there is none.
-	Control, Target Ping
+	// Control is the control cluster, Target the target cluster; nil where there is none.
+	Control, Target Cluster
 	// Period is the time between two looks at a cluster that answers. Default DefaultPeriod.
 	Period time.Duration
 	// Timeout is the time within which two looks fail that begin an outage. A look may take a third of it, and a sixth
-	// passes between two looks at a cluster that does not answer. Default DefaultTimeout.
+	// passes between two looks at a cluster that does not answer. As long as it may take to catch up with one that does
+	// again. Default DefaultTimeout.
 	Timeout time.Duration
 	// Leading is closed when this process may act. Default: it always may.
 	Leading <-chan struct{}
@@ -56,7 +62,7 @@ type Watch struct {
 // cluster is one that is looked at.
 type cluster struct {
 	name string
-	ping Ping
+	Cluster
 	// asked takes what is to be closed after a look that begins now.
 	asked chan chan struct{}
 	state State // guarded by Watch.mu
@@ -76,8 +82,8 @@ func New(o Options) *Watch {
 		o.Leading = always
 	}
 	now := o.Clock.Now()
-	watched := func(name string, ping Ping) *cluster {
-		return &cluster{name: name, ping: ping, asked: make(chan chan struct{}), state: Unknown(now)}
+	watched := func(name string, c Cluster) *cluster {
+		return &cluster{name: name, Cluster: c, asked: make(chan chan struct{}), state: Unknown(now)}
 	}
 	w := &Watch{options: o, control: watched("control", o.Control)}
 	if o.Target != nil {
@@ -127,10 +133,14 @@ func (w *Watch) watch(ctx context.Context, c *cluster) {
 
 // look looks at a cluster once and returns when to do so again.
 func (w *Watch) look(ctx context.Context, c *cluster) time.Duration {
-	limited, cancel := context.WithTimeout(ctx, w.options.Timeout/3)
-	defer cancel()
 	sent := w.options.Clock.Now()
-	err := c.ping(limited)
+	err := w.ask(ctx, w.options.Timeout/3, c.Ping)
+	if before := w.stateOf(c); err == nil && before.Away && before.Known() {
+		// What was seen before the outage is not what is there after it. Until that is known, nothing is decided.
+		if err = w.ask(ctx, w.options.Timeout, c.CaughtUp); err != nil && ctx.Err() == nil {
+			w.options.Log.Info("A cluster answers again, and its caches do not follow yet", "cluster", c.name, "cause", err.Error())
+		}
+	}
 	if ctx.Err() != nil {
 		return 0 // It says nothing about the cluster.
 	}
@@ -143,6 +153,12 @@ func (w *Watch) look(ctx context.Context, c *cluster) time.Duration {
 		return min(w.options.Period, w.options.Timeout/6)
 	}
 	return w.options.Period
+}
+
+func (w *Watch) ask(ctx context.Context, limit time.Duration, question func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return question(ctx)
 }
 
 // tell makes known what has changed.

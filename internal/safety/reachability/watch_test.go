@@ -21,13 +21,22 @@ const patience = 30 * time.Second
 
 // server is an API server that answers as it is told.
 type server struct {
-	down  atomic.Bool
-	looks chan struct{} // one for each look
+	down, behind atomic.Bool
+	looks        chan struct{} // one for each look
+	catches      atomic.Int32  // how often it was asked whether we have caught up
 }
 
 func newServer() *server { return &server{looks: make(chan struct{}, 100)} }
 
-func (s *server) ping(context.Context) error {
+func (s *server) CaughtUp(context.Context) error {
+	s.catches.Add(1)
+	if s.behind.Load() {
+		return errors.New("the cache is old")
+	}
+	return nil
+}
+
+func (s *server) Ping(context.Context) error {
 	s.looks <- struct{}{}
 	if s.down.Load() {
 		return errors.New("connection refused")
@@ -56,7 +65,7 @@ func watching(t *testing.T, change ...func(*watched)) *watched {
 		f(w)
 	}
 	w.Watch = New(Options{
-		Control: w.control.ping, Target: w.target.ping, Leading: w.leading, Clock: w.clock, Log: logr.Discard(), Frozen: w.frozen,
+		Control: w.control, Target: w.target, Leading: w.leading, Clock: w.clock, Log: logr.Discard(), Frozen: w.frozen,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
@@ -154,6 +163,40 @@ func TestTwoLooksThatFailStopTheProcessAndOneThatSucceedsLetsItGoOn(t *testing.T
 	}
 }
 
+// F-27.
+func TestAnOutageIsOverWhenTheCachesHaveCaughtUp(t *testing.T) {
+	w := watching(t)
+	w.target.down.Store(true)
+	w.after(time.Minute, true)
+	w.after(5*time.Second, false)
+	w.target.down.Store(false)
+	w.target.behind.Store(true)
+	epoch := w.TargetEpoch()
+	for range 3 {
+		w.after(5*time.Second, false)
+		w.wantStopped("The target cluster cannot be reached since 2026-03-01T12:01:00Z.")
+	}
+	if past, now := w.TargetOutages(); len(past) != 0 || now != epoch {
+		t.Errorf("the outages %v are over in epoch %d, and it began in epoch %d", past, now, epoch)
+	}
+	w.target.behind.Store(false)
+	w.after(5*time.Second, false)
+	w.wantStopped("")
+	if past, _ := w.TargetOutages(); !equal(past, outages(0, 85)) {
+		t.Errorf("past outages %v", past)
+	}
+	// What is not away costs no comparison.
+	asked := w.target.catches.Load()
+	w.after(time.Minute, true)
+	w.target.down.Store(true)
+	w.after(time.Minute, true)
+	w.target.down.Store(false)
+	w.after(5*time.Second, false)
+	if now := w.target.catches.Load(); now != asked || w.control.catches.Load() != 0 {
+		t.Errorf("caches were compared %d times after the outage, and %d times for a cluster without one", now-asked, w.control.catches.Load())
+	}
+}
+
 // F-2.
 func TestTheControlClusterStopsTheProcessToo(t *testing.T) {
 	w := watching(t)
@@ -169,7 +212,7 @@ func TestTheControlClusterStopsTheProcessToo(t *testing.T) {
 
 // F-1.
 func TestWhatWasNotSeenYetCountsAsAway(t *testing.T) {
-	w := New(Options{Control: newServer().ping, Target: newServer().ping, Clock: testclock.NewFakeClock(start), Log: logr.Discard()})
+	w := New(Options{Control: newServer(), Target: newServer(), Clock: testclock.NewFakeClock(start), Log: logr.Discard()})
 	if reason, message := w.Stopped(); reason == "" || !strings.Contains(message, "not known yet") {
 		t.Errorf("stopped: %s %q", reason, message)
 	}
@@ -179,7 +222,7 @@ func TestWhatWasNotSeenYetCountsAsAway(t *testing.T) {
 }
 
 func TestWithoutATargetOnlyTheControlClusterCounts(t *testing.T) {
-	w := New(Options{Control: newServer().ping, Clock: testclock.NewFakeClock(start), Log: logr.Discard()})
+	w := New(Options{Control: newServer(), Clock: testclock.NewFakeClock(start), Log: logr.Discard()})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -207,18 +250,24 @@ func TestAtTheStartWhatAnswersIsSeenAtOnce(t *testing.T) {
 	w.wantStopped("")
 }
 
+// hanging is an API server that never answers, and tells when it is asked.
+type hanging chan struct{}
+
+func (h hanging) Ping(ctx context.Context) error {
+	select {
+	case h <- struct{}{}:
+	default:
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (h hanging) CaughtUp(ctx context.Context) error { return h.Ping(ctx) }
+
 // F-1.
 func TestTheStartWaitsASecondForWhatDoesNotAnswer(t *testing.T) {
-	clock, hangs := testclock.NewFakeClock(start), make(chan struct{})
-	ping := func(ctx context.Context) error {
-		select {
-		case hangs <- struct{}{}:
-		default:
-		}
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	w := New(Options{Control: ping, Clock: clock, Log: logr.Discard()})
+	clock, hangs := testclock.NewFakeClock(start), make(hanging)
+	w := New(Options{Control: hangs, Clock: clock, Log: logr.Discard()})
 	ctx, cancel := context.WithCancel(t.Context())
 	ended, settled := make(chan struct{}), make(chan struct{})
 	go func() {

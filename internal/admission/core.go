@@ -1,0 +1,123 @@
+package admission
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// Core is the webhook for the core's kinds.
+type Core struct {
+	decoder admission.Decoder
+	// reader reads classes, sets and deployments from caches. What it cannot read is not judged.
+	reader client.Reader
+}
+
+// NewCore returns the handler of the core's webhook. The scheme knows the core's kinds.
+func NewCore(scheme *runtime.Scheme, reader client.Reader) *Core {
+	return &Core{decoder: admission.NewDecoder(scheme), reader: reader}
+}
+
+// Handle judges one request.
+func (c *Core) Handle(ctx context.Context, r admission.Request) admission.Response {
+	switch r.Kind.Kind {
+	case "MachineDeployment":
+		return judge(c.decoder, r, func(d *v1beta1.MachineDeployment, _ bool) Verdict {
+			return Deployment(d, c.surroundings(ctx, r.Namespace))
+		})
+	case "MachineSet":
+		return judge(c.decoder, r, func(m *v1beta1.MachineSet, _ bool) Verdict { return Set(m, c.surroundings(ctx, r.Namespace)) })
+	case "Machine":
+		return judge(c.decoder, r, func(m *v1beta1.Machine, created bool) Verdict {
+			return Machine(m, created, Surroundings{Class: c.classes(ctx, r.Namespace)})
+		})
+	case "MachineHealthCheck":
+		return judge(c.decoder, r, func(h *v1beta1.MachineHealthCheck, _ bool) Verdict { return HealthCheck(h) })
+	case "MachineClass":
+		return judge(c.decoder, r, func(m *v1beta1.MachineClass, _ bool) Verdict { return Class(m) })
+	}
+	return admission.Allowed("")
+}
+
+// object is a pointer to one of the core's kinds.
+type object[T any] interface {
+	*T
+	client.Object
+}
+
+// judge decodes what a request is about and answers with the verdict on it.
+func judge[T any, P object[T]](decoder admission.Decoder, r admission.Request, of func(o P, created bool) Verdict) admission.Response {
+	now, before := P(new(T)), P(new(T))
+	if err := decoder.Decode(r, now); err != nil {
+		return admission.Errored(http.StatusBadRequest, err)
+	}
+	if now.GetDeletionTimestamp() != nil {
+		return admission.Allowed("")
+	}
+	created := len(r.OldObject.Raw) == 0
+	verdict := of(now, created)
+	if !created && len(verdict.Errors) > 0 {
+		if err := decoder.DecodeRaw(r.OldObject, before); err != nil {
+			return admission.Errored(http.StatusBadRequest, err)
+		}
+		verdict = verdict.newSince(of(before, false))
+	}
+	return answer(r, verdict)
+}
+
+// answer refuses with the API server's own kind of error, whose causes name the fields.
+func answer(r admission.Request, v Verdict) admission.Response {
+	response := admission.Allowed("")
+	slices.SortFunc(v.Errors, func(a, b *field.Error) int { return strings.Compare(a.Error(), b.Error()) })
+	slices.Sort(v.Warnings)
+	if len(v.Errors) > 0 {
+		kind := v1beta1.GroupVersion.WithKind(r.Kind.Kind).GroupKind()
+		status := apierrors.NewInvalid(kind, r.Name, v.Errors).Status()
+		response.Allowed, response.Result = false, &status
+	}
+	return response.WithWarnings(v.Warnings...)
+}
+
+func (c *Core) classes(ctx context.Context, namespace string) func(string) (*v1beta1.MachineClass, bool) {
+	return func(name string) (*v1beta1.MachineClass, bool) {
+		class := &v1beta1.MachineClass{}
+		err := c.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, class)
+		if err != nil && !apierrors.IsNotFound(err) {
+			// Nothing is known of it: it is taken to be there and to allow what is asked.
+			class.Name, class.Spec.Adoption = name, v1beta1.AdoptionAllow
+			return class, true
+		}
+		return class, err == nil
+	}
+}
+
+// surroundings gathers what fleets are judged by.
+func (c *Core) surroundings(ctx context.Context, namespace string) Surroundings {
+	s := Surroundings{Class: c.classes(ctx, namespace)}
+	deployments, sets := &v1beta1.MachineDeploymentList{}, &v1beta1.MachineSetList{}
+	if c.reader.List(ctx, deployments, client.InNamespace(namespace), client.UnsafeDisableDeepCopy) == nil {
+		for i := range deployments.Items {
+			d := &deployments.Items[i]
+			s.Claims = append(s.Claims, Claim{"MachineDeployment", d.Name, &d.Spec.Selector, d.Spec.Template.ObjectMeta.Labels})
+		}
+	}
+	if c.reader.List(ctx, sets, client.InNamespace(namespace), client.UnsafeDisableDeepCopy) == nil {
+		for i := range sets.Items {
+			// The sets of a deployment select what it does.
+			if m := &sets.Items[i]; metav1.GetControllerOf(m) == nil {
+				s.Claims = append(s.Claims, Claim{"MachineSet", m.Name, &m.Spec.Selector, m.Spec.Template.ObjectMeta.Labels})
+			}
+		}
+	}
+	return s
+}

@@ -1,0 +1,134 @@
+package admission
+
+import (
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// Claim is what an owner of machines selects and makes.
+type Claim struct {
+	Kind, Name string
+	Selector   *metav1.LabelSelector
+	Labels     map[string]string // of the template
+}
+
+// Surroundings are what an object is judged by beside itself, as far as they are known.
+type Surroundings struct {
+	// Class returns a class of the object's namespace. Nil asks of no class.
+	Class func(name string) (class *v1beta1.MachineClass, found bool)
+	// Claims are those of the other owners in the namespace.
+	Claims []Claim
+}
+
+// Deployment judges a MachineDeployment.
+func Deployment(d *v1beta1.MachineDeployment, s Surroundings) (v Verdict) {
+	spec := field.NewPath("spec")
+	v.template(spec.Child("template"), &d.Spec.Template)
+	v.reserved(spec.Child("selector", "matchLabels"), d.Spec.Selector.MatchLabels, v1beta1.LabelTemplateHash)
+	v.reserved(spec.Child("template", "metadata", "labels"), d.Spec.Template.ObjectMeta.Labels, v1beta1.LabelTemplateHash,
+		v1beta1.LabelMachineSet, v1beta1.LabelMachineDeployment)
+	v.classExists(spec.Child("template", "spec"), &d.Spec.Template.Spec, s)
+	v.overlap(spec.Child("selector"), Claim{
+		Kind: "MachineDeployment", Name: d.Name, Selector: &d.Spec.Selector, Labels: d.Spec.Template.ObjectMeta.Labels,
+	}, s)
+
+	strategy := spec.Child("strategy")
+	if u := d.Spec.Strategy.RollingUpdate; u != nil {
+		if d.Spec.Strategy.Type != v1beta1.StrategyRollingUpdate && d.Spec.Strategy.Type != "" {
+			v.warn(strategy.Child("rollingUpdate"), "the strategy %s does not use it", d.Spec.Strategy.Type)
+		} else if all(u.MaxUnavailable) {
+			v.warn(strategy.Child("rollingUpdate", "maxUnavailable"), "100%% lets a rollout take all machines away at once")
+		}
+	}
+	if u := d.Spec.Strategy.InPlace; u != nil {
+		if d.Spec.Strategy.Type != v1beta1.StrategyInPlace {
+			v.warn(strategy.Child("inPlace"), "the strategy %s does not use it", d.Spec.Strategy.Type)
+		} else if all(u.MaxUnavailable) {
+			v.warn(strategy.Child("inPlace", "maxUnavailable"), "100%% lets a rollout take all machines away at once")
+		}
+	}
+	if m := d.Spec.Remediation.MaxInFlight; none(m) {
+		v.warn(spec.Child("remediation", "maxInFlight"), "%s replaces no failed or unhealthy machine", m.String())
+	} else if all(m) {
+		v.warn(spec.Child("remediation", "maxInFlight"), "100%% replaces all failed and unhealthy machines at once")
+	}
+	if limit := d.Spec.RevisionHistoryLimit; limit != nil && *limit == 0 {
+		v.warn(spec.Child("revisionHistoryLimit"), "0 keeps nothing that a rollout could be undone to")
+	}
+	return v
+}
+
+// Set judges a MachineSet.
+func Set(m *v1beta1.MachineSet, s Surroundings) (v Verdict) {
+	spec := field.NewPath("spec")
+	v.template(spec.Child("template"), &m.Spec.Template)
+	if metav1.GetControllerOf(m) != nil {
+		return v
+	}
+	v.reserved(spec.Child("template", "metadata", "labels"), m.Spec.Template.ObjectMeta.Labels,
+		v1beta1.LabelMachineSet, v1beta1.LabelMachineDeployment)
+	v.classExists(spec.Child("template", "spec"), &m.Spec.Template.Spec, s)
+	v.overlap(spec.Child("selector"), Claim{
+		Kind: "MachineSet", Name: m.Name, Selector: &m.Spec.Selector, Labels: m.Spec.Template.ObjectMeta.Labels,
+	}, s)
+	return v
+}
+
+// Machine judges a Machine. created says that it is new.
+func Machine(m *v1beta1.Machine, created bool, s Surroundings) (v Verdict) {
+	spec := field.NewPath("spec")
+	v.spec(spec, &m.Spec)
+	class := v.classExists(spec, &m.Spec, s)
+	if created && m.Spec.ProviderID != "" && class != nil && class.Spec.Adoption != v1beta1.AdoptionAllow {
+		v.refuse(field.Forbidden(spec.Child("providerID"), "the MachineClass "+class.Name+" does not allow the adoption of existing instances (spec.adoption)"))
+	}
+	return v
+}
+
+// classExists warns of a class that is not there, and returns it if it is.
+func (v *Verdict) classExists(path *field.Path, spec *v1beta1.MachineSpec, s Surroundings) *v1beta1.MachineClass {
+	if spec.ClassRef == nil || s.Class == nil {
+		return nil
+	}
+	class, found := s.Class(spec.ClassRef.Name)
+	if !found {
+		v.warn(path.Child("classRef", "name"), "there is no MachineClass %s in this namespace yet: machines wait for it", spec.ClassRef.Name)
+		return nil
+	}
+	return class
+}
+
+// overlap warns of owners that would take this one's machines, or it theirs.
+func (v *Verdict) overlap(path *field.Path, own Claim, s Surroundings) {
+	var with []string
+	for _, other := range s.Claims {
+		if own.Kind == other.Kind && own.Name == other.Name {
+			continue
+		}
+		if matches(own.Selector, other.Labels) || matches(other.Selector, own.Labels) {
+			with = append(with, other.Kind+" "+other.Name)
+		}
+	}
+	if len(with) > 0 {
+		v.warn(path, "it also selects machines of others, or they select this one's: %s. Give each a label of its own", strings.Join(with, ", "))
+	}
+}
+
+func matches(selector *metav1.LabelSelector, set map[string]string) bool {
+	s, err := metav1.LabelSelectorAsSelector(selector)
+	return err == nil && !s.Empty() && s.Matches(labels.Set(set))
+}
+
+func all(v *intstr.IntOrString) bool {
+	return v != nil && v.Type == intstr.String && v.StrVal == "100%"
+}
+
+func none(v *intstr.IntOrString) bool {
+	return v != nil && (v.String() == "0" || v.String() == "0%")
+}

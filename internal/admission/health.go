@@ -1,0 +1,54 @@
+package admission
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// HealthCheck judges a MachineHealthCheck.
+func HealthCheck(c *v1beta1.MachineHealthCheck) (v Verdict) {
+	spec := field.NewPath("spec")
+	conditions := spec.Child("unhealthyNodeConditions")
+	for i, condition := range c.Spec.UnhealthyNodeConditions {
+		at := conditions.Index(i)
+		for _, problem := range validation.IsQualifiedName(string(condition.Type)) {
+			v.refuse(field.Invalid(at.Child("type"), condition.Type, problem))
+		}
+		if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
+			v.refuse(field.Invalid(at.Child("status"), condition.Status, "a Node that is Ready is not unhealthy"))
+		}
+		if condition.Timeout.Duration == 0 {
+			v.warn(at.Child("timeout"), "0s replaces a machine at the first sign")
+		}
+	}
+	if len(c.Spec.UnhealthyNodeConditions) == 0 && c.Spec.NodeStartupTimeout == nil {
+		v.warn(conditions, "without any, and without nodeStartupTimeout, no machine is ever unhealthy, and the built-in policy no longer judges those selected")
+	}
+	switch m := c.Spec.MaxUnhealthy; {
+	case all(m):
+		v.warn(spec.Child("maxUnhealthy"), "100%% replaces machines even when all are unhealthy at once, which is seldom the machines' fault")
+	case none(m):
+		v.warn(spec.Child("maxUnhealthy"), "%s never replaces any machine", m.String())
+	}
+	return v
+}
+
+// Class judges a MachineClass, its providerSpec apart.
+func Class(c *v1beta1.MachineClass) (v Verdict) {
+	if c.Spec.Capacity == nil {
+		return v
+	}
+	capacity := field.NewPath("spec", "capacity")
+	for name, value := range map[string]string{
+		"instanceType": c.Spec.Capacity.InstanceType, "region": c.Spec.Capacity.Region,
+		"zone": c.Spec.Capacity.Zone, "architecture": c.Spec.Capacity.Architecture,
+	} {
+		for _, problem := range validation.IsValidLabelValue(value) {
+			v.refuse(field.Invalid(capacity.Child(name), value, problem))
+		}
+	}
+	return v
+}

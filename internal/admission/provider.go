@@ -1,0 +1,74 @@
+package admission
+
+import (
+	"bytes"
+	"context"
+	"errors"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// Provider is the webhook of one provider, for the providerSpec of classes, and of machines and templates that carry one.
+type Provider struct {
+	decoder admission.Decoder
+	driver  provider.Driver
+}
+
+// NewProvider returns the handler of a provider's webhook. The scheme knows the core's kinds.
+func NewProvider(scheme *runtime.Scheme, driver provider.Driver) *Provider {
+	return &Provider{decoder: admission.NewDecoder(scheme), driver: driver}
+}
+
+// Handle judges one request. Credentials are not asked for: they may come later than the class.
+func (p *Provider) Handle(ctx context.Context, r admission.Request) admission.Response {
+	template := func(t *v1beta1.MachineTemplateSpec) Verdict {
+		return p.spec(ctx, field.NewPath("spec", "template", "spec"), t.Spec.Provider, t.Spec.ProviderSpec)
+	}
+	switch r.Kind.Kind {
+	case "MachineClass":
+		return judge(p.decoder, r, func(c *v1beta1.MachineClass, _ bool) Verdict {
+			return p.spec(ctx, field.NewPath("spec"), c.Spec.Provider, c.Spec.ProviderSpec)
+		})
+	case "Machine":
+		return judge(p.decoder, r, func(m *v1beta1.Machine, _ bool) Verdict {
+			return p.spec(ctx, field.NewPath("spec"), m.Spec.Provider, m.Spec.ProviderSpec)
+		})
+	case "MachineSet":
+		return judge(p.decoder, r, func(m *v1beta1.MachineSet, _ bool) Verdict { return template(&m.Spec.Template) })
+	case "MachineDeployment":
+		return judge(p.decoder, r, func(d *v1beta1.MachineDeployment, _ bool) Verdict { return template(&d.Spec.Template) })
+	}
+	return admission.Allowed("")
+}
+
+// spec judges a providerSpec if it is this provider's. What the cloud alone could tell is not asked of it here.
+func (p *Provider) spec(ctx context.Context, path *field.Path, name string, spec *runtime.RawExtension) (v Verdict) {
+	if name != p.driver.Name() || spec == nil {
+		return v
+	}
+	path = path.Child("providerSpec")
+	if len(spec.Raw) > provider.MaxSpecBytes {
+		v.refuse(field.TooLong(path, "", provider.MaxSpecBytes))
+		return v
+	}
+	err := p.driver.Validate(ctx, provider.ValidateRequest{Class: provider.Class{Spec: bytes.Clone(spec.Raw)}})
+	if err == nil {
+		return v
+	}
+	problem, ok := errors.AsType[*provider.Error](err)
+	if !ok || problem.Code != provider.InvalidArgument {
+		// The driver could not judge. It will, before it makes a machine.
+		v.warn(path, "the provider could not judge it: %v", err)
+		return v
+	}
+	if problem.Field != "" {
+		path = path.Child(problem.Field)
+	}
+	v.refuse(&field.Error{Type: field.ErrorTypeInvalid, Field: path.String(), BadValue: field.OmitValueType{}, Detail: problem.Message})
+	return v
+}

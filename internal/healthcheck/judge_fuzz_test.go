@@ -1,0 +1,135 @@
+package healthcheck
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// Whatever a fleet looks like: unless a person asks, none is marked that is not unhealthy, none where it melts, none of a
+// frozen owner, none of a row that is over, and none while more are unwell than may be. What is refused has a reason.
+//
+// H-5, H-8, H-9, H-11.
+func FuzzOnlyWhatIsBrokenAndMayBeIsMarked(f *testing.F) {
+	f.Add([]byte{0, 1, 0, 1, 0, 1, 1, 20, 2, 1}, uint8(40), uint8(55), true)
+	f.Add([]byte{1, 1, 5, 1, 9, 1, 13, 1, 0, 0, 0, 0}, uint8(100), uint8(55), true)
+	f.Add([]byte{35, 0, 67, 0, 4, 9, 130, 3, 7, 7, 255, 255}, uint8(3), uint8(0), false)
+	f.Add([]byte{1, 1, 1, 1, 0, 1, 0, 1}, uint8(1), uint8(100), false)
+	f.Add([]byte{5, 1, 5, 1, 5, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1}, uint8(100), uint8(55), true)
+	f.Add([]byte{17, 1, 0, 1, 0, 1, 0, 1}, uint8(100), uint8(100), true)
+	f.Add([]byte{1, 1, 1, 1, 0, 1, 0, 1}, uint8(100), uint8(50), true)
+	f.Fuzz(func(t *testing.T, fleet []byte, most, threshold uint8, percent bool) {
+		const now = 60
+		limit, meltsAbove := int(most), int(threshold%101)
+		p := policy(func(p *Policy) {
+			p.MaxRetries = new(int32(2))
+			p.MaxUnhealthy = intstr.FromInt(limit)
+			if percent {
+				p.MaxUnhealthy = intstr.FromString(strconv.Itoa(limit) + "%")
+			}
+		})
+		var subjects []Subject
+		for n := 0; n+1 < len(fleet) && n < 200; n += 2 {
+			kind, since := fleet[n], float64(fleet[n+1]%now)
+			s := running(fmt.Sprintf("m%03d", n), in([]string{"", "a", "b", "c"}[kind>>2&3]))
+			switch kind & 3 {
+			case 1:
+				silent(since)(&s)
+			case 2:
+				phase(v1beta1.MachineFailed)(&s)
+			case 3:
+				s.Node = nil
+				condition(v1beta1.ConditionRegistered, "False", v1beta1.ReasonNodeGone, since)(&s)
+			}
+			if kind&16 != 0 {
+				s.OwnerFrozen = true
+			}
+			if kind&32 != 0 {
+				s.Row, s.RowEndsIn = int(since), time.Minute
+			}
+			if kind&192 == 192 {
+				annotated(v1beta1.AnnotationRemediate, "")(&s)
+			}
+			subjects = append(subjects, s)
+		}
+
+		melting := Melt(subjects, meltsAbove)
+		for _, domain := range []string{"", "a", "b", "c"} {
+			all, bad := 0, 0
+			for _, s := range subjects {
+				if s.Machine.Status.Phase != v1beta1.MachineRunning || domain != "" && s.Domain != domain {
+					continue
+				}
+				all++
+				if !ready(s.Machine, s.Node) {
+					bad++
+				}
+			}
+			if _, melts := melting[domain]; melts != (all >= 3 && float64(bad)/float64(all) > float64(meltsAbove)/100) {
+				t.Fatalf("of %d nodes in %q %d are not well, with a threshold of %d %%: melts=%t", all, domain, bad, meltsAbove, melts)
+			}
+		}
+
+		s := at(now)
+		s.Meltdown = melting
+		j := Judge(p, subjects, s)
+		unwell := 0
+		for i := range subjects {
+			if Evaluate(p, subjects[i].Machine, subjects[i].Node, s.Now, time.Time{}).InTrouble {
+				unwell++
+			}
+		}
+		marks := 0
+		for _, w := range j.Wishes {
+			if w.Mark == w.Hold || w.Reason.Reason == "" || w.Reason.Message == "" {
+				t.Fatalf("%+v", w)
+			}
+			asked := has(w.Subject.Machine.Annotations, v1beta1.AnnotationRemediate)
+			if w.Forced != asked {
+				t.Fatalf("asked for=%t: %+v", asked, w)
+			}
+			if w.Hold || asked {
+				continue
+			}
+			marks++
+			_, all := melting[everywhere]
+			_, there := melting[w.Subject.Domain]
+			switch v := Evaluate(p, w.Subject.Machine, w.Subject.Node, s.Now, time.Time{}); {
+			case v.Health != Unhealthy:
+				t.Errorf("marked %s, which is %s", w.Subject.Machine.Name, v.Health)
+			case all || there:
+				t.Errorf("marked %s in a meltdown", w.Subject.Machine.Name)
+			case w.Subject.OwnerFrozen:
+				t.Errorf("marked %s, whose owner is frozen", w.Subject.Machine.Name)
+			case w.Subject.Row > 2 && w.Subject.RowEndsIn > 0:
+				t.Errorf("marked %s, the end of a row of %d", w.Subject.Machine.Name, w.Subject.Row)
+			}
+		}
+		allowed := limit
+		if percent {
+			allowed = max(limit*len(subjects)/100, min(limit, 1)) // A percentage that is not 0 allows for one.
+		}
+		if marks > 0 && unwell > allowed {
+			t.Errorf("%d of %d are unwell, %s may be, and %d are marked", unwell, len(subjects), p.MaxUnhealthy.String(), marks)
+		}
+		if j.Expected != len(subjects) || j.Healthy+unwell > j.Expected || j.Allowed < 0 || j.RecheckAfter < 0 || !slices.IsSorted(j.Targets) {
+			t.Errorf("%+v", j)
+		}
+		// Who is broken and not replaced is told why.
+		if j.Refusal.Reason == "" {
+			for _, name := range j.Targets {
+				at := slices.IndexFunc(subjects, func(s Subject) bool { return s.Machine.Name == name })
+				wished := slices.ContainsFunc(j.Wishes, func(w Wish) bool { return w.Mark && w.Subject.Machine.Name == name })
+				if !wished && subjects[at].Machine.Status.Phase != v1beta1.MachineFailed {
+					t.Errorf("%s is broken, not marked, and nothing says why: %+v", name, j)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,83 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+)
+
+const (
+	// persistPeriod is the time between two tries of a request that reaches nobody.
+	persistPeriod = time.Second
+	// triesToTell is after how many tries it is logged. Most outages are known by then, but for one of this kind alone.
+	triesToTell = 60
+	// drainLimit bounds what is read of an answer that is thrown away, so that its connection can be used again.
+	drainLimit = 64 << 10
+)
+
+// persistent returns a client for informers. An informer that reaches nobody looks again ever more rarely, in the end only
+// once or twice a minute, and it would do so as well after the outage, when everybody else goes on: decisions would be made
+// from what was there before. So it is not told. Its request is tried again until somebody answers, be it with a refusal,
+// or until the informer ends.
+func persistent(client *http.Client, log logr.Logger) *http.Client {
+	copied := *client
+	if copied.Transport == nil {
+		copied.Transport = http.DefaultTransport
+	}
+	copied.Transport = persistence{next: copied.Transport, log: log}
+	return &copied
+}
+
+type persistence struct {
+	next http.RoundTripper
+	log  logr.Logger
+}
+
+// RoundTrip implements http.RoundTripper.
+func (p persistence) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.Method != http.MethodGet || request.Body != nil {
+		return p.next.RoundTrip(request)
+	}
+	ctx := request.Context()
+	var tick *time.Ticker
+	for tries := 1; ; tries++ {
+		response, err := p.next.RoundTrip(request)
+		if ctx.Err() != nil || err == nil && !nobody(response) {
+			return response, err
+		}
+		if err == nil {
+			err = errors.New(response.Status)
+			_, _ = io.CopyN(io.Discard, response.Body, drainLimit)
+			_ = response.Body.Close()
+		}
+		if tick == nil {
+			tick = time.NewTicker(persistPeriod)
+			defer tick.Stop()
+		}
+		if tries == triesToTell {
+			p.log.Info("A watch reaches nobody, and is tried again until it does", "path", request.URL.Path, "cause", err.Error())
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// nobody reports whether an answer is that of something in between that does not reach the API server either. An API server
+// that is busy says when to come again, and client-go obeys.
+func nobody(response *http.Response) bool {
+	switch response.StatusCode {
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return response.Header.Get("Retry-After") == ""
+	}
+	return false
+}
+
+// WrappedRoundTripper lets client-go find the transport behind this one.
+func (p persistence) WrappedRoundTripper() http.RoundTripper { return p.next }

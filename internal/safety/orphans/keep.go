@@ -1,0 +1,64 @@
+package orphans
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"machinist.dev/machinist/internal/safety/orphans/ledger"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// Ledger keeps what the last pass found.
+type Ledger interface {
+	Keep(ctx context.Context, page ledger.Page) error
+}
+
+// keep writes down what a pass found. That this fails harms nothing but what people can read.
+func (c *Collector) keep(ctx context.Context, now time.Time, page ledger.Page) {
+	if c.Ledger == nil || ctx.Err() != nil {
+		return
+	}
+	page.Provider, page.Namespace = c.Cloud.Name(), c.Rules.Namespace
+	page.Written, page.Period = now, int64(c.Rules.Period/time.Second)
+	if err := c.Ledger.Keep(ctx, page); err != nil {
+		c.log(ctx).Error(err, "What is known of orphans cannot be written down")
+	}
+}
+
+// pageOf says what a pass found: what has no Machine, or is one too many for its Machine, those that are removed first.
+func pageOf(plan Plan, scopes map[string]*scope, unlisted []ledger.Unlisted) ledger.Page {
+	page := ledger.Page{Unlisted: unlisted}
+	for _, d := range plan.Decisions {
+		sighting, seen := plan.Sightings[d.Instance.ProviderID]
+		if !seen {
+			continue // It is owned, foreign, or nobody could say.
+		}
+		if page.Total++; page.Total > ledger.MostEntries {
+			continue
+		}
+		e := ledger.Entry{
+			ProviderID: d.Instance.ProviderID, Machine: d.Instance.MachineKey, UID: string(d.Instance.MachineUID),
+			FirstSeen: sighting.First, Verdict: string(d.Verdict),
+		}
+		if s := scopes[d.Instance.ProviderID]; s != nil {
+			e.Source = nameOf(s.source)
+		}
+		if launched := d.Instance.LaunchTime; !launched.IsZero() {
+			e.Launched = &launched
+		}
+		page.Entries = append(page.Entries, e)
+	}
+	// Which of them are removed first is no news.
+	slices.SortFunc(page.Entries, func(a, b ledger.Entry) int {
+		if a.ProviderID < b.ProviderID {
+			return -1
+		}
+		return 1
+	})
+	return page
+}
+
+func unlistedFor(s *scope, err error) ledger.Unlisted {
+	return ledger.Unlisted{Source: nameOf(s.source), Why: string(provider.CodeOf(err))}
+}

@@ -1,0 +1,190 @@
+// Package ledger keeps what the last pass of the orphan collection found where people can read it: only a provider's process
+// can list the cloud, and a person has no access to that process.
+//
+// It is a ConfigMap in the namespace of the leases, with one key for each provider. It is read once a pass and written only
+// when it has something else to say, so that a fleet in order costs no write.
+package ledger
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// Name is that of the ConfigMap.
+	Name = "machinist-orphans"
+	// MostEntries bounds what a page describes one by one.
+	MostEntries = 100
+	// longest bounds each word that comes from the cloud.
+	longest = 300
+)
+
+// Page is what a provider's last pass found. What does not change from pass to pass does not change it.
+type Page struct {
+	// Provider whose instances were listed, and the only Namespace of its Machines; empty for all.
+	Provider  string `json:"provider"`
+	Namespace string `json:"namespace,omitempty"`
+	// Written is when something was last new.
+	Written time.Time `json:"written"`
+	// Period is the time between two passes, in seconds.
+	Period int64 `json:"periodSeconds"`
+	// Stopped says why nothing is looked for, if that is so; nothing else is then known.
+	Stopped string `json:"stopped,omitempty"`
+	// Unlisted are the classes, or machines without one, whose instances could not be listed, with the reason in a word.
+	Unlisted []Unlisted `json:"unlisted,omitempty"`
+	// Total is how many instances were found that have no Machine, or are one too many for theirs. Entries describe them, at
+	// most MostEntries.
+	Total   int     `json:"total"`
+	Entries []Entry `json:"entries,omitempty"`
+}
+
+// Unlisted is one of what could not be listed.
+type Unlisted struct {
+	Source string `json:"source"`
+	Why    string `json:"why"`
+}
+
+// Entry is one instance.
+type Entry struct {
+	ProviderID string `json:"providerID"`
+	// Machine is the namespace and name in its tags, UID that Machine's.
+	Machine string `json:"machine"`
+	UID     string `json:"uid"`
+	// Source is the class, or the machine without one, by which it was found, as namespace/name.
+	Source string `json:"source"`
+	// FirstSeen is when it was found first, Launched when the cloud says that it was made.
+	FirstSeen time.Time  `json:"firstSeen"`
+	Launched  *time.Time `json:"launched,omitempty"`
+	// Verdict is what the pass made of it, by a name of package orphans.
+	Verdict string `json:"verdict"`
+}
+
+// Book is where the pages of one provider are kept.
+type Book struct {
+	// Client reads and writes the API server itself.
+	Client client.Client
+	// Namespace is that of the leases.
+	Namespace string
+}
+
+// Key is that of a provider's page in the ConfigMap. It can tell a provider for one namespace from one for all, since neither
+// name has a dot.
+func Key(provider, namespace string) string {
+	if namespace == "" {
+		return provider
+	}
+	return provider + "." + namespace
+}
+
+// conflicts is how often a page is written anew when that of another provider came in between.
+const conflicts = 3
+
+// Keep writes a page, unless the one that is there says the same.
+func (b Book) Keep(ctx context.Context, page Page) error {
+	page.bound()
+	var err error
+	for range conflicts {
+		if err = b.keep(ctx, page); !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+			break
+		}
+	}
+	return err
+}
+
+func (b Book) keep(ctx context.Context, page Page) error {
+	key := Key(page.Provider, page.Namespace)
+	found := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: Name}}
+	err := b.Client.Get(ctx, client.ObjectKeyFromObject(found), found)
+	missing := apierrors.IsNotFound(err)
+	if err != nil && !missing {
+		return fmt.Errorf("read ConfigMap %s/%s: %w", b.Namespace, Name, err)
+	}
+	if before, err := Decode(found.Data[key]); err == nil {
+		page.remember(before)
+		if page.same(before) {
+			return nil
+		}
+	}
+	text, err := json.Marshal(page)
+	if err != nil {
+		return fmt.Errorf("encode what is known of orphans: %w", err)
+	}
+	if found.Data == nil {
+		found.Data = map[string]string{}
+	}
+	found.Data[key] = string(text)
+	if missing {
+		err = b.Client.Create(ctx, found)
+	} else {
+		err = b.Client.Update(ctx, found)
+	}
+	if err != nil {
+		return fmt.Errorf("write what is known of orphans to ConfigMap %s/%s: %w", b.Namespace, Name, err)
+	}
+	return nil
+}
+
+// Decode reads a page.
+func Decode(text string) (Page, error) {
+	p := Page{}
+	if err := json.Unmarshal([]byte(text), &p); err != nil {
+		return Page{}, fmt.Errorf("read what is known of orphans: %w", err)
+	}
+	return p, nil
+}
+
+// remember keeps the times at which instances were first seen, which the process forgets when it ends.
+func (p *Page) remember(before Page) {
+	seen := map[[2]string]time.Time{}
+	for _, e := range before.Entries {
+		seen[[2]string{e.ProviderID, e.UID}] = e.FirstSeen
+	}
+	for i, e := range p.Entries {
+		if first, known := seen[[2]string{e.ProviderID, e.UID}]; known && first.Before(e.FirstSeen) {
+			p.Entries[i].FirstSeen = first
+		}
+	}
+}
+
+// same reports whether a page says what another one does, but for when it was written.
+func (p Page) same(other Page) bool {
+	p.Written = other.Written
+	a, errA := json.Marshal(p)
+	b, errB := json.Marshal(other)
+	return errA == nil && errB == nil && string(a) == string(b)
+}
+
+// bound makes a page fit into its ConfigMap, and times what the API keeps of them.
+func (p *Page) bound() {
+	p.Entries = p.Entries[:min(len(p.Entries), MostEntries)]
+	p.Unlisted = p.Unlisted[:min(len(p.Unlisted), MostEntries)]
+	p.Written = p.Written.UTC().Truncate(time.Second)
+	p.Stopped = cut(p.Stopped)
+	for i := range p.Unlisted {
+		p.Unlisted[i].Source, p.Unlisted[i].Why = cut(p.Unlisted[i].Source), cut(p.Unlisted[i].Why)
+	}
+	for i := range p.Entries {
+		e := &p.Entries[i]
+		e.ProviderID, e.Machine, e.UID, e.Source = cut(e.ProviderID), cut(e.Machine), cut(e.UID), cut(e.Source)
+		e.FirstSeen = e.FirstSeen.UTC().Truncate(time.Second)
+		if e.Launched != nil {
+			launched := e.Launched.UTC().Truncate(time.Second)
+			e.Launched = &launched
+		}
+	}
+}
+
+func cut(s string) string {
+	if len(s) > longest {
+		s = s[:longest]
+	}
+	return strings.ToValidUTF8(s, "")
+}

@@ -10,7 +10,6 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/process"
 	"machinist.dev/machinist/internal/stack"
 )
@@ -23,7 +22,7 @@ type Options struct {
 	Scenario string
 	// Bare runs the control planes and the cloud only, and tells how to run the two processes by hand.
 	Bare bool
-	// SeparateTarget runs a second control plane as the target cluster.
+	// SeparateTarget runs a second control plane as the target cluster. A scenario that needs one has it anyway.
 	SeparateTarget bool
 	// Dir keeps logs and data there; by default they go with the demo.
 	Dir string
@@ -41,7 +40,14 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	begun := time.Now()
 	screen := newScreen(o.Out, o.Terminal)
-	s, err := stack.Start(ctx, stack.Options{Dir: o.Dir, SeparateTarget: o.SeparateTarget, Bare: o.Bare, Output: screen})
+	options := stack.Options{Dir: o.Dir, SeparateTarget: o.SeparateTarget, Bare: o.Bare, Output: screen}
+	var metrics string
+	if story != nil {
+		if metrics, err = story.arrange(&options); err != nil {
+			return err
+		}
+	}
+	s, err := stack.Start(ctx, options)
 	if err != nil {
 		return fmt.Errorf("start the demo: %w", err)
 	}
@@ -60,7 +66,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	fleet := fleet{Client: c, cloudToken: s.CloudToken()}
 	screen.say("Everything is up after %s.", time.Since(begun).Round(100*time.Millisecond))
-	var declare func(*v1beta1.MachineDeployment)
+	var declare func(client.Object)
 	if story != nil {
 		declare = story.declare
 	}
@@ -73,7 +79,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	changes := watchFleet(ctx, c)
 	switch {
 	case story != nil:
-		return story.play(ctx, s, fleet, screen, changes)
+		return story.play(ctx, &stage{stack: s, fleet: fleet, screen: screen, changes: changes, metrics: metrics})
 	case o.Once:
 		return tour(ctx, s, fleet, screen, changes)
 	}

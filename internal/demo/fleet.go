@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,8 +30,8 @@ type fleet struct {
 	cloudToken string
 }
 
-// create applies the example as a user would. declare, if set, may alter the deployment before.
-func (f fleet) create(ctx context.Context, declare func(*v1beta1.MachineDeployment)) error {
+// create applies the example as a user would. declare, if set, may alter each object before.
+func (f fleet) create(ctx context.Context, declare func(client.Object)) error {
 	objects, err := examples.Fleet()
 	if err != nil {
 		return err
@@ -40,8 +41,8 @@ func (f fleet) create(ctx context.Context, declare func(*v1beta1.MachineDeployme
 		if secret, ok := o.(*corev1.Secret); ok && secret.Name == examples.CredentialsSecret {
 			secret.StringData = map[string]string{"token": f.cloudToken}
 		}
-		if md, ok := o.(*v1beta1.MachineDeployment); ok && declare != nil {
-			declare(md)
+		if declare != nil {
+			declare(o)
 		}
 		if err := f.Create(ctx, o, client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
 			return fmt.Errorf("create %T %s: %w", o, o.GetName(), err)
@@ -103,6 +104,25 @@ func (s snapshot) running(n int, class string) bool {
 	d := s.deployment
 	return len(s.machines) == n && d != nil && d.Status.ObservedGeneration == d.Generation &&
 		int(d.Status.AvailableReplicas) == n && int(d.Status.UpdatedReplicas) == n
+}
+
+// kept says which of the machines from before is gone, going or to be replaced.
+func (s snapshot) kept(before []v1beta1.Machine) error {
+	for i := range before {
+		name := before[i].Name
+		at := slices.IndexFunc(s.machines, func(m v1beta1.Machine) bool { return m.UID == before[i].UID })
+		switch {
+		case at < 0:
+			return fmt.Errorf("machine %s is gone", name)
+		case !s.machines[at].DeletionTimestamp.IsZero():
+			return fmt.Errorf("machine %s is being deleted", name)
+		case s.machines[at].Status.Phase == v1beta1.MachineFailed:
+			return fmt.Errorf("machine %s is Failed", name)
+		case meta.IsStatusConditionTrue(s.machines[at].Status.Conditions, v1beta1.ConditionRemediationRequested):
+			return fmt.Errorf("machine %s is to be replaced", name)
+		}
+	}
+	return nil
 }
 
 // table draws the snapshot for a terminal.

@@ -2,17 +2,18 @@ package demo
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/examples"
 	"machinist.dev/machinist/internal/stack"
 	"machinist.dev/machinist/simcloud"
 )
@@ -22,7 +23,11 @@ type scenario struct {
 	name string
 	// machines is how many the fleet has when the story begins.
 	machines int32
-	acts     func(*stage) []act
+	// separateTarget says that the story needs a target cluster of its own.
+	separateTarget bool
+	// quicker are settings that save the audience time.
+	quicker []quicker
+	acts    func(*stage) []act
 }
 
 // act is something that is said, done, and seen to come true.
@@ -33,7 +38,13 @@ type act struct {
 
 func scenarios() []scenario {
 	return []scenario{
-		{name: "drain", machines: 2, acts: func(s *stage) []act { return (&drainStory{stage: s}).acts() }},
+		{name: "drain", machines: podsWanted, acts: func(s *stage) []act { return (&drainStory{stage: s}).acts() }},
+		{name: "outage", machines: outageMachines, separateTarget: true, quicker: append(quickOutage(), quickNodes()...),
+			acts: func(s *stage) []act { return (&outageStory{stage: s}).acts() }},
+		{name: "rollout-broken-then-undo", machines: rolloutMachines,
+			acts: func(s *stage) []act { return (&rolloutStory{stage: s}).acts() }},
+		{name: "meltdown", machines: meltdownMachines, quicker: quickNodes(),
+			acts: func(s *stage) []act { return (&meltdownStory{stage: s}).acts() }},
 	}
 }
 
@@ -59,8 +70,30 @@ func findScenario(name string) (*scenario, error) {
 	return &all[i], nil
 }
 
-// declare makes the fleet as large as the scenario wants it.
-func (sc *scenario) declare(md *v1beta1.MachineDeployment) { md.Spec.Replicas = &sc.machines }
+// arrange makes the stack one for the story, and returns where the manager serves its metrics.
+func (sc *scenario) arrange(o *stack.Options) (metrics string, err error) {
+	o.SeparateTarget = o.SeparateTarget || sc.separateTarget
+	for _, q := range sc.quicker {
+		q.arrange(o)
+	}
+	if metrics, err = freeAddress(); err != nil {
+		return "", err
+	}
+	o.ManagerArgs = append(o.ManagerArgs, "--metrics-bind-address="+metrics, "--metrics-secure=false")
+	return metrics, nil
+}
+
+// declare makes an object of the fleet as the story wants it.
+func (sc *scenario) declare(o client.Object) {
+	switch o := o.(type) {
+	case *v1beta1.MachineDeployment:
+		o.Spec.Replicas = &sc.machines
+	case *corev1.Secret:
+		if o.Name == examples.UserDataSecret {
+			configureKubelets(o, sc.quicker)
+		}
+	}
+}
 
 // stage is where a scenario plays.
 type stage struct {
@@ -70,32 +103,44 @@ type stage struct {
 	cloud   *simcloud.Admin
 	screen  *screen
 	changes <-chan struct{}
+	// metrics is the address at which the manager serves them.
+	metrics string
 }
 
 // play goes through the acts and makes sure that nothing is left of the fleet.
-func (sc *scenario) play(ctx context.Context, s *stack.Stack, f fleet, screen *screen, changes <-chan struct{}) error {
-	target, err := s.TargetClient()
-	if err != nil {
+func (sc *scenario) play(ctx context.Context, s *stage) error {
+	var err error
+	if s.target, err = s.stack.TargetClient(); err != nil {
 		return err
 	}
-	cloud, err := s.CloudAdmin()
-	if err != nil {
+	if s.cloud, err = s.stack.CloudAdmin(); err != nil {
 		return err
 	}
-	for i, act := range sc.acts(&stage{stack: s, fleet: f, target: target, cloud: cloud, screen: screen, changes: changes}) {
-		screen.say("%d. %s", i+1, act.says)
+	explain(s.screen, sc.quicker)
+	for i, act := range sc.acts(s) {
+		s.screen.say("%d. %s", i+1, act.says)
 		begun := time.Now()
 		if err := act.play(ctx); err != nil {
 			return fmt.Errorf("scenario %s, step %d (%s): %w", sc.name, i+1, act.says, err)
 		}
-		screen.say("   done after %s.", time.Since(begun).Round(100*time.Millisecond))
+		s.screen.say("   done after %s.", time.Since(begun).Round(100*time.Millisecond))
 	}
-	return nothingLeft(ctx, s, screen)
+	return nothingLeft(ctx, s.stack, s.screen)
 }
 
 // machines waits until the fleet is as wanted.
 func (s *stage) machines(ctx context.Context, done func(snapshot) bool) error {
 	return await(ctx, s.fleet, s.screen, s.changes, done)
+}
+
+// keeping waits until the fleet is as wanted, and fails as soon as one of the machines from before is lost.
+func (s *stage) keeping(ctx context.Context, before []v1beta1.Machine, done func(snapshot) bool) error {
+	var lost error
+	err := s.machines(ctx, func(now snapshot) bool {
+		lost = now.kept(before)
+		return lost != nil || done(now)
+	})
+	return errors.Join(err, lost)
 }
 
 // until asks until nothing is missing any more. An error that is met on the way counts as what is missing.
@@ -121,14 +166,52 @@ func (s *stage) until(ctx context.Context, missing func(context.Context) error) 
 	}
 }
 
-// kubectl runs kubectl as a user of the control cluster would. What it caches stays in the folder of the demo.
-func (s *stage) kubectl(ctx context.Context, args ...string) (string, error) {
-	args = append([]string{"--kubeconfig", s.stack.Control.Kubeconfig(), "--namespace", namespace}, args...)
-	cmd := exec.CommandContext(ctx, s.stack.Control.Kubectl(), args...)
-	cmd.Env = append(os.Environ(), "KUBECACHEDIR="+filepath.Join(s.stack.Dir(), "kubectl-cache"))
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, out)
+// meanwhile makes sure that something holds until a moment, again and again.
+func (s *stage) meanwhile(ctx context.Context, until time.Time, holds func(snapshot) error) error {
+	end := time.NewTimer(time.Until(until))
+	defer end.Stop()
+	tick := time.NewTicker(250 * time.Millisecond)
+	defer tick.Stop()
+	for over := false; ; {
+		now, err := s.fleet.observe(ctx)
+		if err != nil {
+			return err
+		}
+		s.screen.show(now)
+		if err := holds(now); err != nil {
+			return fmt.Errorf("%w:\n%s", err, now.table())
+		}
+		if over {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-end.C:
+			over = true
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
-	return string(out), nil
+}
+
+// clear deletes the fleet, and objects of the control cluster that the story added.
+func (s *stage) clear(ctx context.Context, added ...client.Object) error {
+	for _, o := range append(added, &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: deployment}}) {
+		if err := s.fleet.Delete(ctx, o); err != nil {
+			return fmt.Errorf("delete %T %s: %w", o, o.GetName(), err)
+		}
+	}
+	return s.machines(ctx, func(s snapshot) bool { return s.deployment == nil && len(s.machines) == 0 })
+}
+
+// made makes sure that the cloud made so many instances since it began.
+func (s *stage) made(ctx context.Context, want int) error {
+	statistics, err := s.cloud.Statistics(ctx)
+	if err != nil {
+		return fmt.Errorf("ask the cloud how many instances it made: %w", err)
+	}
+	if statistics.InstancesCreated != want {
+		return fmt.Errorf("the cloud made %d instances, want %d", statistics.InstancesCreated, want)
+	}
+	return nil
 }

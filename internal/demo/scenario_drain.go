@@ -44,7 +44,7 @@ func (d *drainStory) acts() []act {
 		{"The fleet has its size again before the drain is over: a replacement joins, while the old instance still runs its pod.", d.replaced},
 		{"The budget is lifted (minAvailable: 0). The pod is evicted, the drain finishes, and machine, node and instance go.", d.liftBudget},
 		{"The pod runs again, on the replacement.", d.podMoved},
-		{"The workload and the fleet are deleted.", d.clear},
+		{"The workload and the fleet are deleted.", d.end},
 	}
 }
 
@@ -152,32 +152,14 @@ func (d *drainStory) named(text string) bool {
 }
 
 func (d *drainStory) describe(ctx context.Context) error {
-	text, err := d.kubectl(ctx, "describe", "machine", d.machine.Name)
+	conditions, err := d.look(ctx, conditionsPart, "describe", "machine", d.machine.Name)
 	if err != nil {
 		return err
 	}
-	conditions := conditionsPart(text)
-	d.screen.say("   $ kubectl describe machine %s\n%s", d.machine.Name, conditions)
 	if !d.named(conditions) || !strings.Contains(conditions, v1beta1.ReasonBlockedByDisruptionBudget) {
 		return fmt.Errorf("it names pod %s, budget %s and reason %s not all", d.pod.Name, budget, v1beta1.ReasonBlockedByDisruptionBudget)
 	}
 	return nil
-}
-
-// conditionsPart cuts the conditions out of what kubectl describes.
-func conditionsPart(description string) string {
-	_, rest, found := strings.Cut(description, "\n  Conditions:\n")
-	if !found {
-		return ""
-	}
-	lines := []string{"  Conditions:"}
-	for line := range strings.Lines(rest) {
-		if !strings.HasPrefix(line, "    ") {
-			break
-		}
-		lines = append(lines, strings.TrimRight(line, "\n"))
-	}
-	return strings.Join(lines, "\n")
 }
 
 func (d *drainStory) replaced(ctx context.Context) error {
@@ -257,17 +239,14 @@ func (d *drainStory) podMoved(ctx context.Context) error {
 	return d.until(ctx, d.podsUnready)
 }
 
-func (d *drainStory) clear(ctx context.Context) error {
+func (d *drainStory) end(ctx context.Context) error {
 	background := client.PropagationPolicy(metav1.DeletePropagationBackground)
 	for _, o := range []client.Object{workloadDeployment(), workloadBudget()} {
 		if err := d.target.Delete(ctx, o, background); err != nil {
 			return fmt.Errorf("delete %T %s: %w", o, o.GetName(), err)
 		}
 	}
-	if err := d.fleet.Delete(ctx, &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: deployment}}); err != nil {
-		return fmt.Errorf("delete the fleet: %w", err)
-	}
-	return d.machines(ctx, func(s snapshot) bool { return s.deployment == nil && len(s.machines) == 0 })
+	return d.clear(ctx)
 }
 
 func workloadLabels() map[string]string { return map[string]string{"app": workload} }

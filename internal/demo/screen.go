@@ -37,6 +37,15 @@ func (s *screen) say(format string, args ...any) {
 	}
 }
 
+// show draws the fleet: its machines on a terminal, elsewhere how many there are.
+func (s *screen) show(now snapshot) {
+	if s.terminal {
+		s.draw(now.table())
+	} else {
+		s.draw("   " + now.line())
+	}
+}
+
 // draw replaces the picture. Where there is no terminal it prints the picture's first line, if that is news.
 func (s *screen) draw(picture string) {
 	s.mu.Lock()

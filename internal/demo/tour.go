@@ -78,11 +78,7 @@ func await(ctx context.Context, f fleet, screen *screen, changes <-chan struct{}
 		snapshot, err := f.observe(ctx)
 		if err == nil {
 			last = snapshot
-			if screen.terminal {
-				screen.draw(snapshot.table())
-			} else {
-				screen.draw("   " + snapshot.line())
-			}
+			screen.show(snapshot)
 			if done(snapshot) {
 				return nil
 			}

@@ -1,0 +1,162 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/examples"
+)
+
+const (
+	brokenClass = "broken"
+	// brokenCreation is how long the machines of that class may take to become nodes.
+	brokenCreation = 8 * time.Second
+
+	rolloutMachines = 3
+	rolloutSurge    = 3 // of the example
+)
+
+// rolloutStory tells of a rollout to a class whose machines never become nodes, and of how it is taken back.
+type rolloutStory struct {
+	*stage
+	before []v1beta1.Machine
+	failed v1beta1.Machine // one of the new class
+}
+
+func (r *rolloutStory) acts() []act {
+	return []act{
+		{fmt.Sprintf("A fleet of %d machines of class %s becomes Ready nodes.", rolloutMachines, examples.SmallClass), r.fleetRuns},
+		{fmt.Sprintf("Somebody makes class %s. Its user data lacks how to join the cluster: its instances run, and no node comes of them.", brokenClass), r.makeClass},
+		{fmt.Sprintf("The fleet is rolled to it. Three machines in a row do not become nodes within timeouts.creation (here %s, by default %s), and the rollout stops by itself.", brokenCreation, usually(v1beta1.DefaultCreationTimeout)), r.roll},
+		{"What stopped it, and why, is told by the deployment, by a metric and by the machines.", r.read},
+		{"Nobody helps, and still nothing is lost: every machine of the old class is available.", r.nothingLost},
+		{fmt.Sprintf("Somebody names the former class again (\"machinist rollout undo md/%s\" does so too). The broken machines go, and the fleet is whole, with the very machines that it had before.", deployment), r.undo},
+		{"The fleet is deleted.", func(ctx context.Context) error { return r.clear(ctx) }},
+	}
+}
+
+func (r *rolloutStory) fleetRuns(ctx context.Context) error {
+	return r.machines(ctx, func(s snapshot) bool {
+		r.before = s.machines
+		return s.running(rolloutMachines, examples.SmallClass)
+	})
+}
+
+func (r *rolloutStory) makeClass(ctx context.Context) error {
+	small := &v1beta1.MachineClass{}
+	if err := r.fleet.Get(ctx, client.ObjectKey{Namespace: namespace, Name: examples.SmallClass}, small); err != nil {
+		return fmt.Errorf("read class %s: %w", examples.SmallClass, err)
+	}
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: brokenClass}
+	class := &v1beta1.MachineClass{ObjectMeta: meta, Spec: *small.Spec.DeepCopy()}
+	class.Spec.UserDataRef.Name = brokenClass
+	userData := &corev1.Secret{ObjectMeta: meta, StringData: map[string]string{
+		v1beta1.DefaultUserDataKey: "#cloud-config\nhostname: <<MACHINE_NAME>>\n",
+	}}
+	for _, o := range []client.Object{userData, class} {
+		if err := r.fleet.Create(ctx, o); err != nil {
+			return fmt.Errorf("create %T %s: %w", o, o.GetName(), err)
+		}
+	}
+	_, err := r.look(ctx, nil, "get", "mclass")
+	return err
+}
+
+func (r *rolloutStory) roll(ctx context.Context) error {
+	err := r.change(ctx, "patch", "md/"+deployment, "--type=merge", "-p",
+		fmt.Sprintf(`{"spec":{"template":{"spec":{"classRef":{"name":%q},"timeouts":{"creation":%q}}}}}`, brokenClass, brokenCreation))
+	if err != nil {
+		return err
+	}
+	return r.keeping(ctx, r.before, func(s snapshot) bool {
+		at := slices.IndexFunc(s.machines, func(m v1beta1.Machine) bool { return m.Status.FailureReason == v1beta1.FailureJoinClusterTimeout })
+		if at >= 0 {
+			r.failed = s.machines[at]
+		}
+		return at >= 0 && s.stopped()
+	})
+}
+
+// stopped reports whether the rollout stopped by itself.
+func (s snapshot) stopped() bool {
+	if s.deployment == nil {
+		return false
+	}
+	c := meta.FindStatusCondition(s.deployment.Status.Conditions, v1beta1.ConditionProgressing)
+	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1beta1.ReasonRevisionFailing
+}
+
+func (r *rolloutStory) read(ctx context.Context) error {
+	if _, err := r.look(ctx, nil, "get", "md,ma", "-o", "wide"); err != nil {
+		return err
+	}
+	if err := r.condition(ctx, "md/"+deployment, v1beta1.ConditionProgressing, v1beta1.ReasonRevisionFailing); err != nil {
+		return err
+	}
+	if err := r.event(ctx, v1beta1.ReasonRevisionFailing, "machinedeployment/"+deployment); err != nil {
+		return err
+	}
+	labels := fmt.Sprintf(`deployment="%s/%s",reason="%s"`, namespace, deployment, v1beta1.ReasonRevisionFailing)
+	if err := r.gauge(ctx, "machinist_rollout_stuck", labels, "1"); err != nil {
+		return err
+	}
+	return r.event(ctx, string(v1beta1.FailureJoinClusterTimeout), "machine/"+r.failed.Name)
+}
+
+func (r *rolloutStory) nothingLost(ctx context.Context) error {
+	err := r.meanwhile(ctx, time.Now().Add(brokenCreation), func(s snapshot) error {
+		if s.deployment == nil {
+			return fmt.Errorf("machine deployment %s is gone", deployment)
+		}
+		switch available := s.deployment.Status.AvailableReplicas; {
+		case available != rolloutMachines:
+			return fmt.Errorf("%d machines are available, want the %d from before", available, rolloutMachines)
+		case !s.stopped():
+			return errors.New("the rollout went on")
+		case s.live() > rolloutMachines+rolloutSurge:
+			return fmt.Errorf("there are %d live machines, want at most %d", s.live(), rolloutMachines+rolloutSurge)
+		}
+		return s.kept(r.before)
+	})
+	if err != nil {
+		return err
+	}
+	_, err = r.look(ctx, nil, "get", "md")
+	return err
+}
+
+// live counts the machines that are not being deleted.
+func (s snapshot) live() (n int) {
+	for i := range s.machines {
+		if s.machines[i].DeletionTimestamp.IsZero() {
+			n++
+		}
+	}
+	return n
+}
+
+func (r *rolloutStory) undo(ctx context.Context) error {
+	err := r.change(ctx, "patch", "md/"+deployment, "--type=merge", "-p",
+		fmt.Sprintf(`{"spec":{"template":{"spec":{"classRef":{"name":%q},"timeouts":{"creation":null}}}}}`, examples.SmallClass))
+	if err != nil {
+		return err
+	}
+	err = r.keeping(ctx, r.before, func(s snapshot) bool { return s.running(rolloutMachines, examples.SmallClass) })
+	if err != nil {
+		return err
+	}
+	if err := r.condition(ctx, "md/"+deployment, v1beta1.ConditionProgressing, v1beta1.ReasonNewMachineSetAvailable); err != nil {
+		return err
+	}
+	_, err = r.look(ctx, nil, "get", "md,ma")
+	return err
+}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 )
 
 func TestAllKindsAreEmbedded(t *testing.T) {
@@ -38,6 +39,27 @@ func TestEveryPolicyIsBound(t *testing.T) {
 		if !bound[name] {
 			t.Errorf("policy %s has no binding that denies", name)
 		}
+	}
+}
+
+// A FlowSchema of a priority level that is not there gets its requests treated as nobody's.
+func TestFlowSchemasAreOfALevelThatExists(t *testing.T) {
+	// One that every API server has by itself.
+	levels := map[string]bool{"leader-election": true}
+	schemas := 0
+	for _, object := range FlowControl() {
+		switch o := object.(type) {
+		case *flowcontrolv1.PriorityLevelConfiguration:
+			levels[o.Name] = true
+		case *flowcontrolv1.FlowSchema:
+			schemas++
+			if level := o.Spec.PriorityLevelConfiguration.Name; !levels[level] {
+				t.Errorf("flow schema %s is of the priority level %s, which is not made before it", o.Name, level)
+			}
+		}
+	}
+	if schemas != 2 {
+		t.Errorf("%d flow schemas, want one for leases and one for the rest", schemas)
 	}
 }
 

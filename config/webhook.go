@@ -32,9 +32,10 @@ func At(c *admissionv1.ValidatingWebhookConfiguration, url string) *admissionv1.
 	return c
 }
 
+// webhook returns the first object of a file; the second is the Service.
 func webhook(file, provider string) *admissionv1.ValidatingWebhookConfiguration {
-	text := must(fs.ReadFile(webhooks, "webhook/"+file+".yaml"))
+	text := strings.ReplaceAll(string(must(fs.ReadFile(webhooks, "webhook/"+file+".yaml"))), "PROVIDER", provider)
+	text, _, _ = strings.Cut(text, "\n---\n")
 	c := &admissionv1.ValidatingWebhookConfiguration{}
-	err := yaml.UnmarshalStrict([]byte(strings.ReplaceAll(string(text), "PROVIDER", provider)), c)
-	return must(c, err)
+	return must(c, yaml.UnmarshalStrict([]byte(text), c))
 }

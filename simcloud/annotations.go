@@ -17,3 +17,7 @@ const (
 	// after each start.
 	AnnotationCompleteAfter = "simcloud/complete-after"
 )
+
+// AnnotationUpdateFails on a Node has the agent of its machine fail to update
+// the kubelet; the value says why.
+const AnnotationUpdateFails = "simcloud/update-fails"

@@ -213,4 +213,7 @@ type Image struct {
 	KubeletVersion string `json:"kubeletVersion,omitempty"`
 	// InPlace is how an instance changes to this image. Default: unsupported.
 	InPlace InPlaceMode `json:"inPlace,omitempty"`
+	// NodeAgent says that the image has an agent which changes the kubelet
+	// when its Node asks for it, without the cloud.
+	NodeAgent bool `json:"nodeAgent,omitempty"`
 }

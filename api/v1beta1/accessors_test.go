@@ -65,6 +65,18 @@ func TestReplacing(t *testing.T) {
 	}
 }
 
+func TestAdopting(t *testing.T) {
+	for step, want := range map[LaunchStep]bool{LaunchStepNone: false, LaunchStepAdopting: true, LaunchStepReplacing: false} {
+		machine := Machine{Status: MachineStatus{Launch: &LaunchStatus{Step: step}}}
+		if got := machine.Adopting(); got != want {
+			t.Errorf("step %q: got %t", step, got)
+		}
+	}
+	if new(Machine).Adopting() {
+		t.Error("a new machine is adopting")
+	}
+}
+
 func TestTimeoutsOfZeroAreNotTheDefault(t *testing.T) {
 	timeouts := MachineTimeouts{Drain: &metav1.Duration{}}
 	if got := timeouts.DrainOrDefault(); got != 0 {

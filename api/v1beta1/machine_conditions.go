@@ -35,6 +35,10 @@ const (
 	// has it too, for spec.paused.
 	ConditionPaused = "Paused"
 
+	// ConditionPreserved is True while the machine is set aside to be looked at. It is False when that was asked for and
+	// cannot be done.
+	ConditionPreserved = "Preserved"
+
 	// ConditionRemediationRequested is True when the machine shall be replaced on grounds of its health. It alone
 	// belongs to the manager. The reason is the policy; the message names the UID of the Node that was judged.
 	ConditionRemediationRequested = "RemediationRequested"
@@ -90,8 +94,11 @@ const (
 	// ReasonAdoptionForbidden surfaces when a Machine is created with a providerID and its class does not allow that.
 	ReasonAdoptionForbidden = "AdoptionForbidden"
 
-	// ReasonAdoptionRefused surfaces when the instance to be adopted does not exist or belongs to someone else.
+	// ReasonAdoptionRefused surfaces when the instance to be adopted does not exist, is going or belongs to someone else.
 	ReasonAdoptionRefused = "AdoptionRefused"
+
+	// ReasonAdoptionUnsupported surfaces when the provider cannot take over existing instances.
+	ReasonAdoptionUnsupported = "AdoptionUnsupported"
 
 	// ReasonInstanceVanished surfaces when the provider reports the instance gone.
 	ReasonInstanceVanished = "InstanceVanished"
@@ -162,7 +169,7 @@ const (
 	// running.
 	ReasonUnsupportedChange = "UnsupportedChange"
 
-	// ReasonUpdateError surfaces when a change failed. It is tried again.
+	// ReasonUpdateError surfaces when a change failed. It is tried again; by an agent on the node when a person asks for it.
 	ReasonUpdateError = "UpdateError"
 
 	// ReasonUpdateTimeout surfaces when a change in place took longer than timeouts.update.
@@ -236,6 +243,16 @@ const (
 
 	// ReasonNotPaused surfaces when the object is no longer paused.
 	ReasonNotPaused = "NotPaused"
+)
+
+// Reasons of Preserved, beside InvalidConfiguration.
+const (
+	// ReasonSetAside surfaces when the machine is cordoned, belongs to no set any more and is kept. The message says until
+	// when.
+	ReasonSetAside = "SetAside"
+
+	// ReasonTooLate surfaces when a machine that is being deleted shall be set aside.
+	ReasonTooLate = "TooLate"
 )
 
 // Reasons of RemediationRequested: the policy that asks.

@@ -184,13 +184,15 @@ type InstanceStatus struct {
 	Scope string `json:"scope,omitempty"`
 }
 
-// LaunchStep is a step in the replacement of a machine's instance.
-// +kubebuilder:validation:Enum="";Replacing
+// LaunchStep is a step in the adoption or replacement of a machine's instance.
+// +kubebuilder:validation:Enum="";Adopting;Replacing
 type LaunchStep string
 
 const (
-	// LaunchStepNone: no replacement is under way.
+	// LaunchStepNone: neither is under way.
 	LaunchStepNone LaunchStep = ""
+	// LaunchStepAdopting: the provider may have been asked to tag the instance that the machine was created with.
+	LaunchStepAdopting LaunchStep = "Adopting"
 	// LaunchStepReplacing: the old instance is being removed, a new attempt follows.
 	LaunchStepReplacing LaunchStep = "Replacing"
 )
@@ -203,7 +205,8 @@ type LaunchStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	Attempt int32 `json:"attempt,omitempty"`
 
-	// step is Replacing while the instance is being replaced under the same Machine.
+	// step is Adopting while an existing instance is being taken over, and Replacing while the instance is being replaced
+	// under the same Machine.
 	// +optional
 	Step LaunchStep `json:"step,omitempty"`
 

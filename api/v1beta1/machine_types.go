@@ -251,6 +251,11 @@ func (m *Machine) Replacing() bool {
 	return m.Status.Launch != nil && m.Status.Launch.Step == LaunchStepReplacing
 }
 
+// Adopting says whether the provider may have been asked to tag the instance that the machine was created with.
+func (m *Machine) Adopting() bool {
+	return m.Status.Launch != nil && m.Status.Launch.Step == LaunchStepAdopting
+}
+
 // MachineList is a list of Machines.
 //
 // +kubebuilder:object:root=true

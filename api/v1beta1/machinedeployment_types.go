@@ -57,7 +57,8 @@ type MachineDeploymentSpec struct {
 	// +kubebuilder:default=Random
 	DeletePolicy DeletePolicy `json:"deletePolicy,omitempty"`
 
-	// rolloutAfter makes a new revision of the same template once that time is past: it renews all machines.
+	// rolloutAfter makes a new revision of the same template once that time is past: it renews all machines. With strategy
+	// InPlace, which makes none, it reaches only machines that are made later, like a change of userDataRef.
 	// +optional
 	RolloutAfter *metav1.Time `json:"rolloutAfter,omitempty"`
 

@@ -43,6 +43,8 @@ type Options struct {
 	Drainer Drainer
 	// Reach tells of outages of the target cluster; nil where nobody watches it.
 	Reach Reach
+	// PreserveTimeout is how long a Machine that is set aside is kept. Default 96 hours.
+	PreserveTimeout time.Duration
 	// Places bounds how many creations are under way at a time; nil means no limit.
 	Places Places
 	// Metrics may be nil.
@@ -54,10 +56,11 @@ type Options struct {
 	Concurrency int
 }
 
-// Cloud is a driver with its settling time resolved.
+// Cloud is a driver with its settling time resolved. Where the driver cannot adopt, Adopt fails with Unimplemented.
 type Cloud interface {
 	provider.Driver
 	provider.Settler
+	provider.Adopter
 }
 
 // Classes finds what a Machine is made from, and the credentials to remove it when its class is gone.
@@ -95,6 +98,9 @@ type Reconciler struct {
 func New(o Options) *Reconciler {
 	if o.Concurrency <= 0 {
 		o.Concurrency = 32
+	}
+	if o.PreserveTimeout <= 0 {
+		o.PreserveTimeout = DefaultPreserveTimeout
 	}
 	if o.Places == nil {
 		o.Places = unlimited{}
@@ -217,6 +223,8 @@ type pass struct {
 	wakeAfter time.Duration
 	// heldUp is what an update that takes the node out of service waits for.
 	heldUp *metav1.Condition
+	// notOurs is true when a Machine is being deleted whose instance was never tagged: it stays as it is.
+	notOurs bool
 	// leftBehind is true when the deletion went on without the target cluster.
 	leftBehind bool
 	// epoch is that of the outages which are left out of the drain's time.
@@ -248,7 +256,7 @@ func (p *pass) run(ctx context.Context) error {
 		return p.delete(ctx)
 	}
 	defer p.summarize()
-	for _, step := range []func(context.Context) (progress, error){p.claim, p.launch, p.update, p.register, p.observe} {
+	for _, step := range []func(context.Context) (progress, error){p.claim, p.preserve, p.launch, p.updateUnlessKept, p.register, p.observe} {
 		proceed, err := step(ctx)
 		if err != nil {
 			return err
@@ -257,6 +265,7 @@ func (p *pass) run(ctx context.Context) error {
 			break
 		}
 	}
+	p.awaitPreservation()
 	p.machine.Status.ObservedGeneration = p.machine.Generation
 	if p.Target != nil && p.machine.Status.FailureReason != "" && p.before.Status.FailureReason == "" {
 		return p.dropToken(ctx) // What failed does not join any more; should it be lost now, it ends with its time.

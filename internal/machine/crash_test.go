@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/pkg/provider"
 )
@@ -11,7 +13,7 @@ import (
 // The same life, cut once at each of its effects in turn, before and after, by a death of the process or by a lost
 // connection: it always comes to the same end.
 //
-// M-8, M-13, M-33, M-44.
+// M-8, M-13, M-33, M-44, M-72.
 func TestCutsAnywhereChangeNothing(t *testing.T) {
 	t.Parallel()
 	lives := []struct {
@@ -75,11 +77,33 @@ func TestCutsAnywhereChangeNothing(t *testing.T) {
 			w.untilGone("m")
 			return seen
 		}},
+		{"updated by an agent on the node", func(w *world) {
+			w.cloud.onUpdate = func(provider.UpdateRequest) (provider.UpdateResult, error) {
+				return provider.UpdateResult{Outcome: provider.UpdateByAgent}, nil
+			}
+		}, 9, 1, func(w *world) string {
+			w.untilPhase("m", v1beta1.MachineRunning)
+			w.update("m", func(m *v1beta1.Machine) { m.Spec.Version = newVersion })
+			w.until("m", "the new version", func() bool {
+				m, node := w.get("m"), w.getNode(nodeNameOf(w.namespace, "m"))
+				if requestOn(node) == (request{version: newVersion}) {
+					w.kubeletIs(newVersion, corev1.ConditionTrue)
+					w.agentSays(v1beta1.UpdateResultSucceeded)
+				}
+				return m.Status.Phase == v1beta1.MachineRunning && m.Status.Applied != nil && m.Status.Applied.Version == newVersion &&
+					!node.Spec.Unschedulable && requestOn(node) == request{}
+			})
+			seen := summaryOf(w.get("m"))
+			w.effects.next = cut{} // The rest of its life is like that of others.
+			w.delete("m")
+			w.untilGone("m")
+			return seen
+		}},
 	}
 	// To die before an effect is to die after the one before it.
 	modes := []cut{{after: true, dies: true}, {after: true}, {after: false}}
 	// A request that is lost in a long life meets what it meets in a short one.
-	long := map[string]bool{"a full life in a slow cloud": true, "a second attempt": true, "replaced under the same Machine": true}
+	long := map[string]bool{"a full life in a slow cloud": true, "a second attempt": true, "replaced under the same Machine": true, "updated by an agent on the node": true}
 	for _, life := range lives {
 		for _, mode := range modes {
 			if !mode.after && long[life.name] {

@@ -21,6 +21,7 @@ import (
 
 // delete takes the machine down: hooks, drain, hooks, instance, node, token, and only then the finalizer.
 func (p *pass) delete(ctx context.Context) error {
+	p.tooLateToKeep()
 	if !hasFinalizer(p.machine) {
 		p.gone = true // Held by somebody else's finalizer, or gone with the next event.
 		p.forget(client.ObjectKeyFromObject(p.machine))
@@ -87,7 +88,7 @@ func hookNames(hooks []v1beta1.LifecycleHook) string {
 // findNodeToDelete finds the Node, asking the API server itself before it believes that there is none: a Node that
 // registered a moment ago has pods to drain as well.
 func (p *pass) findNodeToDelete(ctx context.Context) (progress, error) {
-	if p.Target == nil {
+	if p.Target == nil || p.notOurs {
 		return next, nil
 	}
 	if proceed, away := p.holdWhileAway(); away {
@@ -155,6 +156,9 @@ func (p *pass) forced() bool {
 
 // deleteInstance asks the provider to remove the instance until it is gone.
 func (p *pass) deleteInstance(ctx context.Context) (progress, error) {
+	if p.notOurs && bornWithInstance(p.machine) {
+		return next, nil
+	}
 	inputs, err := p.Classes.ResolveForDeletion(ctx, p.machine)
 	if missing, ok := errors.AsType[*resolve.Error](err); ok {
 		if p.deletingBlocked(missing.Reason, missing.Message) {
@@ -170,6 +174,9 @@ func (p *pass) deleteInstance(ctx context.Context) (progress, error) {
 		return progress(never), err
 	}
 	req := provider.DeleteRequest{Machine: identity(p.machine), Class: inputs.Class(), ClusterID: p.ClusterID, ProviderID: p.machine.Spec.ProviderID}
+	if p.notOurs {
+		req.ProviderID = "" // What carries our tags, if anything does.
+	}
 	if status := p.machine.Status.Instance; status != nil {
 		req.Scope = status.Scope
 	}
@@ -187,7 +194,7 @@ func (p *pass) deleteInstance(ctx context.Context) (progress, error) {
 	case req.ProviderID != "":
 		return next, nil
 	}
-	return p.settle(), nil
+	return p.settle("No instance is known; waiting until one that may have been asked for would have shown."), nil
 }
 
 // neverLaunched reports whether no instance can ever have been asked for: none is recorded, this process sent no Create
@@ -217,7 +224,7 @@ func (p *pass) neverLaunched(ctx context.Context, inputs resolve.Resolved) (bool
 
 // settle waits, where no instance was ever recorded, until a Create that may be under way at the cloud would have shown:
 // two looks that find nothing, CreateSettle apart. It is the one fixed wait there is.
-func (p *pass) settle() progress {
+func (p *pass) settle(message string) progress {
 	since := p.memory.of(p.machine).deletingSince
 	if since.IsZero() {
 		since = p.now
@@ -227,7 +234,7 @@ func (p *pass) settle() progress {
 	if left <= 0 {
 		return next
 	}
-	p.deleting(v1beta1.ReasonCreateSettling, "No instance is known; waiting until one that may have been asked for would have shown.")
+	p.deleting(v1beta1.ReasonCreateSettling, message)
 	p.wakeIn(left)
 	return wait
 }
@@ -263,6 +270,9 @@ func (p *pass) deleteFailed(err error) {
 
 // deleteNode removes the Node of an instance that is gone, and no other of that name.
 func (p *pass) deleteNode(ctx context.Context) (progress, error) {
+	if p.notOurs {
+		return next, nil
+	}
 	if p.node == nil {
 		// It may have registered in its instance's last moment. From now on it cannot.
 		if proceed, err := p.findNodeToDelete(ctx); err != nil || !bool(proceed) {
@@ -285,7 +295,7 @@ func (p *pass) deleteNode(ctx context.Context) (progress, error) {
 
 // release removes the token and then the finalizer: the last trace.
 func (p *pass) release(ctx context.Context) (progress, error) {
-	if p.Target != nil && !p.leftBehind && !p.isTrue(v1beta1.ConditionNodeHealthy) {
+	if p.Target != nil && !p.leftBehind && !p.notOurs && !p.isTrue(v1beta1.ConditionNodeHealthy) {
 		// It may never have run; else its token went when it did.
 		if err := p.dropToken(ctx); err != nil {
 			if proceed, err := p.targetAway(err); !bool(proceed) {
@@ -316,6 +326,9 @@ func (p *pass) release(ctx context.Context) (progress, error) {
 	message := "The instance is gone."
 	if id := p.machine.Spec.ProviderID; id != "" {
 		message = fmt.Sprintf("Instance %s is gone.", id)
+	}
+	if p.notOurs {
+		message = fmt.Sprintf("Instance %s was not adopted and stays as it is.", p.machine.Spec.ProviderID)
 	}
 	if p.leftBehind {
 		message += " The target cluster could not be reached: a node and a bootstrap token of the machine may be left in it."

@@ -31,6 +31,7 @@ type fakeCloud struct {
 	instances map[string]*fakeInstance // by provider ID
 	tokens    map[string]fakeToken
 	pending   []lateEffect
+	tagging   []lateTags
 	made      map[types.UID]int // instances ever made
 	twins     []types.UID       // machines that had two instances at a time
 	script    map[string][]scripted
@@ -60,6 +61,12 @@ type fakeToken struct{ parameters, providerID string }
 type lateEffect struct {
 	at  time.Time
 	req provider.CreateRequest
+}
+
+// lateTags are tags that were asked for and are yet to be put on.
+type lateTags struct {
+	at  time.Time
+	req provider.AdoptRequest
 }
 
 // scripted is what happens to the next call of an operation.
@@ -253,6 +260,53 @@ func (c *fakeCloud) Delete(_ context.Context, req provider.DeleteRequest) (out p
 	return out, nil
 }
 
+// Adopt implements provider.Adopter. As many clouds do, it looks first and tags then.
+func (c *fakeCloud) Adopt(_ context.Context, req provider.AdoptRequest) (out *provider.Instance, err error) {
+	err = c.effects.do("cloud adopt", func() error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.tick()
+		if s, ok := c.scripted("Adopt"); ok {
+			if s.during != nil {
+				s.during()
+			}
+			if s.late > 0 {
+				c.tagging = append(c.tagging, lateTags{c.clock.Now().Add(s.late), req})
+			}
+			if s.err != nil {
+				return s.err
+			}
+		}
+		in, err := c.find(req.ProviderID, "")
+		if err != nil {
+			return err
+		}
+		if in.MachineUID != "" && in.MachineUID != req.Machine.UID || in.ClusterID != "" && in.ClusterID != req.ClusterID {
+			return provider.Errorf(provider.FailedPrecondition, "instance %s belongs to machine %s", in.ProviderID, in.MachineKey)
+		}
+		in.tag(req.Tags)
+		out = in.describe()
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (in *fakeInstance) tag(tags map[string]string) {
+	in.ClusterID, in.MachineUID, in.MachineKey = tags[provider.TagCluster], types.UID(tags[provider.TagMachineUID]), tags[provider.TagMachine]
+}
+
+// foreign adds a running instance that somebody else made, without tags.
+func (c *fakeCloud) foreign(providerID, nodeName string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.instances[providerID] = &fakeInstance{born: c.clock.Now().Add(-time.Hour), Instance: provider.Instance{
+		ProviderID: providerID, State: provider.StateRunning, NodeName: nodeName, Type: "large", Zone: "r-2", LaunchTime: c.clock.Now().Add(-time.Hour),
+	}}
+}
+
 func (c *fakeCloud) Update(_ context.Context, req provider.UpdateRequest) (out provider.UpdateResult, err error) {
 	err = c.effects.do("cloud update", func() error {
 		out, err = c.onUpdate(req)
@@ -294,6 +348,16 @@ func (c *fakeCloud) tick() {
 			continue
 		}
 		_, _ = c.create(e.req, e.at)
+	}
+	tagging := c.tagging
+	c.tagging = nil
+	for _, e := range tagging {
+		switch in := c.instances[e.req.ProviderID]; {
+		case e.at.After(now):
+			c.tagging = append(c.tagging, e)
+		case in != nil && in.MachineUID == "":
+			in.tag(e.req.Tags)
+		}
 	}
 	for id, in := range c.instances {
 		if !in.dyingAt.IsZero() && !now.Before(in.dyingAt) {

@@ -43,7 +43,7 @@ func (p *pass) observe(ctx context.Context) (progress, error) {
 			}
 		}
 		p.arrived()
-		return next, p.uncordon(ctx)
+		return next, p.uncordonUnlessKept(ctx)
 	case ready != nil && ready.Status == corev1.ConditionFalse:
 		p.setCondition(v1beta1.ConditionNodeHealthy, false, v1beta1.ReasonNodeNotReady, fmt.Sprintf("Node %s is not Ready: %s", p.node.Name, ready.Reason))
 	default:

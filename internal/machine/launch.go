@@ -12,7 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/bootstrap"
 	"machinist.dev/machinist/internal/machineclass/resolve"
+	"machinist.dev/machinist/internal/preservation"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -27,25 +29,12 @@ func (p *pass) launch(ctx context.Context) (progress, error) {
 	if paused(p.machine) {
 		return wait, nil
 	}
-	if why := foreign(p.machine); why != "" {
-		p.launchRefused(v1beta1.ReasonUnknownTypeVersion, why)
-		return wait, nil
+	if preservation.SetAside(p.machine) {
+		return wait, nil // It is kept to be looked at, and there is nothing to look at.
 	}
-	inputs, err := p.Classes.Resolve(ctx, p.machine)
-	if missing, ok := errors.AsType[*resolve.Error](err); ok {
-		p.launchRefused(missing.Reason, missing.Message)
-		return wait, nil
-	}
-	if err != nil {
-		return wait, fmt.Errorf("resolve what the machine is made from: %w", err)
-	}
-	if p.provider == "" {
-		p.wakeIn(time.Second) // The class came after the Machine was found to have none: it is to be claimed first.
-		return wait, nil
-	}
-	if inputs.Provider != p.Cloud.Name() {
-		p.launchRefused(v1beta1.ReasonInvalidConfiguration, fmt.Sprintf("Label %s is %q, but what the machine is made from is for provider %q.", v1beta1.LabelProvider, p.provider, inputs.Provider))
-		return wait, nil
+	inputs, proceed, err := p.resolveInputs(ctx)
+	if err != nil || !bool(proceed) {
+		return wait, err
 	}
 
 	attempt := p.attempt()
@@ -89,13 +78,9 @@ func (p *pass) launch(ctx context.Context) (progress, error) {
 		Class:     inputs.Class(),
 		ClusterID: p.ClusterID,
 		Token:     attempt.String(),
-		Tags: map[string]string{
-			provider.TagCluster:    p.ClusterID,
-			provider.TagMachineUID: string(p.machine.UID),
-			provider.TagMachine:    attempt.Machine.String(),
-		},
-		UserData: userData,
-		Version:  p.machine.Spec.Version,
+		Tags:      p.tags(attempt),
+		UserData:  userData,
+		Version:   p.machine.Spec.Version,
 	})
 	switch code := provider.CodeOf(err); {
 	case err == nil:
@@ -138,6 +123,9 @@ func (p *pass) recordInstance(ctx context.Context, inputs resolve.Resolved, inst
 
 // followInstance keeps what is known of a recorded instance true until it runs.
 func (p *pass) followInstance(ctx context.Context) (progress, error) {
+	if bornWithInstance(p.machine) {
+		return p.adopt(ctx)
+	}
 	status := p.machine.Status.Instance
 	known := p.isTrue(v1beta1.ConditionLaunched) && status != nil
 	if known {
@@ -181,6 +169,8 @@ func (p *pass) followInstance(ctx context.Context) (progress, error) {
 		}
 		// Otherwise following is a courtesy: the Node may come all the same.
 		return progress(known), nil
+	case undescribed(p.machine) && instance.OwnedBy(p.ClusterID, identity(p.machine)) != nil:
+		return p.adopt(ctx)
 	}
 	p.memory.update(p.machine, func(m *recollection) { m.lookupFailures = 0 })
 	p.launched(inputs, instance)
@@ -189,14 +179,18 @@ func (p *pass) followInstance(ctx context.Context) (progress, error) {
 
 // lookupFailed asks for another lookup after an error that says nothing of the instance, and returns the reason to show.
 func (p *pass) lookupFailed(err error) (reason string) {
-	var failures int32
-	p.memory.update(p.machine, func(m *recollection) {
-		m.lookupFailures++
-		failures = m.lookupFailures
-	})
 	c := lookupConsequence(provider.CodeOf(err))
-	p.wakeIn(c.backoff(failures, provider.RetryAfter(err), string(p.machine.UID)))
+	p.wakeIn(c.backoff(p.lookedInVain(), provider.RetryAfter(err), string(p.machine.UID)))
 	return c.reason
+}
+
+// tags are what every instance of the Machine carries.
+func (p *pass) tags(attempt bootstrap.Attempt) map[string]string {
+	return map[string]string{
+		provider.TagCluster:    p.ClusterID,
+		provider.TagMachineUID: string(p.machine.UID),
+		provider.TagMachine:    attempt.Machine.String(),
+	}
 }
 
 // pollInterval is how often a pending instance is looked at.
@@ -240,8 +234,11 @@ func (p *pass) launched(inputs resolve.Resolved, instance *provider.Instance) {
 	if m.Status.Applied == nil {
 		m.Status.Applied = &v1beta1.AppliedStatus{ClassName: inputs.ClassName, ProviderSpecHash: inputs.SpecHash(), Version: m.Spec.Version}
 	}
-	if p.setCondition(v1beta1.ConditionLaunched, true, v1beta1.ReasonInstanceLaunched, "") {
+	if p.setCondition(v1beta1.ConditionLaunched, true, launchReason(m), "") {
 		p.operation(v1beta1.OperationCreate, v1beta1.OperationProcessing, "The instance exists; waiting for its node.", "")
+	}
+	if m.Adopting() {
+		m.Status.Launch = nil
 	}
 	switch instance.State {
 	case provider.StatePending:

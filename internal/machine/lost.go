@@ -17,6 +17,9 @@ func (p *pass) findLost(ctx context.Context) (progress, error) {
 	if p.machine.Status.Instance != nil || p.machine.Replacing() {
 		return next, nil
 	}
+	if undescribed(p.machine) {
+		return p.findUndescribed(ctx)
+	}
 	inputs, err := p.Classes.ResolveForDeletion(ctx, p.machine)
 	if _, missing := errors.AsType[*resolve.Error](err); missing {
 		return next, nil // Said where the instance is to be deleted.
@@ -35,10 +38,6 @@ func (p *pass) findLost(ctx context.Context) (progress, error) {
 		p.deleteFailed(err)
 		return wait, nil
 	case instance.ProviderID == "" || instance.OwnedBy(p.ClusterID, identity(p.machine)) != nil:
-		return next, nil
-	}
-	if p.machine.Spec.ProviderID != "" {
-		p.launched(inputs, instance)
 		return next, nil
 	}
 	return p.recordInstance(ctx, inputs, instance)

@@ -16,6 +16,8 @@ type memory struct {
 	mu       sync.Mutex
 	machines map[types.NamespacedName]recollection
 	began    time.Time
+	// adopting is who is taking over which instance at this moment, by provider ID. Nobody is between passes.
+	adopting map[string]types.UID
 }
 
 // recollection is what is remembered of one Machine.
@@ -48,7 +50,9 @@ type recollection struct {
 	deleteFailures int32
 }
 
-func newMemory() *memory { return &memory{machines: map[types.NamespacedName]recollection{}} }
+func newMemory() *memory {
+	return &memory{machines: map[types.NamespacedName]recollection{}, adopting: map[string]types.UID{}}
+}
 
 // since returns when this process made its first pass, which is this one the first time. That is when it began to lead,
 // not when it was started: a process may wait for its election for days while another one works.
@@ -90,4 +94,22 @@ func (m *memory) forget(machine types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.machines, machine)
+}
+
+// beginAdoption reports whether no other Machine is taking over the instance at this moment. If so, none can until
+// endAdoption.
+func (m *memory) beginAdoption(machine *v1beta1.Machine) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, busy := m.adopting[machine.Spec.ProviderID]; busy {
+		return false
+	}
+	m.adopting[machine.Spec.ProviderID] = machine.UID
+	return true
+}
+
+func (m *memory) endAdoption(machine *v1beta1.Machine) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.adopting, machine.Spec.ProviderID)
 }

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -131,7 +132,13 @@ func TestANodeThatTwoClaimIsNobodys(t *testing.T) {
 		w := newWorld(t)
 		w.class("small", "")
 		first := w.running("first")
-		w.born("second", func(m *v1beta1.Machine) { m.Spec.ProviderID = first.Spec.ProviderID })
+		second := w.born("second", func(m *v1beta1.Machine) { m.Spec.ProviderID = first.Spec.ProviderID })
+		// A cloud that gave an ID twice.
+		second.Status.Instance = &v1beta1.InstanceStatus{State: v1beta1.InstanceRunning, Provider: fakeProvider}
+		second.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionLaunched, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonInstanceLaunched, LastTransitionTime: metav1.Now()}}
+		if err := w.api.Status().Update(t.Context(), second); err != nil {
+			t.Fatal(err)
+		}
 		w.reconcile("second")
 		m := w.get("second")
 		w.wantCondition(m, v1beta1.ConditionRegistered, "False", v1beta1.ReasonNodeConflict)

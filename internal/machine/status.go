@@ -77,10 +77,18 @@ func (p *pass) arrived() {
 		if m.LaunchAttempt() == 1 && p.before.Status.FailureReason != v1beta1.FailureInstanceVanished {
 			p.ended(spanJoin, m.CreationTimestamp.Time) // One that was replaced joined before.
 		}
+		if p.hadTrouble() {
+			p.note(string(phase), "Launch", note)
+		}
 		p.operation(v1beta1.OperationCreate, v1beta1.OperationSucceeded, note, "")
-		p.note(string(phase), "Launch", note)
 	}
 	m.Status.Phase = phase
+}
+
+// hadTrouble reports whether the launch was told to fail in between. Of one that went well no event tells: the Machine itself
+// shows that it runs and since when, and a fleet that comes up is enough to read without.
+func (p *pass) hadTrouble() bool {
+	return p.before.Status.FailureReason != "" || p.machine.LaunchAttempt() > 1 || p.failuresOf(v1beta1.OperationCreate) > 0
 }
 
 // fail makes the Machine Failed.

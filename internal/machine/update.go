@@ -99,9 +99,9 @@ func (p *pass) askedForUpdate() bool {
 	switch c.Reason {
 	case v1beta1.ReasonUpdating, v1beta1.ReasonUpdateTimeout, v1beta1.ReasonWaitingForAgent:
 		return true
-	case v1beta1.ReasonUpdateError:
+	case v1beta1.ReasonUpdateError, v1beta1.ReasonUpdatePending:
 		last := p.machine.Status.LastOperation
-		return last != nil && last.Type == v1beta1.OperationUpdate && last.Code != ""
+		return last != nil && last.Type == v1beta1.OperationUpdate && (last.Code != "" || last.State == v1beta1.OperationProcessing)
 	}
 	return false
 }
@@ -120,12 +120,22 @@ func appliedOf(m *v1beta1.Machine, inputs resolve.Resolved) *v1beta1.AppliedStat
 // updateInstance asks the driver for the change, after draining the node if it needs that.
 func (p *pass) updateInstance(ctx context.Context, inputs resolve.Resolved, wanted *v1beta1.AppliedStatus, fingerprint string, drained bool) (progress, error) {
 	m := p.machine
+	node, err := p.pairedNode(ctx)
+	if err != nil {
+		return wait, err
+	}
+	if p.awaitsAgent(node) {
+		return p.updateByAgent(ctx, wanted, fingerprint)
+	}
 	req := provider.UpdateRequest{
 		Machine: identity(m), Class: inputs.Class(), ClusterID: p.ClusterID, ProviderID: m.Spec.ProviderID, Version: m.Spec.Version,
 		Drained: drained || p.drainedForUpdate(),
 	}
 	if m.Status.Instance != nil {
 		req.Scope = m.Status.Instance.Scope
+	}
+	if node != nil {
+		req.NodeVersion = node.Status.NodeInfo.KubeletVersion
 	}
 	result, err := p.Cloud.Update(ctx, req)
 	if err != nil {
@@ -134,6 +144,13 @@ func (p *pass) updateInstance(ctx context.Context, inputs resolve.Resolved, want
 	}
 	switch result.Outcome {
 	case provider.UpdateDone:
+		// Of what an agent was asked for, and may be about to do, the cloud knows nothing.
+		if hasRequest(node) && m.Spec.Version != "" {
+			return p.updateByAgent(ctx, wanted, fingerprint)
+		}
+		if done, err := p.withdrawRequest(ctx, node); err != nil || !done {
+			return progress(err == nil), err
+		}
 		p.memory.update(m, func(r *recollection) { r.tried = "" })
 		m.Status.Applied = wanted
 		p.ended(phaseUpdate, p.updateBegan())
@@ -173,15 +190,25 @@ func (p *pass) updateInstance(ctx context.Context, inputs resolve.Resolved, want
 			return wait, err
 		}
 		return p.replace(ctx)
+	case provider.UpdateByAgent:
+		return p.updateByAgent(ctx, wanted, fingerprint)
 	case provider.UpdateRefused:
-		p.memory.update(m, func(r *recollection) { *r = recollection{tried: fingerprint} })
-		p.endDrain()
-		p.notUpdated(v1beta1.ReasonUnsupportedChange, result.Reason)
-		p.operation(v1beta1.OperationUpdate, v1beta1.OperationFailed, result.Reason, "")
+		if done, err := p.withdrawRequest(ctx, node); err != nil || !done {
+			return progress(err == nil), err
+		}
+		p.refuseUpdate(result.Reason, fingerprint)
 		return next, nil
 	}
 	p.updateFailed(provider.Errorf(provider.Internal, "the driver answered %q", result.Outcome), fingerprint)
 	return next, nil
+}
+
+// refuseUpdate says that the change cannot be made. Nothing is tried again until something changes.
+func (p *pass) refuseUpdate(reason, fingerprint string) {
+	p.memory.update(p.machine, func(r *recollection) { *r = recollection{tried: fingerprint} })
+	p.endDrain()
+	p.notUpdated(v1beta1.ReasonUnsupportedChange, reason)
+	p.operation(v1beta1.OperationUpdate, v1beta1.OperationFailed, reason, "")
 }
 
 // updating says that a change in place is under way, and that it takes too long when it does.

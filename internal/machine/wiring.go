@@ -18,6 +18,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/index"
 	"machinist.dev/machinist/internal/machineclass/resolve"
+	"machinist.dev/machinist/internal/preservation"
 	"machinist.dev/machinist/internal/wiring"
 )
 
@@ -29,6 +30,7 @@ func (r *Reconciler) Wiring(cache client.Reader, drains source.Source) wiring.Ta
 		Name: "machine", Reconciler: r, Concurrency: r.Concurrency,
 		For: &wiring.Watch{Object: &v1beta1.Machine{}, News: r.echo.Others(machineChanged())},
 		Watches: []wiring.Watch{
+			{Object: &v1beta1.Machine{}, Keys: handler.EnqueueRequestsFromMapFunc(machinesOfInstance(cache)), News: goneOnly()},
 			{Object: &v1beta1.MachineClass{}, Keys: handler.EnqueueRequestsFromMapFunc(resolve.MachinesOfClass(cache)), News: classChanged()},
 			{Object: wiring.Secrets(), Keys: handler.EnqueueRequestsFromMapFunc(resolve.MachinesOfSecret(cache)), News: predicate.ResourceVersionChangedPredicate{}},
 			{Cluster: wiring.Target, Object: &corev1.Node{}, Keys: handler.EnqueueRequestsFromMapFunc(machinesOfNode(cache)), News: nodeChanged()},
@@ -53,8 +55,40 @@ func machineChanged() predicate.Predicate {
 			(o.GetDeletionTimestamp() == nil) != (n.GetDeletionTimestamp() == nil) ||
 			!maps.Equal(o.GetAnnotations(), n.GetAnnotations()) ||
 			!maps.Equal(o.GetLabels(), n.GetLabels()) ||
-			!slices.Equal(o.GetFinalizers(), n.GetFinalizers())
+			!slices.Equal(o.GetFinalizers(), n.GetFinalizers()) ||
+			preservation.Due(asMachine(o)) != preservation.Due(asMachine(n))
 	}}
+}
+
+func asMachine(o client.Object) *v1beta1.Machine {
+	if m, ok := o.(*v1beta1.Machine); ok {
+		return m
+	}
+	return &v1beta1.Machine{}
+}
+
+// goneOnly lets through that an object is gone.
+func goneOnly() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		UpdateFunc:  func(event.UpdateEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+	}
+}
+
+// machinesOfInstance finds the Machines that wait for the instance of one that is gone.
+func machinesOfInstance(cache client.Reader) handler.MapFunc {
+	return func(ctx context.Context, o client.Object) (out []reconcile.Request) {
+		id := asMachine(o).Spec.ProviderID
+		if id == "" {
+			return nil
+		}
+		same := machinesIn(ctx, cache, client.MatchingFields{index.MachineByProviderID: id})
+		for i := range same {
+			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&same[i])})
+		}
+		return out
+	}
 }
 
 // classChanged lets through a class that came, changed or went. Its status is for others.

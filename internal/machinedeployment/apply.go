@@ -73,6 +73,7 @@ func (v *view) wantedSet(d *v1beta1.MachineDeployment, i int, change int32) *v1b
 	}
 	if i == v.current && v.adopts() {
 		setRevision(set, v.number)
+		recordCause(set, d)
 	}
 	v.plan.Roles[i].annotate(set)
 	if i == v.current || !v.adopts() || !v.replacesItself() {
@@ -101,7 +102,7 @@ func (r Role) annotate(set *v1beta1.MachineSet) {
 	delete(set.Annotations, v1beta1.AnnotationMoveTo)
 	delete(set.Annotations, v1beta1.AnnotationReceiveFrom)
 	if r.MoveTo != "" {
-		annotate(set, v1beta1.AnnotationMoveTo, handover.Order{To: r.MoveTo, Machines: r.Moves}.String())
+		annotate(set, v1beta1.AnnotationMoveTo, handover.Order{To: r.MoveTo, Machines: r.Moves, Selected: r.BySelection}.String())
 	}
 	if r.ReceiveFrom != "" {
 		annotate(set, v1beta1.AnnotationReceiveFrom, r.ReceiveFrom)

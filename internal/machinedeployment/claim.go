@@ -16,6 +16,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/index"
+	"machinist.dev/machinist/internal/machineset/handover"
 )
 
 // claim returns the sets of the deployment, after it took over those that match its selector and belong to nobody and
@@ -146,7 +147,9 @@ func (p *pass) machinesOf(ctx context.Context, sets []*v1beta1.MachineSet) (map[
 		found[set.UID] = counting(list.Items)
 		cached = append(cached, found[set.UID]...)
 	}
-	if p.known.trusted && (seen || !p.mayShrink(sets)) {
+	// What a set has given away before it heard that its order was taken back may be missing in the cache.
+	takenBack := slices.ContainsFunc(sets, orderTakenBack)
+	if p.known.trusted && !takenBack && (seen || !p.mayShrink(sets)) {
 		return found, nil
 	}
 	clear(found)
@@ -159,7 +162,7 @@ func (p *pass) machinesOf(ctx context.Context, sets []*v1beta1.MachineSet) (map[
 		return nil, fmt.Errorf("select the machines of sets %v: %w", names, err)
 	}
 	options := &client.ListOptions{Namespace: namespace, LabelSelector: labels.NewSelector().Add(*requirement)}
-	if p.known.trusted {
+	if p.known.trusted && !takenBack {
 		options.Raw = &metav1.ListOptions{ResourceVersion: p.known.specVersion, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}
 	}
 	var list v1beta1.MachineList
@@ -179,6 +182,12 @@ func (p *pass) machinesOf(ctx context.Context, sets []*v1beta1.MachineSet) (map[
 	}
 	p.proven = p.proven && asNew(cached, counted)
 	return found, nil
+}
+
+// orderTakenBack reports whether the set has heard that it is to hand over no more machines.
+func orderTakenBack(set *v1beta1.MachineSet) bool {
+	order, ok := handover.OrderOf(set.Annotations)
+	return ok && order.Machines == 0 && set.Status.ObservedGeneration >= set.Generation
 }
 
 // marksSeen reports whether the cache of Machines is as new as the deployment's specification. Whoever lowers replicas

@@ -63,10 +63,13 @@ func (c conditions) rollingOut(v *view, r rollout) {
 		condition.Message = sentence(fmt.Sprintf("all machines are of revision %d", c.status.CurrentRevision), r.waiting)
 	case r.doing != "":
 		condition.Reason, condition.Message = v1beta1.ReasonRollingOut, sentence("scaling "+r.doing, "")
-	case r.waitsForPeople && !r.paused && !r.frozen:
-		condition.Reason, condition.Message = v1beta1.ReasonWaitingForDeletion, sentence(r.waiting, "")
+	case r.forPeople != "" && !r.paused && !r.frozen:
+		condition.Reason, condition.Message = r.forPeople, sentence(r.waiting, "")
 	default:
 		condition.Reason, condition.Message = v1beta1.ReasonRolloutBlocked, sentence(r.waiting, "")
+	}
+	if old := v.unrenewed(); old != "" {
+		condition.Message = strings.TrimPrefix(condition.Message+" "+sentence(old, ""), " ")
 	}
 	c.put(condition)
 }

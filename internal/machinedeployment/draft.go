@@ -15,6 +15,8 @@ type draft struct {
 	told  []int32    // replicas as the sets have them now
 	roles []Role     // as the sets have them now
 	why   [][]string // reasons, by set
+	// forPeople says that the rollout waits for people to select machines, and for nothing else.
+	forPeople bool
 }
 
 func newDraft(s State) *draft {
@@ -55,7 +57,8 @@ func surely(s Set) int32 {
 	return max(0, s.Available-s.doomedBefore-max(0, doomed(s)-s.doomedBefore-s.Spare))
 }
 
-// harmless is the lowest number of replicas that costs the set no available machine.
+// harmless is the lowest number of replicas that costs the set no available machine, as far as is known now: one may have
+// become available when the set chooses, or one be made behind one that is marked. Then the set itself waits.
 func harmless(s Set) int32 {
 	if s.Available == 0 {
 		return 0
@@ -75,7 +78,25 @@ func (d *draft) sum(of func(Set) int32) int32 {
 func (d *draft) room() int32 { return d.Replicas + d.MaxSurge - d.sum(ceiling) }
 
 // minAvailable is how many machines must stay available.
-func (d *draft) minAvailable() int32 { return max(0, d.Replicas-d.MaxUnavailable) }
+func (d *draft) minAvailable() int32 { return d.MinAvailable(d.Replicas) }
+
+// held is how many machines sets do not delete yet although they are told to: they are available, and too few would stay
+// so. That happens when a machine became available that was none when the set was told.
+func (d *draft) held(which func(i int) bool) int32 {
+	var among, all, available int32
+	for i, set := range d.Sets {
+		if set.Leaving {
+			continue
+		}
+		n := min(set.Available, max(0, set.Live-set.Replicas-set.Spare))
+		available += set.Available
+		all += n
+		if which(i) {
+			among += n
+		}
+	}
+	return min(among, max(0, all-max(0, available-d.minAvailable())))
+}
 
 // grow raises the replicas of set i towards to, as far as maxSurge and a freeze allow, and returns by how much.
 func (d *draft) grow(i int, to int32, why string) int32 {

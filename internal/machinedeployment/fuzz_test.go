@@ -9,7 +9,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// FuzzPlan (D-2) lets everything happen in any order: controllers that act late upon what they read, machines that fail,
+// FuzzPlan (D-2, D-24) lets everything happen in any order: controllers that act late upon what they read, machines that fail,
 // people who change their minds. The world checks the bounds at every write; in the end, once people leave it alone and
 // machines work, the deployment has to become what is wanted.
 func FuzzPlan(f *testing.F) {
@@ -29,6 +29,16 @@ func FuzzInPlace(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		chaos(t, v1beta1.StrategyInPlace, seed, 400)
+	})
+}
+
+// FuzzInPlaceBySelection (D-25, D-26) does the same where people select the machines, and think better of it.
+func FuzzInPlaceBySelection(f *testing.F) {
+	for seed := range uint64(300) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		chaosWith(t, v1beta1.StrategyInPlace, seed, 400, func(w *world) { w.manual = true })
 	})
 }
 
@@ -58,8 +68,14 @@ func TestACrashAnywhere(t *testing.T) {
 }
 
 func chaos(t *testing.T, strategy v1beta1.DeploymentStrategyType, seed uint64, steps int) {
+	t.Helper()
+	chaosWith(t, strategy, seed, steps, func(*world) {})
+}
+
+func chaosWith(t *testing.T, strategy v1beta1.DeploymentStrategyType, seed uint64, steps int, change func(*world)) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	w := newWorld(t, strategy, r.Int32N(9), r.Int32N(4), r.Int32N(4))
+	change(w)
 	fmt.Fprintf(w.log, "seed %d: %s, %d replicas, maxSurge %d, maxUnavailable %d\n", seed, w.strategy, w.replicas, w.surge, w.unavailable)
 	for range steps {
 		before := w.String()
@@ -153,6 +169,9 @@ func (w *world) somethingHappens(r *rand.Rand) string {
 			w.become(machine, state)
 			return "trouble"
 		}
+	case n < 90 && machine != nil && w.manual && r.IntN(4) > 0:
+		machine.selected = !machine.selected
+		return "— select"
 	case n < 90 && machine != nil:
 		machine.marked = !machine.marked
 		return "— mark"
@@ -184,7 +203,7 @@ func (w *world) somethingHappens(r *rand.Rand) string {
 }
 
 // heal ends all trouble: what is sick recovers, what failed is replaced by its set. With OnDelete somebody deletes an
-// old machine.
+// old machine, with orchestration Manual he selects them.
 func (w *world) heal() {
 	for _, s := range w.sets {
 		for _, m := range s.machines {
@@ -193,6 +212,9 @@ func (w *world) heal() {
 				w.become(m, available)
 			case failed:
 				m.deleting = true
+			}
+			if w.manual && s.name != w.template {
+				m.selected = true
 			}
 			if w.strategy == v1beta1.StrategyOnDelete && s.name != w.template && !m.deleting {
 				m.deleting = true

@@ -20,8 +20,9 @@ func count(set *v1beta1.MachineSet, machines []*v1beta1.Machine, minReadySeconds
 	firstAvailable := int64(math.MaxInt64)
 	var unavailable []int64
 	if order, ok := handover.OrderOf(set.Annotations); ok {
-		counted.MoveTo, counted.Moves = order.To, order.Machines
+		counted.MoveTo, counted.Moves, counted.BySelection = order.To, order.Machines, order.Selected
 	}
+	counted.Behind = set.Status.ObservedGeneration < set.Generation
 	counted.ReceiveFrom = set.Annotations[v1beta1.AnnotationReceiveFrom]
 	for _, m := range machines {
 		if !m.DeletionTimestamp.IsZero() {
@@ -34,6 +35,12 @@ func count(set *v1beta1.MachineSet, machines []*v1beta1.Machine, minReadySeconds
 		}
 		if unhealthy(m) {
 			counted.Unhealthy++
+		}
+		if handover.Selected(m) {
+			counted.Selected++
+			if !handover.Settled(m) {
+				counted.SelectedIdle++
+			}
 		}
 		ready := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady)
 		if ready != nil && ready.Status == metav1.ConditionTrue {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machinedeployment/bounds"
 )
 
 // pass is one look at one MachineDeployment.
@@ -65,7 +66,7 @@ func (p *pass) run(ctx context.Context) error {
 	if message := tooManyLabels(d); message != "" {
 		return p.refuse(ctx, v1beta1.ReasonInvalidConfiguration, message)
 	}
-	bounds, err := ResolveBounds(d.Spec.Strategy, max(0, d.ReplicasOrDefault()))
+	limits, err := bounds.Resolve(d.Spec.Strategy, max(0, d.ReplicasOrDefault()))
 	if err != nil {
 		return p.refuse(ctx, v1beta1.ReasonInvalidConfiguration, err.Error())
 	}
@@ -82,7 +83,7 @@ func (p *pass) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	v := p.observe(sets, machines, bounds)
+	v := p.observe(sets, machines, limits)
 	v.plan = MakePlan(v.state)
 	if v.hindrance != "" {
 		v.plan.Waiting = v.hindrance
@@ -105,14 +106,14 @@ func (p *pass) run(ctx context.Context) error {
 }
 
 // observe turns objects into the state that a plan is made from.
-func (p *pass) observe(sets []*v1beta1.MachineSet, machines map[types.UID][]*v1beta1.Machine, bounds Bounds) *view {
+func (p *pass) observe(sets []*v1beta1.MachineSet, machines map[types.UID][]*v1beta1.Machine, limits Bounds) *view {
 	d := p.deployment
-	v := &view{history: findRevision(d, sets, p.now), bounds: bounds, machines: machines}
+	v := &view{history: findRevision(d, sets, p.now), bounds: limits, machines: machines}
 	v.state = State{
 		Strategy: d.Spec.Strategy.TypeOrDefault(),
 		Manual:   d.Spec.Strategy.OrchestrationOrDefault() == v1beta1.OrchestrationManual,
 		Replicas: max(0, d.ReplicasOrDefault()),
-		Bounds:   bounds,
+		Bounds:   limits,
 		SizedFor: v.sizedFor(),
 		Paused:   d.Spec.Paused,
 		Current:  v.current,

@@ -4,7 +4,11 @@ import (
 	"fmt"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machinedeployment/bounds"
 )
+
+// Bounds are how far a rollout may go beyond replicas and below them.
+type Bounds = bounds.Bounds
 
 // Unknown is State.SizedFor where nothing was recorded.
 const Unknown int32 = -1
@@ -12,7 +16,7 @@ const Unknown int32 = -1
 // State is all that a plan depends on.
 type State struct {
 	Strategy v1beta1.DeploymentStrategyType
-	// Manual says that people choose what strategy InPlace updates.
+	// Manual says that people select what strategy InPlace updates.
 	Manual bool
 	// Replicas is the number of machines wanted.
 	Replicas int32
@@ -38,6 +42,8 @@ type Set struct {
 	// Least and Most are the bounds of what its controller may still act upon: what it was told before and is not known
 	// to have heard otherwise of.
 	Least, Most int32
+	// Behind says that its controller has not acted yet upon all that it was told.
+	Behind bool
 	// Leaving says that the set itself is being deleted: it makes no machines, and those it has will go.
 	Leaving bool
 	// Role is the set's part in a hand-over.
@@ -49,6 +55,9 @@ type Set struct {
 	Ready, Available, Unhealthy, Marked int32
 	// Updating counts the available machines whose instance is not what they ask for yet.
 	Updating int32
+	// Selected counts the live machines that people have selected to be updated in place, and SelectedIdle those of them
+	// that are of no use now, or whose update is not done.
+	Selected, SelectedIdle int32
 	// Spare counts the machines that are not available and that the set deletes before any available one.
 	Spare int32
 
@@ -67,6 +76,8 @@ type Plan struct {
 	SizedFor int32
 	// Waiting says what the rollout waits for, empty if for nothing.
 	Waiting string
+	// ForPeople says that this is for people to select machines, and for nothing else.
+	ForPeople bool
 }
 
 // Scale is a change of one set's replicas.
@@ -109,7 +120,7 @@ func MakePlan(s State) Plan {
 			waiting = d.rolling()
 		}
 	}
-	return Plan{Scales: d.scales(), Roles: d.rolesNow(), SizedFor: sizedFor, Waiting: waiting}
+	return Plan{Scales: d.scales(), Roles: d.rolesNow(), SizedFor: sizedFor, Waiting: waiting, ForPeople: d.forPeople}
 }
 
 // sizedForStill is what the sets remain sized for while a change of replicas has to wait.

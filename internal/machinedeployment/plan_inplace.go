@@ -8,9 +8,12 @@ import (
 
 // Role is a set's part in a hand-over.
 type Role struct {
-	// MoveTo names the set that gets machines of this one, at most Moves of them; empty if none does.
+	// MoveTo names the set that gets machines of this one, at most Moves of them; empty if none does. Moves is 0 in an
+	// order that was taken back.
 	MoveTo string
 	Moves  int32
+	// BySelection says that only machines go that people have selected.
+	BySelection bool
 	// ReceiveFrom names the set whose machines come to this one; empty if none do.
 	ReceiveFrom string
 }
@@ -25,6 +28,10 @@ type Role struct {
 //
 // Until the third step is done nothing else is planned, whatever else is wanted: that takes moments, since nobody waits
 // for an update in it.
+//
+// Where people select machines they may think better of it, and leave an old set with an order that it cannot carry out.
+// Then the order is taken back: its controller must have heard that before it may have as many machines as it likes
+// again, lest one that it still gives away is made once more.
 
 // handingOver reports whether a set has an order to hand machines over.
 func (d *draft) handingOver() bool {
@@ -46,11 +53,22 @@ func (d *draft) finishHandOver() (waiting string) {
 		}
 		left, to := set.Live-set.Replicas, d.named(set.MoveTo)
 		switch {
-		case left <= 0:
-			set.MoveTo, set.Moves = "", 0
 		case to < 0 || d.Sets[to].Leaving:
-			set.MoveTo, set.Moves = "", 0
-			d.keep(i, "nobody takes its machines over")
+			set.relieve()
+			if left > 0 {
+				d.keep(i, "nobody takes its machines over")
+			}
+		case set.Moves == 0 && set.Behind:
+			waiting = fmt.Sprintf("set %s to hear that it hands over no more machines", set.Name)
+		case set.Moves == 0:
+			set.relieve()
+			d.keep(i, "what it did not hand over")
+		case left <= 0:
+			set.relieve()
+		case set.BySelection && set.Selected < left:
+			set.Moves = 0
+			d.keep(i, "not selected any more")
+			waiting = fmt.Sprintf("set %s to hear that it hands over no more machines", set.Name)
 		default:
 			waiting = fmt.Sprintf("%s of set %s to be handed over to set %s", machines(left), set.Name, d.Sets[to].Name)
 		}
@@ -63,6 +81,9 @@ func (d *draft) finishHandOver() (waiting string) {
 	d.countReceived()
 	return waiting
 }
+
+// relieve takes a set's order away.
+func (s *Set) relieve() { s.MoveTo, s.Moves, s.BySelection = "", 0, false }
 
 // sourceOf returns the set that has an order to hand machines over to set i.
 func (d *draft) sourceOf(i int) string {
@@ -104,7 +125,7 @@ func (d *draft) named(name string) int {
 // giveUpLost gives the places of machines that old sets have lost to the wanted revision.
 func (d *draft) giveUpLost() {
 	for i, set := range d.Sets {
-		if d.old(i) && !d.Manual && set.Live < set.Replicas {
+		if d.old(i) && set.Live < set.Replicas {
 			d.shrink(i, set.Live, "its machine is gone")
 		}
 	}
@@ -124,12 +145,12 @@ func (d *draft) inPlace() string {
 	current := &d.Sets[d.Current]
 	from := d.source()
 	switch leaving := d.sum(doomed); {
+	case from < 0 && d.Manual && kept > 0:
+		return d.awaitSelection(kept)
 	case from < 0 && current.Available < d.Replicas:
 		return fmt.Sprintf("%d of %s of the new revision up to date and available", current.Available, machines(d.Replicas))
 	case from < 0:
 		return ""
-	case d.Manual:
-		return fmt.Sprintf("orchestration Manual is not carried out, and nothing is done about %s of an old revision", machines(kept))
 	case leaving > 0:
 		// Sets that take part in a hand-over delete nothing, so that comes first.
 		return fmt.Sprintf("%s to be deleted before any is handed over", machines(leaving))
@@ -149,9 +170,21 @@ func (d *draft) inPlace() string {
 	}
 	source.Most = max(source.Most, source.Replicas)
 	source.Replicas -= n
-	source.MoveTo, source.Moves = current.Name, n
+	source.MoveTo, source.Moves, source.BySelection = current.Name, n, d.Manual
 	d.because(from, "handed over to "+current.Name)
 	return ""
+}
+
+// awaitSelection says what is waited for while nobody has selected any of the machines that old sets keep. That may take
+// weeks; what takes its time until then are updates under way.
+func (d *draft) awaitSelection(kept int32) string {
+	current := d.Sets[d.Current]
+	selection := fmt.Sprintf("the label %s on some of %s of an old revision", v1beta1.LabelSelectedForUpdate, machines(kept))
+	if wanted := d.Replicas - kept; current.Available < wanted {
+		return fmt.Sprintf("%d of %s of the new revision up to date and available, and %s", current.Available, machines(wanted), selection)
+	}
+	d.forPeople = true
+	return selection
 }
 
 // mayMove returns how many machines of an old set may be updated now, or else what keeps them from it.
@@ -172,7 +205,8 @@ func (d *draft) mayMove(from int) (n int32, hindrance string) {
 		return 0, fmt.Sprintf("%d of %s of the new revision up to date and available, at most %d may be otherwise, before any of %s of an old revision is updated",
 			current.Available, machines(current.Replicas), d.MaxUnavailable, machines(replicas))
 	}
-	n = min(source.Live, inReserve, idle(source)+max(0, d.sum(surely)-d.minAvailable()))
+	all, idle := d.movable(source)
+	n = min(all, inReserve, idle+max(0, d.sum(surely)-d.minAvailable()))
 	if n <= 0 {
 		return 0, fmt.Sprintf("%d available, and at least %d must be (replicas %d − maxUnavailable %d) before any of %s of an old revision is updated",
 			d.sum(surely), d.minAvailable(), d.Replicas, d.MaxUnavailable, machines(replicas))
@@ -180,25 +214,31 @@ func (d *draft) mayMove(from int) (n int32, hindrance string) {
 	return n, ""
 }
 
-// idle is the number of machines that are of no use now, or whose update is not done; they are the first to be handed
-// over.
-func idle(s Set) int32 { return s.Live - s.Ready + s.Updating }
+// movable returns how many machines of an old set may be handed over as far as people are concerned, and how many of them
+// are of no use now, or have an update that is not done: these go first.
+func (d *draft) movable(s Set) (all, idle int32) {
+	if d.Manual {
+		return s.Selected, s.SelectedIdle
+	}
+	return s.Live, s.Live - s.Ready + s.Updating
+}
 
 // source returns the old set to hand machines over from: one that has idle machines, or else the one that was it
 // before, or else the oldest; -1 if there is none.
 func (d *draft) source() int {
-	best := -1
+	best, bestIdle := -1, false
 	for i, set := range d.Sets {
-		if !d.old(i) || set.Leaving || set.Live == 0 {
+		all, n := d.movable(set)
+		if !d.old(i) || set.Leaving || all == 0 {
 			continue
 		}
-		switch better := best < 0 || idle(set) > 0 && idle(d.Sets[best]) == 0; {
-		case better, (idle(set) > 0) == (idle(d.Sets[best]) > 0) && set.Name == d.roles[d.Current].ReceiveFrom:
-			best = i
+		idle := n > 0
+		if best < 0 || idle && !bestIdle || idle == bestIdle && set.Name == d.roles[d.Current].ReceiveFrom {
+			best, bestIdle = i, idle
 		}
 	}
 	return best
 }
 
-// updatesInPlace reports whether old machines are changed where they are, without people choosing them.
-func (s State) updatesInPlace() bool { return s.Strategy == v1beta1.StrategyInPlace && !s.Manual }
+// updatesInPlace reports whether old machines are changed where they are.
+func (s State) updatesInPlace() bool { return s.Strategy == v1beta1.StrategyInPlace }

@@ -56,7 +56,8 @@ func (d *draft) shrinkOld() (bool, string) {
 		return false, ""
 	}
 	current := d.Sets[d.Current]
-	inReserve := replicas + surely(current) - d.minAvailable()
+	// What is held back stays as long as it is needed.
+	inReserve := replicas + d.held(d.old) + surely(current) - d.minAvailable()
 	if inReserve <= 0 {
 		return false, fmt.Sprintf("%s, and at least %d must be available (replicas %d − maxUnavailable %d) before any of %s of an old revision may go",
 			waitingForAvailable(current, current.Replicas), d.minAvailable(), d.Replicas, d.MaxUnavailable, machines(replicas))
@@ -93,7 +94,8 @@ func (d *draft) shrinkOld() (bool, string) {
 
 // dying is the number of machines that are being deleted or about to be.
 func (d *draft) dying() int32 {
-	return d.sum(func(s Set) int32 { return s.Deleting + doomed(s) })
+	everywhere := func(int) bool { return true }
+	return max(0, d.sum(func(s Set) int32 { return s.Deleting + doomed(s) })-d.held(everywhere))
 }
 
 // mayDelete is how many deletions more a rollout may cause now.

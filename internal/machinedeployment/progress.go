@@ -13,14 +13,14 @@ import (
 // rollout is what the condition Progressing depends on.
 type rollout struct {
 	set string // name of the set of the wanted revision, empty if there is none
-	// Paused, frozen, failing: what stops it. Unsupported: its strategy is not carried out.
-	paused, frozen, failing, unsupported bool
+	// paused, frozen, failing: what stops it.
+	paused, frozen, failing bool
 	// complete says that all machines are of the wanted revision and available.
 	complete bool
 	// onlyWanted says that no machine of another revision exists.
 	onlyWanted bool
-	// waitsForPeople says that nothing happens until somebody deletes machines.
-	waitsForPeople bool
+	// forPeople is a reason where nothing happens until somebody deletes or selects machines, or empty.
+	forPeople string
 	// refused says what set the API server did not accept and why, refusal is the reason to give.
 	refused error
 	refusal string
@@ -54,8 +54,6 @@ func progressing(before *metav1.Condition, r rollout) (condition metav1.Conditio
 		return is(metav1.ConditionUnknown, v1beta1.ReasonDeploymentPaused, sentence("the deployment is paused", r.waiting)), false
 	case r.frozen:
 		return is(metav1.ConditionUnknown, v1beta1.ReasonFrozen, sentence("the deployment is frozen", r.waiting)), false
-	case r.unsupported:
-		return is(metav1.ConditionFalse, ReasonStrategyUnsupported, sentence("the rollout stops", r.waiting)), false
 	case r.complete:
 		return is(metav1.ConditionTrue, v1beta1.ReasonNewMachineSetAvailable, sentence(name+" has all machines, and they are available", "")), true
 	case r.failing:
@@ -66,9 +64,13 @@ func progressing(before *metav1.Condition, r rollout) (condition metav1.Conditio
 	case had(v1beta1.ReasonNewMachineSetAvailable) && r.onlyWanted:
 		// Replicas were changed or a machine fell ill: that is no rollout.
 		return is(metav1.ConditionTrue, v1beta1.ReasonNewMachineSetAvailable, sentence(name+" was rolled out", r.now())), true
-	case r.waitsForPeople:
-		return is(metav1.ConditionTrue, v1beta1.ReasonWaitingForDeletion, sentence(name+" is the new revision", r.waiting)), true
-	case r.advanced, had(v1beta1.ReasonWaitingForDeletion):
+	case r.forPeople == v1beta1.ReasonWaitingForSelection:
+		// A machine that is selected leaves no time in the API that the deadline could run from; that the condition
+		// becomes True again does.
+		return is(metav1.ConditionUnknown, r.forPeople, sentence(name+" is the new revision", r.waiting)), true
+	case r.forPeople != "":
+		return is(metav1.ConditionTrue, r.forPeople, sentence(name+" is the new revision", r.waiting)), true
+	case r.advanced, had(v1beta1.ReasonWaitingForDeletion), had(v1beta1.ReasonWaitingForSelection):
 		return is(metav1.ConditionTrue, v1beta1.ReasonMachineSetUpdated, sentence(name+" is progressing", r.now())), true
 	case had(v1beta1.ReasonDeploymentPaused), had(v1beta1.ReasonFrozen):
 		return is(metav1.ConditionUnknown, v1beta1.ReasonDeploymentResumed, sentence("the rollout goes on", r.now())), true
@@ -143,7 +145,8 @@ func deadlineIn(condition metav1.Condition, r rollout) time.Duration {
 		return 0
 	}
 	switch condition.Reason {
-	case v1beta1.ReasonNewMachineSetAvailable, v1beta1.ReasonWaitingForDeletion, v1beta1.ReasonDeploymentPaused, v1beta1.ReasonFrozen:
+	case v1beta1.ReasonNewMachineSetAvailable, v1beta1.ReasonWaitingForDeletion, v1beta1.ReasonWaitingForSelection,
+		v1beta1.ReasonDeploymentPaused, v1beta1.ReasonFrozen:
 		return 0
 	}
 	return max(time.Millisecond, r.deadline-r.still)

@@ -129,8 +129,19 @@ func (h history) newSet(d *v1beta1.MachineDeployment) *v1beta1.MachineSet {
 		set.Annotations[v1beta1.AnnotationRolloutAfter] = h.rolloutAfter.UTC().Format(time.RFC3339)
 	}
 	setRevision(set, h.number)
+	recordCause(set, d)
 	propagate(set, d)
 	return set
+}
+
+// AnnotationChangeCause is where kubectl has people say why they changed something.
+const AnnotationChangeCause = "kubernetes.io/change-cause"
+
+// recordCause keeps with a revision why it was made, for its history.
+func recordCause(set *v1beta1.MachineSet, d *v1beta1.MachineDeployment) {
+	if cause, ok := d.Annotations[AnnotationChangeCause]; ok {
+		annotate(set, AnnotationChangeCause, cause)
+	}
 }
 
 func controllerRef(d *v1beta1.MachineDeployment) *metav1.OwnerReference {

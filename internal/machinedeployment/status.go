@@ -130,15 +130,13 @@ func (v *view) rollout(d *v1beta1.MachineDeployment, status *v1beta1.MachineDepl
 	outdated := v.outdated()
 	before := d.Status
 	r := rollout{
-		paused:         v.state.Paused,
-		frozen:         v.state.Frozen,
-		failing:        v.state.Failing,
-		unsupported:    v.state.Strategy == v1beta1.StrategyInPlace && v.state.Manual && outdated > 0,
-		onlyWanted:     v.current >= 0 && outdated == 0 && v.updating() == 0,
-		waitsForPeople: v.state.Strategy == v1beta1.StrategyOnDelete && outdated > 0 && len(v.plan.Scales) == 0,
-		refused:        v.refused,
-		refusal:        v.refusal,
-		began:          v.began,
+		paused:     v.state.Paused,
+		frozen:     v.state.Frozen,
+		failing:    v.state.Failing,
+		onlyWanted: v.current >= 0 && outdated == 0 && v.updating() == 0,
+		refused:    v.refused,
+		refusal:    v.refusal,
+		began:      v.began,
 		advanced: status.UpdatedReplicas > before.UpdatedReplicas || status.ReadyReplicas > before.ReadyReplicas ||
 			status.AvailableReplicas > before.AvailableReplicas ||
 			v.state.updatesInPlace() && status.UpToDateReplicas > before.UpToDateReplicas ||
@@ -149,6 +147,13 @@ func (v *view) rollout(d *v1beta1.MachineDeployment, status *v1beta1.MachineDepl
 	}
 	if v.applied {
 		r.doing = v.doing()
+	}
+	switch {
+	case len(v.plan.Scales) > 0 || outdated == 0:
+	case v.state.Strategy == v1beta1.StrategyOnDelete:
+		r.forPeople = v1beta1.ReasonWaitingForDeletion
+	case v.plan.ForPeople:
+		r.forPeople = v1beta1.ReasonWaitingForSelection
 	}
 	if v.state.Current >= 0 {
 		r.set = v.state.Sets[v.state.Current].Name

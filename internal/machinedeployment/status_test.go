@@ -12,17 +12,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machinedeployment/bounds"
 )
 
 // viewed returns what a pass over the deployment sees of sets and their machines, with the plan made.
 func viewed(t *testing.T, d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, machines map[types.UID][]*v1beta1.Machine) *view {
 	t.Helper()
-	bounds, err := ResolveBounds(d.Spec.Strategy, d.ReplicasOrDefault())
+	limits, err := bounds.Resolve(d.Spec.Strategy, d.ReplicasOrDefault())
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := &pass{Reconciler: New(Options{}), deployment: d, known: newMemory().of(types.NamespacedName{}, d.UID), now: noon.Add(time.Hour)}
-	v := p.observe(sets, machines, bounds)
+	v := p.observe(sets, machines, limits)
 	v.plan = MakePlan(v.state)
 	v.applied = true
 	return v

@@ -14,8 +14,8 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // TestStories plays rollouts from beginning to end. The bounds are checked at every write; the golden files show the
 // steps to a reader. In them a line of changes is a pass that wrote, and the line below shows what the sets made of it:
 // ● available, ○ coming up, ◐ sick, ✕ failed, ◇ to be updated, ◈ being updated, ◆ not updated since that was refused, (…)
-// being deleted, ! marked for deletion; →b:2 hands over up to 2 machines to b, ←a receives them of a. (D-2, D-3, D-4, D-5,
-// D-6, D-8, D-13, D-14, D-15)
+// being deleted, ! marked for deletion, * selected to be updated; →b:2 hands over up to 2 machines to b, ←a receives them of a. (D-2, D-3, D-4, D-5,
+// D-6, D-8, D-13, D-14, D-15, D-25, D-26, D-27)
 func TestStories(t *testing.T) {
 	const (
 		rolling  = v1beta1.StrategyRollingUpdate
@@ -269,12 +269,73 @@ func TestStories(t *testing.T) {
 			w.log.WriteString("      " + w.String() + "\n")
 			w.play()
 		}},
-		{"in-place-by-hand-is-not-carried-out", started(inPlace, 3, 0, 1), func(w *world) {
-			w.note("orchestration Manual, template b, 5 replicas")
-			w.manual, w.template, w.replicas = true, "b", 5
+		{"in-place-by-selection", started(inPlace, 4, 0, 1), func(w *world) {
+			w.note("orchestration Manual, template b")
+			w.manual, w.template = true, "b"
+			w.play()
+			w.note("somebody selects the 3rd machine")
+			w.selects("a", 2)
+			w.play()
+			w.note("somebody selects two more at once")
+			w.selects("a", 0, 2)
 			w.play()
 			w.note("orchestration Auto")
 			w.manual = false
+			w.play()
+		}},
+		{"in-place-by-selection-taken-back", started(inPlace, 5, 0, 3), func(w *world) {
+			w.note("orchestration Manual, template b, 3 machines are selected, until the first of them was handed over")
+			w.manual, w.template = true, "b"
+			w.selects("a", 0, 1, 2)
+			w.pass()
+			w.pass()
+			a := w.set("a")
+			w.decide(a)
+			w.act(a)
+			w.log.WriteString("      " + w.String() + "\n")
+			w.note("somebody thinks better of the next")
+			a.machines[0].selected = false
+			w.play()
+		}},
+		{"in-place-by-selection-scaled-paused-undone", started(inPlace, 4, 0, 2), func(w *world) {
+			w.note("orchestration Manual, template b, 6 replicas")
+			w.manual, w.template, w.replicas = true, "b", 6
+			w.play()
+			w.note("paused, and two machines are selected")
+			w.paused = true
+			w.selects("a", 0, 1)
+			w.play()
+			w.note("resumed")
+			w.paused = false
+			w.play()
+			w.note("an old machine is deleted")
+			w.set("a").machines[0].deleting = true
+			w.play()
+			w.note("5 replicas")
+			w.replicas = 5
+			w.play()
+			w.note("template a again, and all of b are selected")
+			w.template = "a"
+			for i := range w.set("b").machines {
+				w.selects("b", i)
+			}
+			w.play()
+		}},
+		{"in-place-by-selection-idle-machines-are-free", started(inPlace, 4, 0, 1), func(w *world) {
+			w.note("orchestration Manual; 2 machines fall ill, template b, a well machine is selected and an ill one")
+			w.manual, w.template = true, "b"
+			w.become(w.set("a").machines[2], sick)
+			w.become(w.set("a").machines[3], sick)
+			w.selects("a", 0, 3)
+			w.play()
+			w.note("they recover")
+			for _, s := range w.sets {
+				for _, m := range s.machines {
+					if m.state == sick {
+						w.become(m, available)
+					}
+				}
+			}
 			w.play()
 		}},
 	}
@@ -319,6 +380,13 @@ func (w *world) inPlaceMidway(template string) {
 	w.decide(a)
 	w.act(a)
 	w.log.WriteString("      " + w.String() + "\n")
+}
+
+// selects has somebody select machines of a set.
+func (w *world) selects(set string, machines ...int) {
+	for _, i := range machines {
+		w.set(set).machines[i].selected = true
+	}
 }
 
 func golden(t *testing.T, name, got string) {

@@ -52,7 +52,8 @@ type playedSet struct {
 	victims    []*playedMachine
 	noCreate   bool
 	Role
-	gives    []*playedMachine // machines decided to be handed over
+	gives    []*playedMachine // machines decided to be handed over to the set givesTo
+	givesTo  string
 	machines []*playedMachine
 }
 
@@ -60,6 +61,7 @@ type playedMachine struct {
 	name     string
 	state    machineState
 	marked   bool
+	selected bool
 	deleting bool
 	since    time.Time
 }
@@ -104,6 +106,9 @@ func (s *playedSet) object() *v1beta1.MachineSet {
 // object returns the machine as a Machine.
 func (m *playedMachine) object() *v1beta1.Machine {
 	o := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: m.name, UID: types.UID(m.name), CreationTimestamp: metav1.NewTime(m.since)}}
+	if m.selected {
+		o.Labels = map[string]string{v1beta1.LabelSelectedForUpdate: ""}
+	}
 	if m.marked {
 		o.Annotations = map[string]string{v1beta1.AnnotationDeleteMachine: ""}
 	}
@@ -333,7 +338,15 @@ func (s *playedSet) remain() int32 {
 			up++
 		}
 	}
-	if s.MoveTo == "" {
+	if s.MoveTo == "" || s.Moves == 0 {
+		return up
+	}
+	for i, m := range s.giving() {
+		if s.BySelection && m.state == available && int32(i) < s.live()-s.replicas {
+			up-- // It may be given away.
+		}
+	}
+	if s.BySelection {
 		return up
 	}
 	return min(up, s.replicas)
@@ -351,9 +364,9 @@ func (w *world) stay() (n int32) {
 	return n
 }
 
-// giving returns the live machines in the order in which they are handed over.
+// giving returns the machines that may be handed over in the order in which they are.
 func (s *playedSet) giving() []*playedMachine {
-	order := s.order()
+	order := slices.DeleteFunc(s.order(), func(m *playedMachine) bool { return s.BySelection && !m.selected })
 	rank := func(m *playedMachine) int {
 		if m.state == available {
 			return 1
@@ -393,7 +406,9 @@ func (w *world) decide(s *playedSet) {
 	s.decidedOn = s.generation
 	switch live := s.live(); {
 	case s.MoveTo != "":
-		s.gives = s.giving()[:max(0, min(s.Moves, live-s.replicas))]
+		giving := s.giving()
+		s.givesTo = s.MoveTo
+		s.gives = giving[:max(0, min(s.Moves, live-s.replicas, int32(len(giving))))]
 	case live > s.replicas && s.ReceiveFrom != "":
 	case live < s.replicas && !s.noCreate && !w.frozen && !w.expects(s):
 		s.creates = s.replicas - live
@@ -421,12 +436,43 @@ func (w *world) act(s *playedSet) bool {
 			w.t.Fatalf("set %s made machine %d of at most %d\n%s", s.name, all, w.allowed, w.log)
 		}
 	case len(s.victims) > 0:
-		s.victims[0].deleting = true
+		victim := s.victims[0]
 		s.victims = s.victims[1:]
+		if victim.state == available && !victim.deleting && w.up() <= w.replicas-w.bounds().MaxUnavailable {
+			// It stays for now, and what failed goes in its place.
+			victim = s.failed()
+		}
+		if victim == nil {
+			s.victims = nil
+			return false
+		}
+		victim.deleting = true
 	default:
 		return false
 	}
 	return true
+}
+
+// up is how many machines are available.
+func (w *world) up() (n int32) {
+	for _, s := range w.sets {
+		for _, m := range s.machines {
+			if m.state == available && !m.deleting {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// failed returns a machine of the set that nobody has decided to delete and that is of no use, nil if there is none.
+func (s *playedSet) failed() *playedMachine {
+	for _, m := range s.machines {
+		if m.state == failed && !m.deleting && !slices.Contains(s.victims, m) {
+			return m
+		}
+	}
+	return nil
 }
 
 // expects reports whether machines are being handed over to the set.
@@ -438,18 +484,19 @@ func (w *world) expects(s *playedSet) bool {
 // give hands one machine over, unless somebody deleted it meanwhile.
 func (w *world) give(s *playedSet) {
 	w.t.Helper()
-	m, to := s.gives[0], w.set(s.MoveTo)
+	m, to := s.gives[0], w.set(s.givesTo)
 	s.gives = s.gives[1:]
 	switch {
-	case s.MoveTo == "":
-		s.gives = nil // Its order is confirmed before it acts.
+	case s.MoveTo == "" && (to == nil || to.ReceiveFrom != s.name):
+		s.gives = nil // That the other is ready is confirmed before it acts.
 		return
-	case m.deleting || !slices.Contains(s.machines, m):
-		return
+	case m.deleting || !slices.Contains(s.machines, m) || w.manual && !m.selected:
+		return // Somebody wrote the machine meanwhile.
 	case to == nil || to.ReceiveFrom != s.name:
-		w.t.Fatalf("set %s hands machine %s over to %q, which is not ready\n%s", s.name, m.name, s.MoveTo, w.log)
+		w.t.Fatalf("set %s hands machine %s over to %q, which is not ready\n%s", s.name, m.name, s.givesTo, w.log)
 	}
 	s.remove(m)
+	m.selected = false
 	to.machines = append(to.machines, m)
 	switch m.state {
 	case available, unwilling, disturbed:
@@ -531,7 +578,11 @@ func (w *world) String() string {
 		}
 		fmt.Fprintf(&b, "%s %d ", s.name, s.replicas)
 		if s.MoveTo != "" {
-			fmt.Fprintf(&b, "→%s:%d ", s.MoveTo, s.Moves)
+			only := ""
+			if s.BySelection {
+				only = "*"
+			}
+			fmt.Fprintf(&b, "→%s:%d%s ", s.MoveTo, s.Moves, only)
 		}
 		if s.ReceiveFrom != "" {
 			fmt.Fprintf(&b, "←%s ", s.ReceiveFrom)
@@ -540,6 +591,9 @@ func (w *world) String() string {
 			mark := ""
 			if m.marked {
 				mark = "!"
+			}
+			if m.selected {
+				mark += "*"
 			}
 			if m.deleting {
 				fmt.Fprintf(&b, "(%c%s)", m.state, mark)

@@ -42,7 +42,7 @@ func (p *pass) apply(ctx context.Context, plan Plan) (again bool, err error) {
 	case err != nil && onlyConflicts(err):
 		p.wakeIn(conflictDelay)
 		return false, nil
-	case err != nil:
+	case err != nil, p.heldBack:
 		return false, err
 	}
 	return p.create(ctx, plan.Create)
@@ -134,11 +134,23 @@ func (p *pass) adopt(ctx context.Context, orphans []*v1beta1.Machine) error {
 	return err
 }
 
-// scaleDown deletes machines of which there are too many. One that was chosen, and has changed since, is chosen anew.
-func (p *pass) scaleDown(ctx context.Context, victims []*v1beta1.Machine, chosen bool) error {
-	deleted, err := p.each("delete", victims[:min(len(victims), maxBatch)], func(m *v1beta1.Machine) (bool, error) {
+// scaleDown deletes machines of which there are too many. One that was chosen, or was of no use, and has changed since, is
+// looked at anew.
+func (p *pass) scaleDown(ctx context.Context, victims []*v1beta1.Machine, chosen bool) (err error) {
+	victims = victims[:min(len(victims), maxBatch)]
+	if len(victims) > 0 && p.deployment != nil {
+		if p.state.Kept.Elsewhere > 0 { // other sets may be about to delete by the same count
+			p.shared.shrinking.Lock()
+			defer p.shared.shrinking.Unlock()
+		}
+		if victims, err = p.keep(ctx, victims); err != nil {
+			return err
+		}
+	}
+	kept := p.state.Kept
+	deleted, err := p.each("delete", victims, func(m *v1beta1.Machine) (bool, error) {
 		preconditions := client.Preconditions{UID: &m.UID}
-		if chosen {
+		if chosen || kept.Least > 0 && !kept.counts(m, p.state.Set.Spec.MinReadySeconds, p.state.Now) {
 			preconditions.ResourceVersion = &m.ResourceVersion
 		}
 		return true, p.Client.Delete(ctx, reference(m), preconditions)
@@ -204,6 +216,7 @@ func (p *pass) each(verb string, machines []*v1beta1.Machine, f func(*v1beta1.Ma
 		}
 		if ambiguous(errs[i]) {
 			p.memory.mistrust()
+			p.shared.doubt()
 		}
 	}
 	return did, errors.Join(errs...)

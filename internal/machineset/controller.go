@@ -117,7 +117,9 @@ type pass struct {
 	refusedAdoption map[types.UID]bool
 	// failure is why a machine could not be created or deleted.
 	failure Reason
-	done    deeds
+	// heldBack says that machines were not deleted that the cache let go.
+	heldBack bool
+	done     deeds
 	// wakeAfter is when to look again without an event; zero is never.
 	wakeAfter time.Duration
 }
@@ -152,7 +154,7 @@ func (p *pass) decide(ctx context.Context) (Plan, error) {
 	if err := p.observe(ctx); err != nil {
 		return Plan{}, err
 	}
-	if err := p.countInFlight(ctx); err != nil {
+	if err := p.count(ctx); err != nil {
 		return Plan{}, err
 	}
 	plan := Decide(p.state)
@@ -160,7 +162,7 @@ func (p *pass) decide(ctx context.Context) (Plan, error) {
 		if err := p.observeLive(ctx, atLeast); err != nil {
 			return Plan{}, err
 		}
-		if err := p.countInFlight(ctx); err != nil {
+		if err := p.count(ctx); err != nil {
 			return Plan{}, err
 		}
 		plan = Decide(p.state)
@@ -169,6 +171,14 @@ func (p *pass) decide(ctx context.Context) (Plan, error) {
 	plan.Update, wait = p.memory.dueUpdates(plan.Update, p.state.Now)
 	p.wakeIn(wait)
 	return plan, nil
+}
+
+// count finds out what the set shares with the others of its deployment.
+func (p *pass) count(ctx context.Context) error {
+	if err := p.countInFlight(ctx); err != nil {
+		return err
+	}
+	return p.countKept(ctx)
 }
 
 // needsLive reports whether a plan made from the cache must be made again from a live LIST, and how new that has to be:

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/preservation"
 )
 
 // live reports whether nobody has asked for the machine's deletion.
@@ -81,19 +82,7 @@ func refused(m *v1beta1.Machine) *metav1.Condition {
 // remediable reports whether the set may delete the machine in order to replace it.
 func remediable(m *v1beta1.Machine) bool {
 	return live(m) && toBeReplaced(m) && !paused(m) && !has(m.Annotations, v1beta1.AnnotationSkipRemediation) &&
-		knownTypeVersion(m.Labels) && refused(m) == nil && !toBePreserved(m) && !heldBack(m)
-}
-
-// toBePreserved reports whether somebody wants to look at the machine as it is. Its own controller will set it aside, and
-// then it is replaced.
-func toBePreserved(m *v1beta1.Machine) bool {
-	switch m.Annotations[v1beta1.AnnotationPreserve] {
-	case v1beta1.PreserveNow:
-		return true
-	case v1beta1.PreserveWhenFailed:
-		return failed(m)
-	}
-	return false
+		knownTypeVersion(m.Labels) && refused(m) == nil && !preservation.Due(m) && !heldBack(m)
 }
 
 func paused(m *v1beta1.Machine) bool {
@@ -107,7 +96,7 @@ func knownTypeVersion(labels map[string]string) bool {
 }
 
 // preserved reports whether the machine was set aside: it belongs to no set, whatever else it says.
-func preserved(m *v1beta1.Machine) bool { return has(m.Annotations, v1beta1.AnnotationPreservedUntil) }
+func preserved(m *v1beta1.Machine) bool { return preservation.SetAside(m) }
 
 // sameRecipe reports whether both would make the same instance.
 func sameRecipe(a, b *v1beta1.MachineSpec) bool {
@@ -136,7 +125,7 @@ func concerns(was, is *v1beta1.Machine) bool {
 	if !live(is) {
 		return false // Only its end matters now.
 	}
-	if failed(was) != failed(is) || running(was) != running(is) || comingUp(was) != comingUp(is) ||
+	if preservation.Due(was) != preservation.Due(is) || failed(was) != failed(is) || running(was) != running(is) || comingUp(was) != comingUp(is) ||
 		was.Status.FailureReason != is.Status.FailureReason || was.Status.FailureMessage != is.Status.FailureMessage {
 		return true
 	}

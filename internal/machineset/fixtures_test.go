@@ -194,6 +194,7 @@ func (p Plan) String() string {
 	}
 	list("update", updates)
 	list("delete", p.Delete)
+	list("hold", p.Held)
 	list("replace", p.Remediate)
 	if p.Create > 0 {
 		parts = append(parts, fmt.Sprintf("create %d", p.Create))

@@ -21,6 +21,7 @@ func (r *Reconciler) Fork(o Options) *Reconciler {
 	for set, in := range m.replacements {
 		f.shared.replacements[set] = slices.Clone(in)
 	}
+	f.shared.floor, f.shared.doubts = m.floor, m.doubts
 	f.shared.sizes = maps.Clone(m.sizes)
 	return f
 }

@@ -47,8 +47,12 @@ func receivesFrom(to, from *v1beta1.MachineSet) bool {
 		to.Annotations[v1beta1.AnnotationReceiveFrom] == from.Name
 }
 
-// handOver plans to hand n machines over.
-func (p *Plan) handOver(s State, kept []*v1beta1.Machine, n int) {
+// handOver plans to hand over n machines, or those of them that were selected where the order is for such only.
+func (p *Plan) handOver(s State, kept []*v1beta1.Machine, n int, onlySelected bool) {
+	if onlySelected {
+		kept = slices.DeleteFunc(slices.Clone(kept), func(m *v1beta1.Machine) bool { return !handover.Selected(m) })
+		n = min(n, len(kept))
+	}
 	if n <= 0 {
 		return
 	}
@@ -81,6 +85,7 @@ func handOverOrder(machines []*v1beta1.Machine) []*v1beta1.Machine {
 }
 
 // receive returns the machine as one of the template's set: its owner, its labels and all that its instance is made from.
+// That somebody selected it was meant for this time.
 func (t template) receive(m *v1beta1.Machine, from *v1beta1.MachineSet) *v1beta1.Machine {
 	changed := t.propagate(m)
 	if changed == nil {
@@ -88,6 +93,7 @@ func (t template) receive(m *v1beta1.Machine, from *v1beta1.MachineSet) *v1beta1
 	}
 	changed.OwnerReferences = append(slices.DeleteFunc(slices.Clone(m.OwnerReferences),
 		func(o metav1.OwnerReference) bool { return o.UID == from.UID }), t.owner)
+	delete(changed.Labels, v1beta1.LabelSelectedForUpdate)
 	want := t.spec.DeepCopy()
 	spec := &changed.Spec
 	spec.ClassRef, spec.Provider, spec.ProviderSpec = want.ClassRef, want.Provider, want.ProviderSpec

@@ -15,9 +15,16 @@ type memory struct {
 	// remediating is held from the count of remediations in flight to the deletes that add to it, for a budget may be
 	// shared by several sets. Remediation is rare enough for one at a time.
 	remediating sync.Mutex
+	// shrinking is held from the count of available machines to the deletes that depend on it, where several sets of a
+	// deployment have such machines.
+	shrinking sync.Mutex
 
-	mu   sync.Mutex
-	sets map[types.NamespacedName]*recollection
+	mu sync.Mutex
+	// floor is the resource version that the cache must have reached to be trusted with machines of other sets: that of a
+	// live LIST since the last of so many doubts; "" if there was none yet.
+	floor  string
+	doubts int
+	sets   map[types.NamespacedName]*recollection
 	// replacements are kept apart since the sets of a deployment look at each other's.
 	replacements map[types.UID]Replacements
 	// sizes are how many machines each set had when it was last observed.
@@ -92,6 +99,31 @@ func (m *memory) keepSize(key types.NamespacedName, n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sizes[key] = n
+}
+
+// proven returns the resource version that the cache must have reached to be trusted with machines of any set, "" if a live
+// LIST comes first, and how many doubts there were.
+func (m *memory) proven() (floor string, doubts int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.floor, m.doubts
+}
+
+// prove takes note of a live LIST that began after so many doubts.
+func (m *memory) prove(resourceVersion string, doubts int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.doubts == doubts && m.floor == "" {
+		m.floor = resourceVersion
+	}
+}
+
+// doubt takes note of a write of unknown outcome.
+func (m *memory) doubt() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.floor = ""
+	m.doubts++
 }
 
 // replacementsOf returns what is in flight in a set; false if the set was not observed since the process began.

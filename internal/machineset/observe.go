@@ -10,11 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/index"
+	"machinist.dev/machinist/internal/machinedeployment/bounds"
 )
 
 // errGone says that the set does not exist any more.
@@ -87,6 +87,7 @@ func (p *pass) orphans(ctx context.Context) ([]*v1beta1.Machine, error) {
 	if err := p.Client.List(ctx, list, client.InNamespace(p.key.Namespace), client.MatchingFields{orphanIndex: orphanValue}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list machines without a controller: %w", err)
 	}
+	p.state.SetAside = wereOurs(p.state.Set, list.Items)
 	var orphans []*v1beta1.Machine
 	for i := range list.Items {
 		if m := &list.Items[i]; adoptable(m, selector) && !p.refusedAdoption[m.UID] {
@@ -114,6 +115,7 @@ func (p *pass) observeLive(ctx context.Context, atLeast string) error {
 		options.Raw = &metav1.ListOptions{ResourceVersion: atLeast, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}
 	}
 	list := &v1beta1.MachineList{}
+	_, doubts := p.shared.proven()
 	if err := p.Live.List(ctx, list, options); err != nil {
 		return fmt.Errorf("list machines live: %w", err)
 	}
@@ -139,6 +141,7 @@ func (p *pass) observeLive(ctx context.Context, atLeast string) error {
 	p.marksSeen = true
 	if atLeast == "" {
 		p.trusted, p.memory.floor = true, list.ResourceVersion
+		p.shared.prove(list.ResourceVersion, doubts)
 	}
 	return nil
 }
@@ -185,15 +188,11 @@ func (p *pass) readOwner(ctx context.Context) error {
 
 // surgeOf resolves a deployment's maxSurge. What cannot be read counts as none.
 func surgeOf(d *v1beta1.MachineDeployment) int {
-	if d.Spec.Strategy.TypeOrDefault() != v1beta1.StrategyRollingUpdate {
-		return 0
-	}
-	value := d.Spec.Strategy.MaxSurgeOrDefault()
-	n, err := intstr.GetScaledValueFromIntOrPercent(&value, int(d.ReplicasOrDefault()), true)
+	limits, err := bounds.Resolve(d.Spec.Strategy, max(0, d.ReplicasOrDefault()))
 	if err != nil {
 		return 0
 	}
-	return max(0, n)
+	return int(limits.MaxSurge)
 }
 
 // countInFlight brings up to date which remediations are in flight, in this set and in the others of its deployment.

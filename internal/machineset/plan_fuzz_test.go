@@ -71,6 +71,9 @@ func (w *world) happen() {
 		if w.rand.Intn(10) == 0 {
 			w.add(abandoned)
 		}
+		if w.rand.Intn(8) == 0 {
+			w.state.Kept = Kept{Least: w.rand.Intn(9), Elsewhere: w.rand.Intn(5), UpToDate: w.rand.Intn(3) == 0}
+		}
 		if len(w.machines) == 0 {
 			continue
 		}
@@ -154,9 +157,10 @@ func (w *world) check(p Plan) {
 	if all := len(s.Machines) + p.Create; p.Create > 0 && all > 2*max(replicas, int(s.Set.Status.Replicas))+s.Surge+10 {
 		w.Fatalf("%d machines exceed the ceiling: %s", all, p)
 	}
-	if len(p.Delete) > 0 && kept-len(p.Delete) != replicas {
-		w.Fatalf("of %d machines %d remain for %d replicas: %s", kept, kept-len(p.Delete), replicas, p)
+	if going := len(p.Delete) + len(p.Held); going > 0 && kept-going != replicas {
+		w.Fatalf("of %d machines %d remain for %d replicas: %s", kept, kept-going, replicas, p)
 	}
+	w.checkKept(p)
 	if len(p.Delete) > 0 && (p.Create > 0 || len(p.Adopt) > 0 || len(p.Remediate) > 0) {
 		w.Fatalf("it deletes a surplus and does something else about the number: %s", p)
 	}
@@ -201,6 +205,36 @@ func (w *world) check(p Plan) {
 	p.Release, again.Release = first(p.Release, len(p.Release)), first(again.Release, len(again.Release))
 	if p.String() != again.String() {
 		w.Fatalf("another order of reading, another plan:\n%s\n%s", p, again)
+	}
+}
+
+// checkKept fails if available machines go although they are needed, or stay although they are not. (S-16)
+func (w *world) checkKept(p Plan) {
+	w.Helper()
+	s := w.state
+	counts := func(m *v1beta1.Machine) bool { return s.Kept.counts(m, s.Set.Spec.MinReadySeconds, s.Now) }
+	after, gone := s.Kept.Elsewhere, 0
+	for _, m := range s.Machines {
+		if counts(m) {
+			after++
+		}
+	}
+	for _, m := range p.Delete {
+		if counts(m) {
+			after--
+			gone++
+		}
+	}
+	if gone > 0 && after < s.Kept.Least {
+		w.Fatalf("%d are available after it, and %d are needed: %s", after, s.Kept.Least, p)
+	}
+	if len(p.Held) > 0 && after > s.Kept.Least {
+		w.Fatalf("%d are available after it, and only %d are needed: %s", after, s.Kept.Least, p)
+	}
+	for _, m := range p.Held {
+		if !counts(m) {
+			w.Fatalf("%s is of no use and stays: %s", m.Name, p)
+		}
 	}
 }
 
@@ -260,6 +294,7 @@ func (w *world) carryOut(p Plan, wholly bool) {
 
 // settle leaves the world alone: plans carried out must come to rest, with as many machines as are wanted.
 func (w *world) settle() {
+	w.state.Kept = Kept{}
 	var p Plan
 	for range 100 {
 		if p = w.plan(); p.Rests() {

@@ -53,7 +53,7 @@ func (p *pass) reportAfter(ctx context.Context) error {
 	if err := p.observe(ctx); err != nil {
 		return err
 	}
-	if err := p.countInFlight(ctx); err != nil {
+	if err := p.count(ctx); err != nil {
 		return err
 	}
 	plan := Decide(p.state)

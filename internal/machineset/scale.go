@@ -35,10 +35,14 @@ type State struct {
 	// Expecting says that machines are being handed over to the set. It makes none then: one that arrives might take its
 	// place.
 	Expecting bool
-	// Orphans have no controller and match the selector.
-	Orphans []*v1beta1.Machine
+	// Orphans have no controller and match the selector. SetAside is how many machines are kept aside that were the set's or
+	// another one's of the deployment.
+	Orphans  []*v1beta1.Machine
+	SetAside int
 	// Surge is how many machines the set's deployment may have above its replicas.
 	Surge int
+	// Kept is what keeps available machines from being deleted.
+	Kept Kept
 	// MaxInFlight is how many failed or unhealthy machines may be in the course of being replaced; InFlight is how many
 	// are, over all sets of the deployment.
 	MaxInFlight, InFlight int
@@ -65,9 +69,10 @@ type Plan struct {
 	Update []Update
 	// HandOver are machines to become those of another set of the deployment.
 	HandOver []Update
-	// Delete are machines to be deleted since there are too many. They were chosen from others if Chosen.
-	Delete []*v1beta1.Machine
-	Chosen bool
+	// Delete are machines to be deleted since there are too many. They were chosen from others if Chosen. Held are available
+	// ones that would have to go as well, and stay until the deployment can do without them.
+	Delete, Held []*v1beta1.Machine
+	Chosen       bool
 	// Remediate are machines to be deleted in order to replace them.
 	Remediate []*v1beta1.Machine
 	// Create is how many machines to make.
@@ -125,14 +130,20 @@ func Decide(s State) Plan {
 	order, handing := handsOver(s.Set)
 	switch surplus := len(kept) - replicas; {
 	case handing:
-		p.handOver(s, kept, min(surplus, int(order.Machines)))
+		p.handOver(s, kept, min(surplus, int(order.Machines)), order.Selected)
 		p.leave(s.Orphans, v1beta1.ReasonEnoughReplicas)
 	case surplus > 0 && receives(s.Set):
 		// They were handed over, and the deployment has not counted them yet.
 		p.leave(s.Orphans, v1beta1.ReasonEnoughReplicas)
 	case surplus > 0:
-		p.Delete = DeletionOrder(kept, s.Set.DeletePolicyOrDefault(), s.Set.Generation)[:surplus]
-		p.Chosen = surplus < len(kept)
+		// Machines that are about to be set aside leave by themselves: they are not deleted, nor others for their sake.
+		staying := notToBeSetAside(kept)
+		surplus = max(0, len(staying)-replicas)
+		p.Delete, p.Held = s.Kept.victims(s, DeletionOrder(staying, s.Set.DeletePolicyOrDefault(), s.Set.Generation), surplus)
+		p.Chosen = surplus < len(staying)
+		if len(p.Held) > 0 {
+			p.waitFor(keptPoll)
+		}
 		p.leave(s.Orphans, v1beta1.ReasonEnoughReplicas)
 	default:
 		missing := -surplus - len(p.Release)
@@ -224,10 +235,12 @@ func (p *Plan) create(s State, missing int) {
 		return
 	}
 	ceiling := 2*max(int(s.Set.ReplicasOrDefault()), int(s.Set.Status.Replicas)) + s.Surge + 10
-	room := max(0, ceiling-len(s.Machines)-len(p.Adopt))
+	room := max(0, ceiling-len(s.Machines)-len(p.Adopt)-s.SetAside)
 	if missing > room {
-		p.Refused = Reason{v1beta1.ReasonTooManyMachines, fmt.Sprintf(
-			"No more than %d machines may exist, those being deleted included: deletion does not keep up.", ceiling)}
+		p.Refused = tooMany(ceiling, s.SetAside)
+		if s.SetAside > 0 {
+			p.waitFor(setAsidePoll)
+		}
 	}
 	p.Create = min(missing, room)
 }
@@ -304,7 +317,7 @@ func (s State) refusal() Reason {
 // autoscaler is stale.
 func (p *Plan) update(s State, selector labels.Selector) {
 	t := templateOf(s.Set)
-	mayUnmark := len(p.Delete) == 0 && !has(t.annotations, v1beta1.AnnotationDeleteMachine)
+	mayUnmark := len(p.Delete)+len(p.Held) == 0 && !has(t.annotations, v1beta1.AnnotationDeleteMachine)
 	leaving := make(map[types.UID]bool)
 	for _, m := range slices.Concat(p.Delete, p.Remediate) {
 		leaving[m.UID] = true

@@ -54,7 +54,7 @@ func Status(s State, p Plan, failure Reason) v1beta1.MachineSetStatus {
 	if !s.Set.DeletionTimestamp.IsZero() {
 		missing = 0 // It makes no more; what it has is the garbage collector's.
 	}
-	c.scaling(missing, deleting, p)
+	c.scaling(missing, deleting, s, p)
 	c.machinesReady(missing, unready)
 	if failure.Reason == "" {
 		failure = p.Refused
@@ -93,7 +93,7 @@ func (c conditions) problem(condition string, problem Reason, over string) {
 	}
 }
 
-func (c conditions) scaling(missing, deleting int, p Plan) {
+func (c conditions) scaling(missing, deleting int, s State, p Plan) {
 	switch {
 	case missing > 0:
 		c.set(v1beta1.ConditionScalingUp, true, v1beta1.ReasonScalingUp, "")
@@ -102,9 +102,12 @@ func (c conditions) scaling(missing, deleting int, p Plan) {
 	default:
 		c.set(v1beta1.ConditionScalingUp, false, v1beta1.ReasonAtDesiredReplicas, "")
 	}
-	if missing < 0 || deleting > 0 {
+	switch {
+	case len(p.Held) > 0:
+		c.set(v1beta1.ConditionScalingDown, true, v1beta1.ReasonScalingDown, s.Kept.message(p.Held))
+	case missing < 0 || deleting > 0:
 		c.set(v1beta1.ConditionScalingDown, true, v1beta1.ReasonScalingDown, "")
-	} else {
+	default:
 		c.set(v1beta1.ConditionScalingDown, false, v1beta1.ReasonAtDesiredReplicas, "")
 	}
 }

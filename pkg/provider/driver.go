@@ -83,7 +83,7 @@ type Settler interface {
 // machines created with the providerID of an existing instance.
 type Adopter interface {
 	// Adopt tags the instance with req.Tags. It fails with FailedPrecondition when the instance carries tags of another
-	// cluster or machine.
+	// cluster or machine. If its answer is lost, the tags show within CreateSettle or never.
 	Adopt(ctx context.Context, req AdoptRequest) (*Instance, error)
 }
 

@@ -90,6 +90,9 @@ type UpdateRequest struct {
 	ProviderID string
 	Scope      string
 	Version    string
+	// NodeVersion is the kubelet version that the node reports, empty where there is none. Where an agent on the node
+	// changes it (UpdateByAgent) the cloud may know of another one.
+	NodeVersion string
 	// Drained is true when the node was cordoned and drained for this update. A driver that needs the drain and sees
 	// false answers UpdateNeedsDrain.
 	Drained bool
@@ -107,6 +110,9 @@ const (
 	UpdateNeedsDrain UpdateOutcome = "NeedsDrain"
 	// UpdateNeedsReplacement: only a new instance can satisfy the specification.
 	UpdateNeedsReplacement UpdateOutcome = "NeedsReplacement"
+	// UpdateByAgent: an agent on the node brings it to UpdateRequest.Version, and all else is as wanted. Machinist drains
+	// the node, asks the agent and waits for it; Update is not called again for this.
+	UpdateByAgent UpdateOutcome = "ByAgent"
 	// UpdateRefused: neither in place nor by replacement; the running instance is kept as it is.
 	UpdateRefused UpdateOutcome = "Refused"
 )

@@ -88,6 +88,7 @@ func Default() *Catalog {
 		Images: []simcloud.Image{
 			{Name: "sim-os-1", OSImage: "Simulated OS 1", InPlace: simcloud.InPlaceRestart},
 			{Name: "sim-os-2", OSImage: "Simulated OS 2", InPlace: simcloud.InPlaceRestart},
+			{Name: "sim-os-agent", OSImage: "Simulated OS with an agent", InPlace: simcloud.InPlaceRestart, NodeAgent: true},
 			{Name: "sim-os-immutable", OSImage: "Simulated Immutable OS", InPlace: simcloud.InPlaceUnsupported},
 		},
 		KubeletInPlace: simcloud.InPlaceRestart,

@@ -10,7 +10,7 @@ import (
 )
 
 // Update implements provider.Driver. Type, image and kubelet version change in place as far as the cloud says that they
-// can; another place is another instance.
+// can, the version by an agent where the image has one; another place is another instance.
 func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (provider.UpdateResult, error) {
 	spec, err := d.parse(req.Class.Spec)
 	if err != nil {
@@ -47,6 +47,16 @@ func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (provid
 		return result(provider.UpdateInProgress, "the instance restarts")
 	}
 	change := changeOf(in, spec, req.Version)
+	byAgent, err := leftToAgent(ctx, client, in, spec, req)
+	if err != nil {
+		return provider.UpdateResult{}, err
+	}
+	if byAgent {
+		change.KubeletVersion = ""
+	}
+	if byAgent && change == (simcloud.UpdateInstanceRequest{}) && cmp.Or(req.NodeVersion, versionOf(in)) != req.Version {
+		return result(provider.UpdateByAgent, "")
+	}
 	if change == (simcloud.UpdateInstanceRequest{}) {
 		return result(provider.UpdateDone, "")
 	}
@@ -74,7 +84,24 @@ func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (provid
 	if in = updated; in.State == simcloud.StateRebooting {
 		return result(provider.UpdateInProgress, "the instance restarts")
 	}
+	if byAgent {
+		return result(provider.UpdateInProgress, "the version is still to come")
+	}
 	return result(provider.UpdateDone, "")
+}
+
+// leftToAgent tells whether the version may have to change and the image that is wanted has an agent, which does so
+// without the cloud.
+func leftToAgent(ctx context.Context, client *simcloud.Client, in *simcloud.Instance, spec Spec, req provider.UpdateRequest) (bool, error) {
+	if req.Version == "" || versionOf(in) == req.Version && cmp.Or(req.NodeVersion, req.Version) == req.Version {
+		return false, nil
+	}
+	images, err := client.ListImages(ctx)
+	if err != nil {
+		return false, translate(err, "list images")
+	}
+	image := findImage(images, spec.Image)
+	return image != nil && image.NodeAgent, nil
 }
 
 // changeOf is what has to change; it is empty where nothing has to.

@@ -23,16 +23,18 @@ func TestUpdateIsInPlaceWhereTheCloudCan(t *testing.T) {
 		steps   []step
 		updates int
 	}{
-		"nothing":             {nil, "v1.36.3", done, 0},
-		"version left open":   {nil, "", done, 0},
-		"type, live":          {[]string{"instanceType", "medium"}, "v1.36.3", done, 1},
-		"type, restart":       {[]string{"instanceType", "large"}, "v1.36.3", drainFirst, 1},
-		"type, unsupported":   {[]string{"instanceType", "gpu"}, "v1.36.3", replace, 0},
-		"type, architecture":  {[]string{"instanceType", "small-arm"}, "v1.36.3", replace, 0},
-		"type, unknown":       {[]string{"instanceType", "huge"}, "v1.36.3", refused, 0},
-		"image, restart":      {[]string{"image", "sim-os-2"}, "v1.36.3", drainFirst, 1},
-		"image, unsupported":  {[]string{"image", "sim-os-immutable"}, "v1.36.3", replace, 0},
-		"image, unknown":      {[]string{"image", "nowhere"}, "v1.36.3", refused, 0},
+		"nothing":            {nil, "v1.36.3", done, 0},
+		"version left open":  {nil, "", done, 0},
+		"type, live":         {[]string{"instanceType", "medium"}, "v1.36.3", done, 1},
+		"type, restart":      {[]string{"instanceType", "large"}, "v1.36.3", drainFirst, 1},
+		"type, unsupported":  {[]string{"instanceType", "gpu"}, "v1.36.3", replace, 0},
+		"type, architecture": {[]string{"instanceType", "small-arm"}, "v1.36.3", replace, 0},
+		"type, unknown":      {[]string{"instanceType", "huge"}, "v1.36.3", refused, 0},
+		"image, restart":     {[]string{"image", "sim-os-2"}, "v1.36.3", drainFirst, 1},
+		"image, unsupported": {[]string{"image", "sim-os-immutable"}, "v1.36.3", replace, 0},
+		"image, unknown":     {[]string{"image", "nowhere"}, "v1.36.3", refused, 0},
+		"version, by an agent": {[]string{"image", "sim-os-agent"}, "v1.37.0", []step{
+			{false, provider.UpdateNeedsDrain}, {true, provider.UpdateInProgress}, {true, provider.UpdateByAgent}}, 1},
 		"version":             {nil, "v1.37.0", drainFirst, 1},
 		"region":              {[]string{"region", "sim-2", "zone", "sim-2a"}, "v1.36.3", replace, 0},
 		"zone":                {[]string{"zone", "sim-1a"}, "v1.36.3", replace, 0},
@@ -108,4 +110,31 @@ func TestUpdateLeavesOthersAloneAndFindsOnlyWhatExists(t *testing.T) {
 		t.Fatal(gone, err)
 	}
 	wantCode(t, update(in.ProviderID), provider.Aborted)
+}
+
+// Of what an agent has installed the cloud knows nothing: the node tells.
+func TestUpdateGoesByTheNodeWhereAnAgentChangesTheVersion(t *testing.T) {
+	s := newSim(t)
+	in := s.create("a", "image", "sim-os-agent")
+	for _, step := range []struct {
+		node, version string
+		want          provider.UpdateOutcome
+	}{
+		{"v1.36.3", "v1.36.3", provider.UpdateDone},
+		{"v1.36.3", "v1.37.0", provider.UpdateByAgent},
+		{"v1.37.0", "v1.37.0", provider.UpdateDone},
+		{"v1.37.0", "v1.36.3", provider.UpdateByAgent},
+		{"", "v1.37.0", provider.UpdateByAgent},
+	} {
+		result, err := s.driver.Update(t.Context(), provider.UpdateRequest{
+			Machine: machine("a"), Class: class("image", "sim-os-agent"), ClusterID: cluster,
+			ProviderID: in.ProviderID, Version: step.version, NodeVersion: step.node,
+		})
+		if err != nil || result.Outcome != step.want {
+			t.Errorf("from %q to %s: %+v %v, want %s", step.node, step.version, result, err, step.want)
+		}
+	}
+	if n := s.calls(simcloud.OperationUpdateInstance); n != 0 {
+		t.Errorf("the cloud was asked for %d updates", n)
+	}
 }

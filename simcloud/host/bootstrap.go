@@ -81,7 +81,7 @@ func parseBootstrap(spec Spec) (b *bootstrap, notes []string, err error) {
 		notes = append(notes, "kubelet flags without effect here: "+strings.Join(ignored, " "))
 	}
 	for _, candidate := range []string{
-		spec.KubeletVersion, strings.TrimSpace(string(f[pathVersion])), defaults["KUBELET_VERSION"], spec.Image.KubeletVersion, defaultKubeletVersion,
+		spec.Disk.KubeletVersion, spec.KubeletVersion, strings.TrimSpace(string(f[pathVersion])), defaults["KUBELET_VERSION"], spec.Image.KubeletVersion, defaultKubeletVersion,
 	} {
 		if candidate != "" {
 			b.version = "v" + strings.TrimPrefix(candidate, "v")

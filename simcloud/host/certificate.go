@@ -69,7 +69,11 @@ func (d Disk) certificate(now time.Time) (*tls.Certificate, error) {
 	return &certificate, nil
 }
 
+// save makes a disk durable. What an agent installed stays installed.
 func (m *machine) save(d Disk) error {
+	if d.KubeletVersion == "" {
+		d.KubeletVersion = m.disk.KubeletVersion
+	}
 	if err := m.reporter.Save(d); err != nil {
 		return fmt.Errorf("save to disk: %w", err)
 	}

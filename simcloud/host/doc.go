@@ -20,6 +20,10 @@
 //   - /etc/machine-version: the kubelet's version; it wins over
 //     KUBELET_VERSION.
 //
+// Where the image has an agent, it installs the kubelet that the annotation
+// machinist.dev/update-requested of the Node asks for, and answers by
+// machinist.dev/update-result.
+//
 // Pods are directed by the annotations that package simcloud names.
 //
 // What it leaves out: the node certificate is not renewed before it ends, init

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -95,8 +96,12 @@ func (m *machine) beat(ctx context.Context, p *pulse) error {
 		return nil
 	}
 	report := now.Sub(p.reported) >= m.boot.statusReport
-	if _, err := m.syncNode(ctx, report); err != nil {
+	node, err := m.syncNode(ctx, report)
+	if err != nil {
 		return err
+	}
+	if err := m.obey(ctx, node); err != nil {
+		return fmt.Errorf("agent: %w", err)
 	}
 	p.nextCheck = now.Add(m.boot.statusCheck)
 	if report {

@@ -30,13 +30,15 @@ type Spec struct {
 }
 
 // Disk is what a machine remembers when it is switched off: the kubelet's
-// identity in the cluster.
+// identity in the cluster, and which one it is.
 type Disk struct {
 	// KeyPEM is the private key, there from before the certificate is asked
 	// for, so that a machine that is interrupted asks for the same one again.
 	KeyPEM []byte `json:"keyPEM,omitempty"`
 	// CertificatePEM is the node certificate, once it was issued.
 	CertificatePEM []byte `json:"certificatePEM,omitempty"`
+	// KubeletVersion is what the machine's agent installed last.
+	KubeletVersion string `json:"kubeletVersion,omitempty"`
 }
 
 // Reporter is where a machine's life becomes visible. It must not call back

@@ -115,9 +115,69 @@ var mutants = []mutant{
 		scenario: "autoscaler-roll", finds: "autoscaler: the manager deleted",
 	},
 	{
+		name: "selection-ignored", file: "internal/machineset/hand_over.go",
+		from: "	if onlySelected {", to: "	if onlySelected && n < 0 {",
+		scenario: "in-place-by-selection", finds: "selection: ",
+	},
+	{
+		name: "stale-answer-of-an-agent", file: "internal/machine/agent.go",
+		from: "map[string]string{v1beta1.NodeAnnotationUpdateRequested: version}, v1beta1.NodeAnnotationUpdateResult)", to: "map[string]string{v1beta1.NodeAnnotationUpdateRequested: version})",
+		scenario: "update-by-agent", finds: "at rest, but|after the last disturbance",
+	},
+	{
+		name: "agent-forgotten", file: "internal/machine/update.go",
+		from: `if hasRequest(node) && m.Spec.Version != "" {`, to: "if false {",
+		scenario: "update-by-agent", finds: "agent: |runs v",
+	},
+	{
+		name: "agent-asked-before-the-drain", file: "internal/machine/agent.go",
+		from: "	if proceed, err := p.drain(ctx); err != nil {", to: "	if proceed, err := next, error(nil); err != nil {",
+		scenario: "update-by-agent", finds: "agent: ",
+	},
+	{
 		name: "size-not-remembered", file: "internal/machinedeployment/apply.go",
 		from: "othersActive := slices.ContainsFunc(v.activeSets(), func(active int) bool { return active != i })", to: "othersActive := len(v.activeSets()) > 1",
 		scenario: "autoscaler-roll", finds: "after the last disturbance|no rest",
+	},
+	{
+		name: "adoption-not-written-down", file: "internal/machine/adoption.go",
+		from: "	if !p.machine.Adopting() {\n		p.machine.Status.Launch =", to: "	if p.gone {\n		p.machine.Status.Launch =",
+		scenario: "adopt", finds: "its tags are yet to come|its instance .* is not",
+	},
+	{
+		name: "instance-of-nobody-deleted", file: "internal/machine/adoption.go",
+		from: "p.notOurs = true // Nobody was ever asked to make it so.", to: "_ = p.notOurs",
+		scenario: "adopt", finds: "adoption: ",
+	},
+	{
+		name: "younger-not-woken", file: "internal/machine/wiring.go",
+		from: "Keys: handler.EnqueueRequestsFromMapFunc(machinesOfInstance(cache))", to: "Keys: handler.Funcs{}",
+		scenario: "adopt", finds: "at rest, but|after the last disturbance|still waits",
+	},
+	{
+		name: "failed-machine-not-kept", file: "internal/machineset/facts.go",
+		from: "!preservation.Due(m) && ", to: "",
+		scenario: "preserve", finds: "preservation: ",
+	},
+	{
+		name: "kept-machine-scaled-down", file: "internal/machineset/scale.go",
+		from: "staying := notToBeSetAside(kept)", to: "staying := kept",
+		scenario: "preserve", finds: "preservation: ",
+	},
+	{
+		name: "kept-machine-counted", file: "internal/machine/preserve.go",
+		from: "		m.OwnerReferences = slices.DeleteFunc", to: "		_ = slices.DeleteFunc",
+		scenario: "preserve", finds: "preservation: |after the last disturbance|at rest, but|no rest",
+	},
+	{
+		name: "availability-left-to-the-deployment", file: "internal/machineset/kept.go",
+		from: "	if k.Least <= 0 {", to: "	if true {",
+		scenario: "autoscaler", finds: "I3: manager deleted",
+	},
+	{
+		name: "availability-by-a-stale-deployment", file: "internal/machineset/kept.go",
+		from: "p.Live.Get(ctx, client.ObjectKeyFromObject(p.deployment), d)", to: "p.Client.Get(ctx, client.ObjectKeyFromObject(p.deployment), d)",
+		scenario: "autoscaler", finds: "I3: manager deleted",
 	},
 	{
 		name: "token-left", file: "internal/bootstrap/token.go",

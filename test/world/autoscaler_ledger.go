@@ -196,6 +196,8 @@ func (l *ledger) taken(m *v1beta1.Machine) {
 	switch {
 	case l.replaced(m, told.known):
 		l.settleOne() // it made the room
+	case !isAvailable && l.unsettled() >= l.live()-l.size(owner.UID):
+		l.settleOne() // it went instead
 	case o.live(owner.UID) > l.least(owner.UID, told.known):
 	case l.free > 0:
 		l.free--
@@ -214,6 +216,14 @@ func (l *ledger) replaced(m *v1beta1.Machine, since int64) bool {
 		}
 	}
 	return false
+}
+
+// size is the size of a set's deployment.
+func (l *ledger) size(set uid) int {
+	if d := l.world.oracle.deployments[l.world.oracle.sets[set].owner]; d != nil {
+		return d.versions[len(d.versions)-1].replicas
+	}
+	return 0
 }
 
 // least is the smallest size that the deployment of a set had at some time since. What a set of the wanted revision has
@@ -259,13 +269,6 @@ func (l *ledger) inTurn(m *v1beta1.Machine, set uid, told int64) {
 		slices.Sort(first)
 		o.breach("autoscaler", "the manager deleted machine %s, which is available and not marked, before %v of its set", m.Name, first)
 	}
-}
-
-// markedSince reports whether the machine is marked and was not at a revision. Whoever marks a machine after it was decided
-// how many go may choose an available one.
-func (o *oracle) markedSince(m *v1beta1.Machine, revision int64) bool {
-	then := at(o.history[m.UID], revision)
-	return marked(m) && (then == nil || !marked(then))
 }
 
 // at returns the version at a revision; nil if there was none.

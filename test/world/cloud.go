@@ -1,10 +1,12 @@
 package world
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,6 +31,7 @@ type Cloud struct {
 	instances []*instance // those that are not gone, oldest first
 	tokens    map[string]token
 	late      []lateCreate
+	tagging   []lateTags
 	serial    int
 	// made counts the instances that each machine ever had.
 	made map[types.UID]int
@@ -45,6 +48,8 @@ type instance struct {
 	bootstrapToken string
 	spec           string
 	version        string
+	// agent is what changes the version where the cloud does not.
+	agent
 	// registered is true once its kubelet has made the Node.
 	registered bool
 }
@@ -67,7 +72,7 @@ func (c *Cloud) fork(now func() time.Time) *Cloud {
 		copied := *in
 		f.instances = append(f.instances, &copied)
 	}
-	f.tokens, f.made, f.late = maps.Clone(c.tokens), maps.Clone(c.made), slices.Clone(c.late)
+	f.tokens, f.made, f.late, f.tagging = maps.Clone(c.tokens), maps.Clone(c.made), slices.Clone(c.late), slices.Clone(c.tagging)
 	return &f
 }
 
@@ -89,6 +94,9 @@ func (c *Cloud) next() (at time.Time, any bool) {
 		}
 	}
 	for _, l := range c.late {
+		consider(l.at)
+	}
+	for _, l := range c.tagging {
 		consider(l.at)
 	}
 	for _, in := range c.instances {
@@ -115,6 +123,7 @@ func (c *Cloud) elapse(w *World) {
 			w.tell("cloud: the creation for %s takes effect late (%v)", l.req.Token, err)
 		}
 	}
+	c.elapseTagging(w, now)
 	c.instances = slices.DeleteFunc(c.instances, func(in *instance) bool {
 		gone := !in.dying.IsZero() && !now.Before(in.dying.Add(c.Shutdown))
 		if gone {
@@ -160,6 +169,9 @@ func (c *Cloud) create(req provider.CreateRequest, now, shown time.Time) (*provi
 			Type:      "small", Region: "r", Zone: "r-1", LaunchTime: now,
 			ClusterID: req.Tags[provider.TagCluster], MachineUID: types.UID(req.Tags[provider.TagMachineUID]), MachineKey: req.Tags[provider.TagMachine],
 		},
+	}
+	if strings.Contains(in.spec, agentClass) {
+		in.kubelet = cmp.Or(req.Version, firstVersion)
 	}
 	if c.Boot == 0 {
 		in.State = provider.StateRunning
@@ -286,6 +298,7 @@ func (d driver) Delete(_ context.Context, req provider.DeleteRequest) (out provi
 		if err != nil {
 			return err
 		}
+		d.process.world.oracle.mayTakeDown(in, req.Machine)
 		if err := in.OwnedBy(req.ClusterID, req.Machine); err != nil {
 			return err
 		}
@@ -304,7 +317,7 @@ func (d driver) Delete(_ context.Context, req provider.DeleteRequest) (out provi
 	return out, nil
 }
 
-// Update implements provider.Driver: the version can be changed in place, nothing else.
+// Update implements provider.Driver: the version can be changed in place, by the cloud or by an agent, nothing else.
 func (d driver) Update(_ context.Context, req provider.UpdateRequest) (out provider.UpdateResult, err error) {
 	err = d.do("update", req.Machine, false, func(bool) error {
 		in, err := d.find(req.ProviderID, req.Machine.UID)
@@ -314,6 +327,11 @@ func (d driver) Update(_ context.Context, req provider.UpdateRequest) (out provi
 		switch {
 		case in.spec != string(req.Class.Spec):
 			out = provider.UpdateResult{Outcome: provider.UpdateNeedsReplacement, Reason: "another image"}
+		case in.kubelet != "":
+			// It knows what it was made with and, from the node, what has become of that.
+			if out.Outcome = provider.UpdateDone; cmp.Or(req.NodeVersion, in.version) != req.Version {
+				out.Outcome = provider.UpdateByAgent
+			}
 		case in.version != req.Version && !req.Drained:
 			out.Outcome = provider.UpdateNeedsDrain
 		default:

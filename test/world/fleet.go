@@ -33,7 +33,7 @@ func classes(ctx context.Context, c client.Client) error {
 			return err
 		}
 	}
-	for _, class := range []struct{ name, userData string }{{"a", "plain"}, {"b", "plain"}, {"c", "plain"}, {"with-token", "token"}} {
+	for _, class := range []struct{ name, userData string }{{"a", "plain"}, {"b", "plain"}, {"c", "plain"}, {"with-token", "token"}, {agentClass, "plain"}} {
 		o := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: class.name}}
 		o.Spec.Provider = providerName
 		o.Spec.ProviderSpec = &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"kind":"Fake","image":%q}`, class.name)}
@@ -196,27 +196,31 @@ func Settled(w *World) string {
 	if d == nil && len(sets) > 0 {
 		say("%d sets are left", len(sets))
 	}
-	if len(machines) != wanted {
-		say("there are %d machines, not %d", len(machines), wanted)
+	if n := setAside(machines); n > 0 {
+		say("%d machines are set aside", n)
 	}
+	machines, untagged := byHand(w, machines, say)
 	for _, o := range machines {
 		m := o.(*v1beta1.Machine)
+		hand := metav1.GetControllerOfNoCopy(m) == nil
 		switch {
 		case !m.DeletionTimestamp.IsZero():
 			say("machine %s is being deleted: %s", m.Name, conditionsOf(m.Status.Conditions))
 		case m.Status.Phase != v1beta1.MachineRunning:
 			say("machine %s is %s: %s", m.Name, m.Status.Phase, conditionsOf(m.Status.Conditions))
-		case anyRevision:
+		case w.wrongVersion(m) != "":
+			say("machine %s runs %s, not %s", m.Name, w.wrongVersion(m), m.Spec.Version)
+		case anyRevision || hand:
 		case m.Spec.ClassRef.Name != class || m.Spec.Version != d.Spec.Template.Spec.Version:
 			say("machine %s is of class %s, not %s, version %q", m.Name, m.Spec.ClassRef.Name, class, m.Spec.Version)
 		}
-		if d != nil && m.Labels["tier"] != d.Spec.Template.ObjectMeta.Labels["tier"] {
+		if d != nil && !hand && m.Labels["tier"] != d.Spec.Template.ObjectMeta.Labels["tier"] {
 			say("machine %s has the label %q", m.Name, m.Labels["tier"])
 		}
 		if n := len(w.cloud.of(m.UID)); n != 1 {
 			say("machine %s has %d instances", m.Name, n)
 		}
-		switch node := w.node(m.Name); {
+		switch node := w.node(nodeNameOf(m)); {
 		case node == nil:
 			say("machine %s has no node", m.Name)
 		case m.Status.NodeRef == nil || m.Status.NodeRef.UID != node.UID:
@@ -225,11 +229,15 @@ func Settled(w *World) string {
 			say("node %s cannot be used: %v", node.Name, node.Spec.Taints)
 		}
 	}
-	if n := len(w.cloud.instances) + len(w.cloud.late); n != wanted {
-		say("there are %d instances, not %d", n, wanted)
+	if n := len(machines) - adopters(machines); n != wanted {
+		say("there are %d machines, not %d", n, wanted)
 	}
-	if n := len(w.target.Snapshot(nodeKind)); n != wanted {
-		say("there are %d nodes, not %d", n, wanted)
+	all := wanted + adopters(machines) + untagged
+	if n := len(w.cloud.instances) + len(w.cloud.late); n != all {
+		say("there are %d instances, not %d", n, all)
+	}
+	if n := len(w.target.Snapshot(nodeKind)); n != all {
+		say("there are %d nodes, not %d", n, all)
 	}
 	if n := len(w.target.Snapshot(corev1.SchemeGroupVersion.WithKind("Secret"))); n != 0 {
 		say("%d bootstrap tokens are left", n)

@@ -35,7 +35,8 @@ func (w *World) kubelets() []action {
 			out = append(out, action{"node " + node.Name + " is silent", func() error { return w.setReady(node, corev1.ConditionUnknown) }})
 		}
 	}
-	return out
+	out = append(out, w.agents()...)
+	return append(out, w.selecting()...)
 }
 
 var nodeKind = corev1.SchemeGroupVersion.WithKind("Node")
@@ -90,7 +91,7 @@ func (w *World) setReady(node *corev1.Node, status corev1.ConditionStatus) error
 	now := metav1.NewTime(w.clock.at.Truncate(time.Second))
 	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: status, LastTransitionTime: now, LastHeartbeatTime: now}
 	changed.Status.Conditions = []corev1.NodeCondition{ready}
-	changed.Status.NodeInfo.KubeletVersion = "v1.36.3"
+	changed.Status.NodeInfo.KubeletVersion = w.kubeletOf(node)
 	if err := w.kubelet().Status().Patch(context.Background(), changed, client.MergeFrom(node)); err != nil {
 		return client.IgnoreNotFound(err)
 	}

@@ -139,6 +139,7 @@ func (o *oracle) control(c store.Change) {
 			o.mayBeGone(m)
 			if known && before.DeletionTimestamp.IsZero() {
 				o.mayDelete(c, before)
+				o.mayEndKeeping(c, before)
 			}
 			delete(o.machines, m.UID)
 			o.history[m.UID] = append(o.history[m.UID], version{c.Revision, nil, c.Actor})
@@ -148,6 +149,10 @@ func (o *oracle) control(c store.Change) {
 			o.mayCreate(c, m)
 		case known && before.DeletionTimestamp.IsZero() && !m.DeletionTimestamp.IsZero():
 			o.mayDelete(c, before)
+			o.mayEndKeeping(c, before)
+		case known:
+			o.mayHandOver(c, before, m)
+			o.mayCallUpToDate(c, m)
 		}
 	}
 	if c.Type != watch.Deleted {
@@ -248,6 +253,11 @@ func (o *oracle) mayBeGone(m *v1beta1.Machine) {
 			o.breach("I1", "machine %s is gone, and its instance is yet to come (%s)", m.Name, l.req.Token)
 		}
 	}
+	for _, l := range o.world.cloud.tagging {
+		if in := o.world.cloud.byID(l.req.ProviderID); l.req.Machine.UID == m.UID && in != nil && in.MachineUID == "" {
+			o.breach("I1", "machine %s is gone, and its tags are yet to come on %s", m.Name, in.ProviderID)
+		}
+	}
 }
 
 // mayCreate is the first half of I3.
@@ -291,21 +301,18 @@ func (o *oracle) mayDelete(c store.Change, m *v1beta1.Machine) {
 		who, bounds, kind = "the deployment", deployment, "MachineDeployment"
 		members = func(id uid) bool { return o.sets[id] != nil && o.sets[id].owner == set.owner }
 	}
-	minReady := bounds.versions[len(bounds.versions)-1].minReadySeconds
+	seen, minReady := o.seen(), bounds.versions[len(bounds.versions)-1].minReadySeconds
 	if !available(m, minReady, o.world.clock.at) {
 		return
 	}
-	known := o.since(owner.UID, "Machine")
-	if o.markedSince(m, known) {
-		return
-	}
+	known := seen["Machine"]
 	n := 0
 	for id := range o.history {
 		if id != m.UID && o.availableSince(id, known, members, minReady) {
 			n++
 		}
 	}
-	if _, least := bounds.within(o.since(owner.UID, kind)); n < least {
+	if _, least := bounds.within(seen[kind]); n < least {
 		o.breach("I3", "%s deleted machine %s of set %s: %s has %d available of at least %d", c.Actor, m.Name, owner.Name, who, n, least)
 	}
 }
@@ -370,6 +377,9 @@ func available(m *v1beta1.Machine, minReadySeconds int32, now time.Time) bool {
 // target judges what happens to Nodes: one goes after its instance, never before.
 func (o *oracle) target(c store.Change) {
 	node, ok := c.New.(*corev1.Node)
+	if in := o.world.cloud.byID(providerIDOf(node)); in != nil && in.MachineUID == "" && c.Actor == Provider {
+		o.breach("adoption", "%s %s node %s, whose instance is nobody's", c.Actor, c.Verb, node.Name)
+	}
 	if !ok || c.Type != watch.Deleted || c.Actor != Provider {
 		return
 	}

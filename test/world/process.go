@@ -203,7 +203,7 @@ func (p *Process) provider(origin *Process) ([]wiring.Table, error) {
 	p.machines = remembering(origin.machines, machine.Options{
 		Cloud: guarded, ClusterID: clusterID, Client: control, Live: controlLive,
 		Classes:  &resolve.Resolver{Classes: control, Secrets: controlLive},
-		Recorder: recorder{p}, Clock: w.clock, Drainer: p.drains,
+		Recorder: recorder{p}, Clock: w.clock, Drainer: p.drains, PreserveTimeout: keptFor,
 		Target: &machine.Target{Nodes: target, Live: targetLive, APIEndpoint: "https://target.example:6443", CABundle: []byte("PEM")},
 	}, machine.New, (*machine.Reconciler).Fork)
 	p.classes = remembering(origin.classes, machineclass.Options{

@@ -65,9 +65,13 @@ func Scenarios() []Scenario {
 		{Name: "churn-recreate", Group: Fleets, Base: fleet(2, "a", ofType(v1beta1.StrategyRecreate)), Script: churn},
 		{Name: "churn-on-delete", Group: Fleets, Base: fleet(2, "a", ofType(v1beta1.StrategyOnDelete)), Script: churn},
 		{Name: "churn-in-place", Group: Fleets, Base: fleet(3, "a", ofType(v1beta1.StrategyInPlace)), Script: churn},
+		{Name: "in-place-by-selection", Group: Fleets, Base: fleet(3, "a", bySelection(1)), Script: selections},
+		{Name: "update-by-agent", Group: Fleets, Base: fleet(2, agentClass, ofType(v1beta1.StrategyInPlace), ofVersion(firstVersion)), Script: updates},
 		{Name: "autoscaler", Group: Autoscaling, Base: fleet(4, "a", nodeGroup), Script: autoscaled},
 		{Name: "autoscaler-roll", Group: Autoscaling, Base: fleet(4, "a", nodeGroup), Script: autoscaledRoll},
 		{Name: "delete", Group: Lifecycle, Base: fleet(2, "a"), Script: always(remove())},
+		{Name: "adopt", Group: Lifecycle, Script: adoptions},
+		{Name: "preserve", Group: Lifecycle, Base: fleet(2, "a"), Script: preservations},
 	}
 }
 
@@ -93,6 +97,11 @@ func churn(r *rand.Rand) []Deed {
 		}
 	}
 	return append(deeds, pause(false))
+}
+
+// ofVersion gives a deployment's machines a version.
+func ofVersion(version string) func(*v1beta1.MachineDeployment) {
+	return func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.Version = version }
 }
 
 // ofType gives a deployment a strategy with its defaults.

@@ -41,7 +41,10 @@ type World struct {
 	// autoscaler is one of the actors outside; nil where there is none.
 	autoscaler *autoscaler
 
-	oracle  oracle
+	oracle oracle
+	// agentFailures is how often agents on nodes have failed.
+	agentFailures int
+
 	effects int
 	crashes int
 	steps   int
@@ -90,7 +93,7 @@ func New(scheme *runtime.Scheme) (*World, error) {
 
 // Fork returns a copy of a world between two steps, down to what its processes remember, in which other choices are made.
 func (w *World) Fork(seed uint64) (*World, error) {
-	f := &World{scheme: w.scheme, clock: &clock{w.clock.at}, disturbed: w.clock.at, deedAt: w.clock.at, random: rand.New(rand.NewPCG(seed, 0)), names: w.names}
+	f := &World{scheme: w.scheme, clock: &clock{w.clock.at}, disturbed: w.clock.at, deedAt: w.clock.at, random: rand.New(rand.NewPCG(seed, 0)), names: w.names, agentFailures: w.agentFailures}
 	f.control, f.target = w.control.Fork(f.clock.Now), w.target.Fork(f.clock.Now)
 	f.cloud = w.cloud.fork(f.clock.Now)
 	f.oracle.begin(f)

@@ -278,7 +278,8 @@ func TestASecretWakesWhoWaitsForItAndNobodyElse(t *testing.T) {
 		}
 		return m
 	}
-	launched := func(m *v1beta1.Machine) { m.Spec.ProviderID = "sim://r/z/i-1" }
+	adopts := func(m *v1beta1.Machine) { m.Spec.ProviderID = "sim://r/z/i-1" }
+	launched := func(m *v1beta1.Machine) { adopts(m); m.Status.Instance = &v1beta1.InstanceStatus{} }
 	deleting := func(m *v1beta1.Machine) { m.DeletionTimestamp, m.Finalizers = &now, []string{v1beta1.MachineFinalizer} }
 	ofSecret := inline()
 	ofSecret.Name = "inline"
@@ -299,7 +300,7 @@ func TestASecretWakesWhoWaitsForItAndNobodyElse(t *testing.T) {
 			return nil
 		}).
 		WithObjects(class(), other, ofSecret, elsewhere,
-			machine("waits", "c"), machine("runs", "c", launched), machine("goes", "c", launched, deleting), machine("others", "other")).
+			machine("waits", "c"), machine("adopts", "c", adopts), machine("runs", "c", launched), machine("goes", "c", launched, deleting), machine("others", "other")).
 		Build()
 	names := func(requests []reconcile.Request) []string {
 		var names []string
@@ -310,9 +311,9 @@ func TestASecretWakesWhoWaitsForItAndNobodyElse(t *testing.T) {
 		return names
 	}
 	for what, test := range map[string]struct{ got, want []string }{
-		"a Secret":                          {names(resolve.MachinesOfSecret(c)(t.Context(), secret("creds", "", ""))), []string{"ns/goes", "ns/inline", "ns/waits"}},
-		"a class":                           {names(resolve.MachinesOfClass(c)(t.Context(), class())), []string{"ns/goes", "ns/waits"}},
-		"a Secret of user data for several": {names(resolve.MachinesOfSecret(c)(t.Context(), secret("boot", "", ""))), []string{"ns/goes", "ns/others", "ns/waits"}},
+		"a Secret":                          {names(resolve.MachinesOfSecret(c)(t.Context(), secret("creds", "", ""))), []string{"ns/adopts", "ns/goes", "ns/inline", "ns/waits"}},
+		"a class":                           {names(resolve.MachinesOfClass(c)(t.Context(), class())), []string{"ns/adopts", "ns/goes", "ns/waits"}},
+		"a Secret of user data for several": {names(resolve.MachinesOfSecret(c)(t.Context(), secret("boot", "", ""))), []string{"ns/adopts", "ns/goes", "ns/others", "ns/waits"}},
 		"a Secret of nobody's":              {names(resolve.MachinesOfSecret(c)(t.Context(), secret("unrelated", "", ""))), nil},
 	} {
 		if !slices.Equal(test.got, test.want) {

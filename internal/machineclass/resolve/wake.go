@@ -53,7 +53,7 @@ func ClassesOfSecret(ctx context.Context, reader client.Reader, secret client.Ob
 }
 
 // MachinesOfSecret maps a Secret to the Machines that may be waiting for it: those that refer to it, directly or by their
-// class, and are to be launched or deleted. The reader must have the indexes of package index and ClassBySecret.
+// class, and are to be launched, to adopt an instance or to be deleted. The reader must have the indexes of package index and ClassBySecret.
 func MachinesOfSecret(reader client.Reader) handler.MapFunc {
 	return func(ctx context.Context, secret client.Object) []reconcile.Request {
 		waiting := waitingMachines(ctx, reader, secret.GetNamespace(), index.MachineBySecret, secret.GetName())
@@ -69,7 +69,7 @@ func MachinesOfSecret(reader client.Reader) handler.MapFunc {
 }
 
 // MachinesOfClass maps a MachineClass to the Machines that may be waiting for it: those that refer to it and are to be
-// launched or deleted. The reader must have the indexes of package index.
+// launched, to adopt an instance or to be deleted. The reader must have the indexes of package index.
 func MachinesOfClass(reader client.Reader) handler.MapFunc {
 	return func(ctx context.Context, class client.Object) []reconcile.Request {
 		return waitingMachines(ctx, reader, class.GetNamespace(), index.MachineByClass, class.GetName())
@@ -84,7 +84,7 @@ func waitingMachines(ctx context.Context, reader client.Reader, namespace, by, v
 	}
 	var requests []reconcile.Request
 	for i := range machines.Items {
-		if m := &machines.Items[i]; m.Spec.ProviderID == "" || !m.DeletionTimestamp.IsZero() {
+		if m := &machines.Items[i]; m.Spec.ProviderID == "" || m.Status.Instance == nil || !m.DeletionTimestamp.IsZero() {
 			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: m.Namespace, Name: m.Name}})
 		}
 	}

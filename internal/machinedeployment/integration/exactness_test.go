@@ -198,7 +198,7 @@ func TestOldSetsMakeNothingWithOnDelete(t *testing.T) {
 			class("b")(d)
 			strategy(v1beta1.StrategyInPlace)(d)
 			d.Spec.Strategy.InPlace = &v1beta1.InPlaceUpdate{Orchestration: v1beta1.OrchestrationManual}
-		}, map[string]bool{"a": false, "b": false}},
+		}, map[string]bool{"a": true, "b": false}},
 	} {
 		b.change(step.change)
 		b.settle()

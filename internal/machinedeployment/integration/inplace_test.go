@@ -115,6 +115,68 @@ func TestInPlaceScalesWhileItUpdates(t *testing.T) {
 	f.awaitComplete("c", 3)
 }
 
+// bySelection has people select the machines that are updated.
+func bySelection(d *v1beta1.MachineDeployment) {
+	d.Spec.Strategy.InPlace.Orchestration = v1beta1.OrchestrationManual
+}
+
+// selects has somebody select machines.
+func (f *fleet) selects(machines []v1beta1.Machine) {
+	f.Helper()
+	for i := range machines {
+		was := machines[i].DeepCopy()
+		metav1.SetMetaDataLabel(&machines[i].ObjectMeta, v1beta1.LabelSelectedForUpdate, "")
+		f.must(f.api.Patch(f.ctx, &machines[i], client.MergeFrom(was)))
+	}
+}
+
+// D-25, D-26, D-27
+func TestInPlaceBySelection(t *testing.T) {
+	f := newFleet(t)
+	f.create(6, inPlace("2"), bySelection)
+	f.awaitComplete("a", 6)
+	before := f.uids()
+	f.watchOver(exactly(6, 4))
+	f.roll("b")
+	waits := func(updated int32) {
+		t.Helper()
+		f.awaitDeployment(fmt.Sprintf("%d machines to be updated, and the rollout to wait for people", updated), func(d *v1beta1.MachineDeployment) bool {
+			return d.Status.UpdatedReplicas == updated && d.Status.AvailableReplicas == 6 && reasonOf(d, v1beta1.ConditionProgressing) == v1beta1.ReasonWaitingForSelection
+		})
+	}
+	waits(0)
+	all := f.machines()
+	f.selects(all[1:5])
+	waits(4)
+	updated := map[string]bool{}
+	for _, m := range f.machines() {
+		updated[m.Name] = m.Spec.ClassRef.Name == "b"
+		if _, left := m.Labels[v1beta1.LabelSelectedForUpdate]; left {
+			t.Errorf("machine %s is still selected", m.Name)
+		}
+	}
+	for i, m := range all {
+		if selected := i >= 1 && i < 5; updated[m.Name] != selected {
+			t.Errorf("machine %s: selected %v, updated %v", m.Name, selected, updated[m.Name])
+		}
+	}
+	f.selects(f.ofClass("a"))
+	f.awaitComplete("b", 6)
+	f.wantSame(before, "b")
+	f.roll("c") // Nobody has selected anything for this one.
+	waits(0)
+}
+
+// ofClass returns the machines of a class.
+func (f *fleet) ofClass(class string) (found []v1beta1.Machine) {
+	for _, m := range f.machines() {
+		if m.Spec.ClassRef.Name == class {
+			found = append(found, m)
+		}
+	}
+	return found
+}
+
 // D-13
 func TestAnotherStrategyMidwayFinishesWhatIsUnderWay(t *testing.T) {
 	f := newFleet(t)

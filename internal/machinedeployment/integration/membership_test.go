@@ -233,7 +233,8 @@ func TestAProcessThatIsStoppedAddsAndExchangesNothing(t *testing.T) {
 	b.wantCondition(v1beta1.ConditionFrozen, metav1.ConditionFalse, v1beta1.ReasonThawed)
 }
 
-func TestInPlaceByHandIsSaidNotToBeCarriedOut(t *testing.T) {
+// D-25, D-27
+func TestInPlaceBySelectionWaitsForPeople(t *testing.T) {
 	b := newBench(t)
 	registry := prometheus.NewRegistry()
 	metrics, err := machinedeployment.NewMetrics(registry)
@@ -248,11 +249,19 @@ func TestInPlaceByHandIsSaidNotToBeCarriedOut(t *testing.T) {
 	b.change(class("b"))
 	b.settle()
 	b.wantReplicas(map[string]int32{"a": 3, "b": 0})
-	b.wantCondition(v1beta1.ConditionProgressing, metav1.ConditionFalse, machinedeployment.ReasonStrategyUnsupported)
-	if got := stuck(t, registry); !slices.Equal(got, []string{b.namespace + "/web " + machinedeployment.ReasonStrategyUnsupported}) {
+	b.wantCondition(v1beta1.ConditionProgressing, metav1.ConditionUnknown, v1beta1.ReasonWaitingForSelection)
+	b.wantCondition(v1beta1.ConditionRollingOut, metav1.ConditionTrue, v1beta1.ReasonWaitingForSelection)
+	b.pass(24 * time.Hour)
+	b.settle()
+	b.wantCondition(v1beta1.ConditionProgressing, metav1.ConditionUnknown, v1beta1.ReasonWaitingForSelection)
+	b.change(replicas(5))
+	b.reconcile() // Two machines shall be made now, and nobody makes them.
+	b.pass(time.Hour)
+	b.reconcile()
+	b.wantCondition(v1beta1.ConditionProgressing, metav1.ConditionFalse, v1beta1.ReasonProgressDeadlineExceeded)
+	if got := stuck(t, registry); !slices.Equal(got, []string{b.namespace + "/web " + v1beta1.ReasonProgressDeadlineExceeded}) {
 		t.Errorf("stuck rollouts are %v", got)
 	}
-	b.change(replicas(5))
 	b.settle()
 	b.wantReplicas(map[string]int32{"a": 3, "b": 2})
 	b.change(strategy(v1beta1.StrategyRollingUpdate))

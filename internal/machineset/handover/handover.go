@@ -22,9 +22,14 @@ import (
 type Order struct {
 	// To is the name of the set that gets the machines.
 	To string
-	// Machines is how many at most.
+	// Machines is how many at most; 0 takes an order back.
 	Machines int32
+	// Selected says that only machines may go that somebody has selected.
+	Selected bool
 }
+
+// onlySelected ends the value of an order for selected machines.
+const onlySelected = "selected"
 
 // OrderOf returns the order that a set's annotations give; false if they give none. One that cannot be read is an order
 // to nobody: it has the whole value as a name, which no set has.
@@ -33,16 +38,28 @@ func OrderOf(annotations map[string]string) (Order, bool) {
 	if !ok {
 		return Order{}, false
 	}
-	to, number, _ := strings.Cut(value, ":")
+	to, rest, _ := strings.Cut(value, ":")
+	number, which, limited := strings.Cut(rest, ":")
 	n, err := strconv.ParseInt(number, 10, 32)
-	if err != nil || n < 0 || to == "" {
+	if err != nil || n < 0 || to == "" || limited && which != onlySelected {
 		return Order{To: ":" + value}, true
 	}
-	return Order{To: to, Machines: int32(n)}, true
+	return Order{To: to, Machines: int32(n), Selected: limited}, true
 }
 
 // String returns the value of the annotation.
-func (o Order) String() string { return fmt.Sprintf("%s:%d", o.To, o.Machines) }
+func (o Order) String() string {
+	if o.Selected {
+		return fmt.Sprintf("%s:%d:%s", o.To, o.Machines, onlySelected)
+	}
+	return fmt.Sprintf("%s:%d", o.To, o.Machines)
+}
+
+// Selected reports whether somebody has chosen the machine to be updated in place.
+func Selected(m *v1beta1.Machine) bool {
+	_, selected := m.Labels[v1beta1.LabelSelectedForUpdate]
+	return selected
+}
 
 // Updating reports whether the machine's instance may not be what its specification asks for yet. One of which the
 // provider has not said so far what it was made from is not.

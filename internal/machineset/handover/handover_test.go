@@ -16,9 +16,12 @@ func TestOrderOf(t *testing.T) {
 		"web-b":   {To: ":web-b"},
 		"web:-1":  {To: ":web:-1"},
 		"web:1:2": {To: ":web:1:2"},
-		"web:x":   {To: ":web:x"},
-		":3":      {To: "::3"},
-		"":        {To: ":"},
+		"web:1:":  {To: ":web:1:"},
+
+		"web-b:2:selected": {To: "web-b", Machines: 2, Selected: true},
+		"web:x":            {To: ":web:x"},
+		":3":               {To: "::3"},
+		"":                 {To: ":"},
 	} {
 		got, ok := OrderOf(map[string]string{v1beta1.AnnotationMoveTo: value})
 		if !ok || got != want {
@@ -29,6 +32,9 @@ func TestOrderOf(t *testing.T) {
 		t.Error("no annotation is an order")
 	}
 	if got := (Order{To: "web-b", Machines: 3}).String(); got != "web-b:3" {
+		t.Errorf("written as %q", got)
+	}
+	if got := (Order{To: "web-b", Machines: 3, Selected: true}).String(); got != "web-b:3:selected" {
 		t.Errorf("written as %q", got)
 	}
 }

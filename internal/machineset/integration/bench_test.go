@@ -55,8 +55,9 @@ type hooks struct {
 	// machines is what a cached list of machines shows; seen is up to which resource version the cache is complete.
 	machines func(list *v1beta1.MachineList)
 	seen     func() string
-	// set is what a cached get of the set shows.
-	set func(set *v1beta1.MachineSet)
+	// set and deployment are what a cached get shows.
+	set        func(set *v1beta1.MachineSet)
+	deployment func(d *v1beta1.MachineDeployment)
 }
 
 func newBench(t testing.TB) *bench {
@@ -119,6 +120,9 @@ func (b *bench) cached() client.Client {
 			err := c.Get(ctx, key, o)
 			if set, ok := o.(*v1beta1.MachineSet); ok && err == nil && b.hooks.set != nil {
 				b.hooks.set(set)
+			}
+			if d, ok := o.(*v1beta1.MachineDeployment); ok && err == nil && b.hooks.deployment != nil {
+				b.hooks.deployment(d)
 			}
 			return err
 		},
@@ -334,6 +338,7 @@ func (b *bench) condition(m *v1beta1.Machine, condition string, status metav1.Co
 
 func (b *bench) running(m *v1beta1.Machine) {
 	m.Status.Phase, m.Status.FailureReason, m.Status.FailureMessage = v1beta1.MachineRunning, "", ""
+	m.Status.Instance = &v1beta1.InstanceStatus{State: v1beta1.InstanceRunning}
 	b.condition(m, v1beta1.ConditionReady, metav1.ConditionTrue, v1beta1.ReasonMachineReady)
 	b.condition(m, v1beta1.ConditionUpToDate, metav1.ConditionTrue, v1beta1.ReasonUpToDate)
 }

@@ -4,7 +4,7 @@
 // +kubebuilder:rbac:groups=machinist.dev,resources=machinedeployments/status;machinesets/status,verbs=patch
 // +kubebuilder:rbac:groups=machinist.dev,resources=machinesets,verbs=create;delete
 // +kubebuilder:rbac:groups=machinist.dev,resources=machines,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups=machinist.dev,resources=machineclasses;machinehealthchecks,verbs=get;list;watch
+// +kubebuilder:rbac:groups=machinist.dev,resources=machineclasses;machinehealthchecks,verbs=list;watch
 //
 // The verdict of health checks: one condition of a Machine, and the check's own status.
 // +kubebuilder:rbac:groups=machinist.dev,resources=machines/status;machinehealthchecks/status,verbs=patch
@@ -21,6 +21,11 @@
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=machinist-system,resources=leases,verbs=get;create;update
 // +kubebuilder:rbac:groups="",namespace=machinist-system,resources=configmaps,verbs=create
 // +kubebuilder:rbac:groups="",namespace=machinist-system,resources=configmaps,resourceNames=machinist-cluster-id,verbs=get;update
+//
+// The certificate of the webhook: its Secret, and the bundle in the webhook configuration of that name.
+// +kubebuilder:rbac:groups="",namespace=machinist-system,resources=secrets,verbs=create
+// +kubebuilder:rbac:groups="",namespace=machinist-system,resources=secrets,resourceNames=machinist-manager-webhook,verbs=list;watch;patch
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingwebhookconfigurations,resourceNames=machinist-manager,verbs=list;watch;patch
 //
 // Who may read metrics is asked of the API server.
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create

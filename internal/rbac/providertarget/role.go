@@ -3,12 +3,12 @@
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch;delete
 //
 // Draining: pods are evicted, and deleted when the deadline is near; the rest explains what holds a drain up.
-// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;delete
+// +kubebuilder:rbac:groups="",resources=pods,verbs=list;delete
 // +kubebuilder:rbac:groups="",resources=pods/eviction,verbs=create
-// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=list;watch
 // +kubebuilder:rbac:groups=apps,resources=daemonsets,verbs=get
-// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims;persistentvolumes,verbs=get;list
-// +kubebuilder:rbac:groups=storage.k8s.io,resources=volumeattachments,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims;persistentvolumes,verbs=get
+// +kubebuilder:rbac:groups=storage.k8s.io,resources=volumeattachments,verbs=list
 //
 // Bootstrap tokens.
 // +kubebuilder:rbac:groups="",namespace=kube-system,resources=secrets,verbs=get;create;delete

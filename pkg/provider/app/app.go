@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"machinist.dev/machinist/internal/admission"
 	"machinist.dev/machinist/internal/operator"
 	"machinist.dev/machinist/pkg/provider"
 )
@@ -76,11 +77,24 @@ func run(ctx context.Context, config *operator.Config, settings *settings, p Pro
 	if err != nil {
 		return err
 	}
-	op, err := operator.New(config, operatorOptions(log, settings))
+	o := operatorOptions(log, settings)
+	if o.WebhookServer, err = settings.webhook.Server(); err != nil {
+		return err
+	}
+	op, err := operator.New(config, o)
 	if err != nil {
 		return err
 	}
-	return op.Run(ctx, func(ctx context.Context) error { return addControllers(ctx, op, settings, driver) })
+	return op.Run(ctx, func(ctx context.Context) error {
+		webhook := admission.Process{
+			Name: config.Name, Namespace: op.OwnNamespace(), Only: config.Namespace,
+			Manager: op.Manager(), Writer: op.Control().Live, Log: log,
+		}
+		if err := settings.webhook.Serve(ctx, webhook, admission.NewProvider(o.Scheme, driver)); err != nil {
+			return err
+		}
+		return addControllers(ctx, op, settings, driver)
+	})
 }
 
 // driver makes the driver, and refuses one that could not work: better now than at the first machine.

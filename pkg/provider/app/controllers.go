@@ -89,6 +89,8 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 		Clock:       realClock,
 		Concurrency: s.concurrentMachines,
 		Metrics:     machineMetrics,
+
+		PreserveTimeout: s.preserveTimeout,
 	}
 	if s.maxInFlightCreates > 0 {
 		machines.Places = cloud.NewPlaces(s.maxInFlightCreates)

@@ -10,6 +10,7 @@ import (
 	"machinist.dev/machinist/internal/cloud"
 	"machinist.dev/machinist/internal/operator"
 	"machinist.dev/machinist/internal/safety/orphans"
+	"machinist.dev/machinist/internal/safety/orphans/ledger"
 )
 
 // addOrphans wires the collection of instances that have no Machine. doubt has a Machine look for its instance.
@@ -25,6 +26,7 @@ func addOrphans(op *operator.Operator, s *settings, driver *cloud.Cloud, doubt f
 		Live:     op.Control().Live,
 		Mismatch: op.IdentityMismatch,
 		Record:   op.IdentityRecord(),
+		Ledger:   ledger.Book{Client: op.Control().Live, Namespace: op.IdentityRecord().Namespace},
 		Reach:    op.Reachability(),
 		Doubt:    doubt,
 		Recorder: op.Manager().GetEventRecorder("machinist-orphans"),

@@ -11,6 +11,8 @@ import (
 	"golang.org/x/time/rate"
 	"k8s.io/client-go/rest"
 
+	"machinist.dev/machinist/internal/admission"
+	"machinist.dev/machinist/internal/machine"
 	"machinist.dev/machinist/internal/safety/orphans"
 )
 
@@ -26,8 +28,10 @@ type settings struct {
 	bootstrapEndpoint   string
 	bootstrapCAFile     string
 	approveKubeletCSRs  bool
+	preserveTimeout     time.Duration
 	orphans             orphans.Rules
 	orphansAction       string
+	webhook             admission.Serving
 }
 
 // What is done about orphans.
@@ -39,8 +43,9 @@ const (
 func defaultSettings() *settings {
 	return &settings{
 		concurrentMachines: 32, concurrentClasses: 4, concurrentDrains: 16, concurrentEvictions: 20, cloudBurst: 10, approveKubeletCSRs: true,
-		orphans:       orphans.Rules{Period: orphans.DefaultPeriod, MinAge: orphans.DefaultMinAge, MaxDeletes: orphans.DefaultMaxDeletes},
-		orphansAction: deleteOrphans,
+		orphans:         orphans.Rules{Period: orphans.DefaultPeriod, MinAge: orphans.DefaultMinAge, MaxDeletes: orphans.DefaultMaxDeletes},
+		orphansAction:   deleteOrphans,
+		preserveTimeout: machine.DefaultPreserveTimeout,
 	}
 }
 
@@ -55,9 +60,11 @@ func (s *settings) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.bootstrapEndpoint, "bootstrap-endpoint", "", "URL of the target cluster's API server as instances reach it; default: that of the target kubeconfig")
 	fs.StringVar(&s.bootstrapCAFile, "bootstrap-ca-file", "", "PEM file of the authority that verifies --bootstrap-endpoint; default: that of the target kubeconfig")
 	fs.BoolVar(&s.approveKubeletCSRs, "approve-kubelet-csrs", s.approveKubeletCSRs, "approve the certificates that the kubelets of this provider's machines ask for in the target cluster, each only for its own machine; otherwise the target cluster must have another approver")
+	fs.DurationVar(&s.preserveTimeout, "preserve-timeout", s.preserveTimeout, "time for which a machine that was set aside with the annotation machinist.dev/preserve is kept before it is deleted")
 	fs.DurationVar(&s.orphans.Period, "machine-safety-orphan-vms-period", s.orphans.Period, "time between two looks for instances that have no Machine; one is removed if two looks in a row find it, and none for that long after an outage")
 	fs.DurationVar(&s.orphans.MinAge, "orphan-min-age", s.orphans.MinAge, "age from which an instance without a Machine is removed")
 	fs.StringVar(&s.orphansAction, "orphan-vms-action", s.orphansAction, "what to do with instances that have no Machine: delete or report")
+	s.webhook.AddFlags(fs)
 	fs.IntVar(&s.orphans.MaxDeletes, "orphan-max-deletes", s.orphans.MaxDeletes, "instances without a Machine that are removed at one look at most")
 }
 
@@ -74,6 +81,9 @@ func (s *settings) validate() error {
 	if s.maxInFlightCreates < 0 {
 		errs = append(errs, fmt.Errorf("--max-in-flight-creates is %d; it must not be negative", s.maxInFlightCreates))
 	}
+	if err := s.webhook.Validate(); err != nil {
+		errs = append(errs, err)
+	}
 	if s.cloudQPS < 0 {
 		errs = append(errs, fmt.Errorf("--cloud-qps is %g; it must not be negative", s.cloudQPS))
 	}
@@ -81,6 +91,9 @@ func (s *settings) validate() error {
 		if u, err := url.Parse(s.bootstrapEndpoint); err != nil || u.Scheme != "https" || u.Host == "" {
 			errs = append(errs, fmt.Errorf("--bootstrap-endpoint is %q; it must be a URL such as https://api.example.com:6443", s.bootstrapEndpoint))
 		}
+	}
+	if s.preserveTimeout < time.Second {
+		errs = append(errs, fmt.Errorf("--preserve-timeout is %s; it must be at least 1s", s.preserveTimeout))
 	}
 	if s.orphans.Period < time.Second {
 		errs = append(errs, fmt.Errorf("--machine-safety-orphan-vms-period is %s; it must be at least 1s", s.orphans.Period))

@@ -21,6 +21,7 @@ func TestSettingsThatCannotBeUsedAreRefusedByTheirNames(t *testing.T) {
 		"--orphan-vms-action=none":   "--orphan-vms-action is \"none\"",
 		"--orphan-max-deletes=0":     "--orphan-max-deletes is 0",
 		"--orphan-min-age=-1s":       "--orphan-min-age is -1s",
+		"--preserve-timeout=0":       "--preserve-timeout is 0s",
 
 		"--machine-safety-orphan-vms-period=0": "--machine-safety-orphan-vms-period is 0s",
 	} {

@@ -10,13 +10,14 @@ import (
 func updateCases() []testCase {
 	return []testCase{
 		{name: "UpdateToTheSame", says: "Update to what the instance is answers Done, or NeedsReplacement with a reason, and changes nothing.", test: updateToTheSame},
-		{name: "UpdateToAnother", says: "Update to another providerSpec comes to an outcome: done, refused, or to be replaced, with a drain if it asks for one.", needs: []need{needsOtherSpec}, test: updateToAnother},
+		{name: "UpdateToAnother", says: "Update to another providerSpec comes to an outcome: done, refused, left to an agent on the node, or to be replaced, with a drain if it asks for one.", needs: []need{needsOtherSpec}, test: updateToAnother},
 		{name: "UpdateRefusesOthers", says: "Update of another's instance is FailedPrecondition, of none NotFound.", test: updateRefusesOthers},
 	}
 }
 
 var outcomes = []provider.UpdateOutcome{
-	provider.UpdateDone, provider.UpdateInProgress, provider.UpdateNeedsDrain, provider.UpdateNeedsReplacement, provider.UpdateRefused,
+	provider.UpdateDone, provider.UpdateInProgress, provider.UpdateNeedsDrain, provider.UpdateNeedsReplacement, provider.UpdateByAgent,
+	provider.UpdateRefused,
 }
 
 // updateOnce calls Update until it is no longer in progress, and returns the outcome.

@@ -125,7 +125,7 @@ var samples = []sample{
 			case 1, 2:
 				m.Status.Conditions = conditions(r)
 			case 3:
-				m.Status.Launch = &v1beta1.LaunchStatus{Attempt: int32(r.IntN(3)), Step: []v1beta1.LaunchStep{"", "Replacing"}[r.IntN(2)]}
+				m.Status.Launch = &v1beta1.LaunchStatus{Attempt: int32(r.IntN(3)), Step: []v1beta1.LaunchStep{"", "Adopting", "Replacing"}[r.IntN(3)]}
 			case 4:
 				m.Status = v1beta1.MachineStatus{}
 			}

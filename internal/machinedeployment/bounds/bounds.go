@@ -1,4 +1,6 @@
-package machinedeployment
+// Package bounds says how far the number of machines of a MachineDeployment may differ from its replicas. The deployment
+// plans by it, and its sets delete by it.
+package bounds
 
 import (
 	"fmt"
@@ -16,10 +18,10 @@ type Bounds struct {
 	MaxUnavailable int32
 }
 
-// ResolveBounds returns the bounds of a strategy for a number of replicas. Percentages of maxSurge are rounded up, those
+// Resolve returns the bounds of a strategy for a number of replicas. Percentages of maxSurge are rounded up, those
 // of maxUnavailable down; if neither leaves a machine to move with, one may be unavailable. Recreate may make all
 // machines unavailable; OnDelete and InPlace have no surge, and InPlace always has one machine to move with.
-func ResolveBounds(strategy v1beta1.DeploymentStrategy, replicas int32) (Bounds, error) {
+func Resolve(strategy v1beta1.DeploymentStrategy, replicas int32) (Bounds, error) {
 	switch strategy.TypeOrDefault() {
 	case v1beta1.StrategyRecreate:
 		return Bounds{MaxUnavailable: replicas}, nil
@@ -55,5 +57,8 @@ func scaled(field string, value intstr.IntOrString, of int32, roundUp bool) (int
 	return int32(min(n, maxMachines)), nil
 }
 
-// maxMachines bounds numbers that the CRD would have refused, so that sums of them do not overflow.
+// maxMachines limits numbers that the CRD would have refused, so that sums of them do not overflow.
 const maxMachines = 1 << 24
+
+// MinAvailable is how many machines must stay available where so many replicas are wanted.
+func (b Bounds) MinAvailable(replicas int32) int32 { return max(0, replicas-b.MaxUnavailable) }

@@ -1,0 +1,428 @@
+package machine
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// adoptable makes a class "small" whose machines may adopt, and an instance of somebody else's with its Node. It returns
+// the instance's ID.
+func (w *world) adoptable() string {
+	w.t.Helper()
+	w.class("small", joinsWithToken)
+	w.allow("small", v1beta1.AdoptionAllow)
+	id := "fake://" + w.namespace + "/legacy-1"
+	w.cloud.foreign(id, nodeNameOf(w.namespace, "legacy"))
+	return id
+}
+
+func (w *world) allow(class string, policy v1beta1.AdoptionPolicy) {
+	w.t.Helper()
+	o := &v1beta1.MachineClass{}
+	if err := w.api.Get(w.t.Context(), client.ObjectKey{Namespace: w.namespace, Name: class}, o); err != nil {
+		w.t.Fatal(err)
+	}
+	o.Spec.Adoption = policy
+	if err := w.api.Update(w.t.Context(), o); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// foreignNode makes the Node of an instance that is nobody's.
+func (w *world) foreignNode(id string) *corev1.Node {
+	w.t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeNameOf(w.namespace, "legacy")}}
+	node.Spec.ProviderID = id
+	w.create(node)
+	w.nodeIs(node.Name, corev1.ConditionTrue)
+	return node
+}
+
+// of makes a Machine for an existing instance, as a person does: without finalizer and labels.
+func of(id string) func(*v1beta1.Machine) {
+	return func(m *v1beta1.Machine) { m.Finalizers, m.Labels, m.Spec.ProviderID = nil, nil, id }
+}
+
+func (w *world) instance(id string) *fakeInstance {
+	for _, in := range w.cloud.live() {
+		if in.ProviderID == id {
+			return &in
+		}
+	}
+	return nil
+}
+
+// wantUntouched fails the test if anything was asked of the cloud but looks, or done to the instance or its Node.
+func (w *world) wantUntouched(id string) {
+	w.t.Helper()
+	if in := w.instance(id); in == nil || in.MachineUID != "" || in.ClusterID != "" || in.State != provider.StateRunning {
+		w.t.Errorf("the instance was touched: %+v", in)
+	}
+	if calls := slices.DeleteFunc(w.effects.calls(), func(c string) bool { return c == "cloud get" }); len(calls) > 0 {
+		w.t.Errorf("asked of the cloud: %q", calls)
+	}
+	if writes := w.effects.of("API Node"); len(writes) > 0 {
+		w.t.Errorf("done to nodes: %q", writes)
+	}
+}
+
+// M-55, M-58: a machine that is created with a provider ID takes the instance over, pairs with its Node and goes on like any
+// other; it is taken for what its class describes, and its deletion removes the instance.
+func TestAnExistingInstanceIsAdopted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	id := w.adoptable()
+	node := w.foreignNode(id)
+	w.born("m", of(id))
+	m := w.untilPhase("m", v1beta1.MachineRunning)
+	w.wantCondition(m, v1beta1.ConditionLaunched, metav1.ConditionTrue, v1beta1.ReasonInstanceAdopted)
+	if in := w.instance(id); in.MachineUID != m.UID || in.ClusterID != "cluster" || in.MachineKey != w.namespace+"/m" {
+		t.Errorf("the tags are %q, %q, %q", in.ClusterID, in.MachineUID, in.MachineKey)
+	}
+	if m.Status.NodeRef == nil || m.Status.NodeRef.UID != node.UID || m.Status.Instance.Zone != "r-2" || m.Status.Launch != nil {
+		t.Errorf("status: %+v", m.Status)
+	}
+	want := v1beta1.AppliedStatus{ClassName: "small", ProviderSpecHash: m.Status.Applied.ProviderSpecHash}
+	if *m.Status.Applied != want || want.ProviderSpecHash == "" {
+		t.Errorf("applied is %+v, want %+v", m.Status.Applied, want)
+	}
+	calls := w.effects.calls()
+	if !slices.Equal(calls, []string{"cloud get", "cloud adopt"}) {
+		t.Errorf("asked of the cloud: %q", calls)
+	}
+	w.wantRest("m")
+	w.delete("m")
+	w.untilGone("m")
+	w.wantNothingLeft("m")
+	if w.getNode(node.Name) != nil {
+		t.Error("the node is left")
+	}
+}
+
+// M-55: without the class's leave nothing is asked of the cloud; with it the machine goes on. The inline form has no class.
+func TestAdoptionNeedsTheLeaveOfTheClass(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	id := w.adoptable()
+	w.allow("small", v1beta1.AdoptionForbid)
+	w.born("m", of(id))
+	other := "fake://" + w.namespace + "/legacy-2"
+	w.cloud.foreign(other, "another")
+	w.born("inline", of(other), func(m *v1beta1.Machine) {
+		m.Spec.ClassRef, m.Spec.Provider = nil, fakeProvider
+		m.Spec.ProviderSpec = &runtime.RawExtension{Raw: []byte(`{"kind":"Fake"}`)}
+	})
+	for _, name := range []string{"m", "inline"} {
+		w.reconcile(name)
+		m := w.get(name)
+		w.wantPhase(m, v1beta1.MachinePending)
+		w.wantCondition(m, v1beta1.ConditionLaunched, metav1.ConditionFalse, v1beta1.ReasonAdoptionForbidden)
+	}
+	if calls := w.effects.calls(); len(calls) > 0 {
+		t.Errorf("asked of the cloud: %q", calls)
+	}
+	w.step(24 * time.Hour)
+	w.wantRest("m")
+	w.allow("small", v1beta1.AdoptionAllow)
+	w.reconcile("m")
+	w.wantCondition(w.get("m"), v1beta1.ConditionLaunched, metav1.ConditionTrue, v1beta1.ReasonInstanceAdopted)
+}
+
+// M-56: what is not there, is going or is somebody else's is left alone, and looked at again. It is no failure.
+func TestAnInstanceThatCannotBeAdopted(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		spoil func(w *world, id string)
+		says  string
+	}{
+		"missing":           {func(w *world, id string) { w.cloud.vanish(id) }, "has no instance"},
+		"being removed":     {func(w *world, id string) { w.cloud.state(id, provider.StateTerminating, "") }, "is Terminating"},
+		"given up on":       {func(w *world, id string) { w.cloud.state(id, provider.StateFailed, "") }, "is Failed"},
+		"another machine's": {func(w *world, id string) { w.cloud.instances[id].tag(tags("cluster", "another")) }, `machine "another"`},
+		"another cluster's": {func(w *world, id string) { w.cloud.instances[id].tag(tags("elsewhere", "")) }, `cluster "elsewhere"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			id := w.adoptable()
+			c.spoil(w, id)
+			w.born("m", of(id))
+			w.reconcile("m")
+			m := w.get("m")
+			w.wantPhase(m, v1beta1.MachinePending)
+			refused := w.wantCondition(m, v1beta1.ConditionLaunched, metav1.ConditionFalse, v1beta1.ReasonAdoptionRefused)
+			if !strings.Contains(refused.Message, c.says) {
+				t.Errorf("the message is %q, want %q in it", refused.Message, c.says)
+			}
+			w.step(time.Hour)
+			var last time.Duration
+			for range 12 {
+				last = w.wantQuiet("m").RequeueAfter
+				w.step(last)
+			}
+			if last < 10*time.Minute || last > 13*time.Minute {
+				t.Errorf("looks again after %s", last)
+			}
+			if calls := slices.DeleteFunc(w.effects.calls(), func(c string) bool { return c == "cloud get" }); len(calls) > 0 {
+				t.Errorf("asked of the cloud: %q", calls)
+			}
+			// What was in the way ends.
+			w.cloud.foreign(id, "n")
+			w.reconcile("m")
+			w.wantCondition(w.get("m"), v1beta1.ConditionLaunched, metav1.ConditionTrue, v1beta1.ReasonInstanceAdopted)
+		})
+	}
+}
+
+// M-56: an ID that the cloud spells otherwise would never be that of the Node.
+func TestAnIDSpelledOtherwiseIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	id := w.adoptable()
+	w.cloud.will("Get", scripted{answer: func(in *provider.Instance) { in.ProviderID = strings.ToUpper(id) }})
+	w.born("m", of(id))
+	w.reconcile("m")
+	c := w.wantCondition(w.get("m"), v1beta1.ConditionLaunched, metav1.ConditionFalse, v1beta1.ReasonAdoptionRefused)
+	if !strings.Contains(c.Message, strings.ToUpper(id)) {
+		t.Errorf("the message is %q", c.Message)
+	}
+}
+
+// M-55: an error of the cloud says nothing of the instance: it is tried again, and never a failure of the machine. A driver
+// that cannot adopt is named.
+func TestErrorsOfAdoption(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	id := w.adoptable()
+	away := provider.Errorf(provider.Unavailable, "busy")
+	w.cloud.fail("Get", away)
+	w.cloud.fail("Adopt", away, provider.Errorf(provider.FailedPrecondition, "locked"), provider.Errorf(provider.Unimplemented, "cannot"))
+	w.born("m", of(id))
+	for i, want := range []string{v1beta1.ReasonProviderUnavailable, v1beta1.ReasonProviderUnavailable, v1beta1.ReasonAdoptionRefused, v1beta1.ReasonAdoptionUnsupported} {
+		w.step(time.Hour)
+		result := w.reconcile("m")
+		m := w.get("m")
+		w.wantCondition(m, v1beta1.ConditionLaunched, metav1.ConditionFalse, want)
+		if m.Status.FailureReason != "" || (result.RequeueAfter == 0) != (i == 3) {
+			t.Errorf("after %s: failure %q, looks again after %s", want, m.Status.FailureReason, result.RequeueAfter)
+		}
+	}
+}
+
+// M-57: of two machines with one ID the younger waits, and takes over when the elder is gone and left the instance.
+func TestTheYoungerOfTwoWaits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	id := w.adoptable()
+	w.allow("small", v1beta1.AdoptionForbid)
+	w.born("a", of(id))
+	w.born("b", of(id))
+	elder, younger := "a", "b"
+	if older(w.get("b"), w.get("a")) {
+		elder, younger = "b", "a" // They may be of the same second: then the UID decides.
+	}
+	w.reconcile(elder)
+	w.allow("small", v1beta1.AdoptionAllow)
+	w.reconcile(younger)
+	c := w.wantCondition(w.get(younger), v1beta1.ConditionLaunched, metav1.ConditionFalse, v1beta1.ReasonDuplicateProviderID)
+	if !strings.Contains(c.Message, w.namespace+"/"+elder) {
+		t.Errorf("the message is %q", c.Message)
+	}
+	w.wantUntouched(id)
+	w.delete(elder)
+	w.untilGone(elder)
+	w.wantUntouched(id)
+	w.reconcile(younger)
+	w.wantCondition(w.get(younger), v1beta1.ConditionLaunched, metav1.ConditionTrue, v1beta1.ReasonInstanceAdopted)
+}
+
+// M-57: that a machine is gone wakes those that wait for its instance.
+func TestTheEndOfAMachineWakesTheYounger(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	id := w.adoptable()
+	gone, waits := w.born("a", of(id)), w.born("b", of(id))
+	w.delete("a")
+	found := machinesOfInstance(w.options.Client)(t.Context(), gone)
+	if len(found) != 1 || found[0].Name != waits.Name {
+		t.Errorf("wakes %v", found)
+	}
+}
+
+// M-57: while a worker takes an instance over, another one does not even look.
+func TestTwoWorkersDoNotAdoptOneInstance(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	id := w.adoptable()
+	m := w.born("m", of(id))
+	other := m.DeepCopy()
+	other.UID = "another"
+	w.process.memory.beginAdoption(other)
+	if result := w.reconcile("m"); result.RequeueAfter != time.Second {
+		t.Errorf("looks again after %s", result.RequeueAfter)
+	}
+	if calls := w.effects.calls(); len(calls) > 0 {
+		t.Errorf("asked of the cloud: %q", calls)
+	}
+	w.process.memory.endAdoption(other)
+	w.reconcile("m")
+	w.wantCondition(w.get("m"), v1beta1.ConditionLaunched, metav1.ConditionTrue, v1beta1.ReasonInstanceAdopted)
+	if n := len(w.process.memory.adopting); n != 0 {
+		t.Errorf("%d adoptions are said to be under way", n)
+	}
+}
+
+// M-59: a machine whose instance was never tagged is deleted without a call that changes anything, whatever is asked, and
+// the Node stays as it is.
+func TestAnInstanceThatWasNotAdoptedStays(t *testing.T) {
+	t.Parallel()
+	for name, annotation := range map[string]string{"plain": "", "by force": v1beta1.AnnotationForceDelete} {
+		for _, looked := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t)
+				id := w.adoptable()
+				w.allow("small", v1beta1.AdoptionForbid)
+				w.foreignNode(id)
+				w.born("m", of(id), func(m *v1beta1.Machine) { m.Finalizers = []string{v1beta1.MachineFinalizer} })
+				if annotation != "" {
+					w.annotate("m", annotation)
+				}
+				if looked {
+					w.reconcile("m")
+				}
+				w.delete("m")
+				w.untilGone("m")
+				w.wantUntouched(id)
+				if n := len(w.effects.calls()); n > 0 {
+					t.Errorf("%d calls for a machine that was never asked for", n)
+				}
+			})
+		}
+	}
+}
+
+// M-59: where the answer to the tagging was lost, the deletion waits until the tags would have shown. If they do, the
+// instance is the machine's and goes; else it stays.
+func TestTagsThatMayComeAreWaitedFor(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		late  time.Duration
+		stays bool
+	}{"they come": {40 * time.Second, false}, "they do not": {0, true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			id := w.adoptable()
+			w.foreignNode(id)
+			w.born("m", of(id))
+			w.cloud.will("Adopt", scripted{err: provider.Errorf(provider.DeadlineExceeded, "no answer"), late: c.late})
+			w.reconcile("m")
+			if m := w.get("m"); !m.Adopting() {
+				t.Fatalf("it is not written down that tags were asked for: %+v", m.Status.Launch)
+			}
+			w.restart()
+			began := w.clock.Now()
+			w.delete("m")
+			w.untilGone("m")
+			if waited := w.clock.Since(began); waited < w.cloud.settle {
+				t.Errorf("the machine was gone after %s", waited)
+			}
+			if in := w.instance(id); (in != nil) != c.stays {
+				t.Errorf("the instance is %+v", in)
+			}
+			if node := w.getNode(nodeNameOf(w.namespace, "legacy")); (node != nil) != c.stays {
+				t.Errorf("the node is %+v", node)
+			}
+		})
+	}
+}
+
+// M-59: cut anywhere, an adoption and its deletion lead to the same end; the instance is never deleted before it was tagged.
+func TestAnAdoptionThatIsCutGoesOn(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []cut{{after: true, dies: true}, {after: true}, {after: false}} {
+		for _, deletedEarly := range []bool{false, true} {
+			t.Run(mode.String(), func(t *testing.T) {
+				t.Parallel()
+				for at := 1; ; at++ {
+					w := newWorld(t)
+					id := w.adoptable()
+					w.foreignNode(id)
+					w.born("m", of(id))
+					w.effects.next = cut{at: at, after: mode.after, dies: mode.dies}
+					if deletedEarly {
+						_, _ = w.pass("m")
+						if w.effects.revive() {
+							w.restart()
+						}
+					} else {
+						m := w.untilPhase("m", v1beta1.MachineRunning)
+						w.wantCondition(m, v1beta1.ConditionLaunched, metav1.ConditionTrue, v1beta1.ReasonInstanceAdopted)
+					}
+					tagged := w.instance(id).MachineUID != ""
+					w.delete("m")
+					w.untilGone("m")
+					if in := w.instance(id); (in == nil) != tagged {
+						t.Fatalf("cut at effect %d (%s): tagged %t, and the instance is %+v", at, w.effects.struck, tagged, in)
+					}
+					if w.effects.struck == "" {
+						return
+					}
+				}
+			})
+		}
+	}
+}
+
+// M-56: somebody who gives a machine an ID while it is being launched gets no second instance for it, and none is lost.
+func TestAMachineThatIsBeingLaunchedAdoptsNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	id := w.adoptable()
+	w.born("m")
+	w.cloud.will("Create", scripted{err: provider.Errorf(provider.DeadlineExceeded, "no answer"), late: 10 * time.Second})
+	w.reconcile("m")
+	w.update("m", func(m *v1beta1.Machine) { m.Spec.ProviderID = id })
+	for range 5 {
+		w.step(w.reconcile("m").RequeueAfter)
+	}
+	if in := w.instance(id); in.MachineUID != "" {
+		t.Fatalf("the machine has two instances: %+v", w.cloud.live())
+	}
+	w.delete("m")
+	w.untilGone("m")
+	if left := w.cloud.live(); len(left) != 1 || left[0].ProviderID != id {
+		t.Errorf("left are %+v", left)
+	}
+}
+
+func tags(cluster, uid string) map[string]string {
+	return map[string]string{provider.TagCluster: cluster, provider.TagMachineUID: uid}
+}
+
+// M-58: an adopted instance is in the scope of orphans like any other: it carries the tags.
+func TestAnAdoptedInstanceIsDescribedForItsDeletion(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	id := w.adoptable()
+	w.born("m", of(id))
+	w.reconcile("m")
+	m := w.get("m")
+	if i := m.Status.Instance; i == nil || i.Provider != fakeProvider || i.CredentialsRef == nil || i.CredentialsRef.Name != "small-credentials" {
+		t.Errorf("the status is %+v", m.Status.Instance)
+	}
+	if in := w.instance(id); in.OwnedBy("cluster", identity(m)) != nil {
+		t.Errorf("the tags are %+v", in.Instance)
+	}
+}

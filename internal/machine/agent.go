@@ -1,0 +1,264 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+	"unicode"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/safety/reachability"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// Some updates are an agent's on the node. It is asked by an annotation of the drained Node, and answers by another. The
+// Node is where the state of this is: what was asked for and not answered is being done, and an answer stays there until
+// it has been acted upon.
+
+// request is what a Node says of the update that its agent was asked for.
+type request struct {
+	// version is what was asked for, "" if nothing was.
+	version string
+	// result is the agent's answer before the colon, "" as long as there is none, and why what comes after it.
+	result, why string
+}
+
+// longestWhy bounds what of an agent's answer is repeated.
+const longestWhy = 256
+
+func requestOn(node *corev1.Node) request {
+	result, why, _ := strings.Cut(node.Annotations[v1beta1.NodeAnnotationUpdateResult], ":")
+	return request{version: node.Annotations[v1beta1.NodeAnnotationUpdateRequested], result: strings.TrimSpace(result), why: strings.TrimSpace(why)}
+}
+
+// oneLine makes of what anybody may have written a short line of text.
+func oneLine(s string) string {
+	if len(s) > longestWhy {
+		s = bounded(s, longestWhy)
+	}
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, strings.ToValidUTF8(s, "�"))
+	return strings.Join(strings.Fields(s), " ")
+}
+
+// runs reports whether the Node's kubelet is of a version. What a distribution adds after a plus sign makes no difference
+// unless it is asked for.
+func runs(node *corev1.Node, version string) bool {
+	reported := strings.TrimPrefix(node.Status.NodeInfo.KubeletVersion, "v")
+	wanted := strings.TrimPrefix(version, "v")
+	if !strings.Contains(wanted, "+") {
+		reported, _, _ = strings.Cut(reported, "+")
+	}
+	return reported == wanted
+}
+
+// updateByAgent has the agent on the node bring it to the version that the specification asks for.
+func (p *pass) updateByAgent(ctx context.Context, wanted *v1beta1.AppliedStatus, fingerprint string) (progress, error) {
+	m, version := p.machine, p.machine.Spec.Version
+	switch {
+	case p.Target == nil:
+		p.refuseUpdate("An agent on the node would have to make the change, and there is no target cluster with a node.", fingerprint)
+		return next, nil
+	case version == "":
+		p.updateFailed(provider.Errorf(provider.Internal, "the driver leaves the change to an agent on the node, and there is no version to ask it for"), fingerprint)
+		return next, nil
+	case m.Status.NodeRef == nil:
+		p.setCondition(v1beta1.ConditionUpToDate, false, v1beta1.ReasonUpdatePending, "The agent on the node is asked for the change when the node has registered.")
+		p.wakeIn(registrationGrace)
+		return next, nil
+	}
+	proceed, err := p.findNodeToDelete(ctx)
+	switch {
+	case err != nil:
+		return wait, err
+	case !bool(proceed):
+		return next, nil
+	case p.node == nil:
+		p.awaitAgent("The node is gone.")
+		return next, nil
+	case p.node.UID != m.Status.NodeRef.UID:
+		// It registered anew: nobody has drained it, nor asked its agent for anything.
+		p.endDrain()
+		p.updateWaits(v1beta1.ReasonUpdating, fmt.Sprintf("Node %s has registered anew.", p.node.Name))
+		p.wakeIn(time.Second)
+		return next, nil
+	}
+	node, asked := p.node, requestOn(p.node)
+	switch {
+	case asked.version == "" && runs(node, version):
+		return p.updatedByAgent(wanted)
+	case asked.version != version:
+		return p.askAgent(ctx)
+	case asked.result == v1beta1.UpdateResultSucceeded && runs(node, version) && nodeReady(node):
+		if done, err := p.endRequest(ctx); err != nil || !done {
+			return progress(err == nil), err
+		}
+		return p.updatedByAgent(wanted)
+	case asked.result == v1beta1.UpdateResultSucceeded:
+		p.awaitAgent(fmt.Sprintf("The agent says that it succeeded; node %s is not Ready with version %s yet.", node.Name, version))
+	case asked.result == v1beta1.UpdateResultFailed:
+		p.agentFailed(node, version, asked.why)
+	case asked.result != "":
+		p.awaitAgent(fmt.Sprintf("The answer of the agent is neither %q nor %q: %s", v1beta1.UpdateResultSucceeded, v1beta1.UpdateResultFailed, oneLine(asked.result)))
+	default:
+		p.awaitAgent(fmt.Sprintf("The agent on node %s was asked for version %s and has not answered.", node.Name, version))
+	}
+	return next, nil
+}
+
+// askAgent drains the node and then asks its agent. An answer to what was asked before goes with the same patch.
+func (p *pass) askAgent(ctx context.Context) (progress, error) {
+	m, version := p.machine, p.machine.Spec.Version
+	if proceed, err := p.drain(ctx); err != nil {
+		return wait, err
+	} else if !bool(proceed) {
+		return next, nil // It takes its time; the node is observed meanwhile.
+	}
+	if p.node == nil {
+		p.awaitAgent("The node is gone.")
+		p.wakeIn(time.Second)
+		return next, nil
+	}
+	if c := p.upToDateCondition(); c != nil && c.Reason == v1beta1.ReasonUpdateTimeout {
+		m.Status.LastOperation = nil // Who asks again waits as long again.
+	}
+	p.awaitAgent(fmt.Sprintf("The agent on node %s was asked for version %s and has not answered.", p.node.Name, version))
+	// It is durable before the agent is asked: somebody who takes the change back must have it asked again.
+	if c := meta.FindStatusCondition(p.before.Status.Conditions, v1beta1.ConditionUpToDate); c == nil || c.Reason != v1beta1.ReasonWaitingForAgent || c.ObservedGeneration != m.Generation {
+		p.summarize()
+		if err := p.writeStatus(ctx); err != nil {
+			return wait, err
+		}
+	}
+	_, err := p.annotateNode(ctx, map[string]string{v1beta1.NodeAnnotationUpdateRequested: version}, v1beta1.NodeAnnotationUpdateResult)
+	return progress(err == nil), err
+}
+
+// awaitAgent says that the agent is at work, and that it takes too long when it does.
+func (p *pass) awaitAgent(message string) {
+	p.operation(v1beta1.OperationUpdate, v1beta1.OperationProcessing, fmt.Sprintf("The agent on the node is asked for version %s.", p.machine.Spec.Version), "")
+	timeout, began := p.machine.Spec.Timeouts.UpdateOrDefault(), p.machine.Status.LastOperation.LastUpdateTime.Time
+	if p.Reach != nil {
+		past, _ := p.Reach.TargetOutages() // Nobody could ask or answer meanwhile.
+		began, _ = reachability.StandStill(past, began, time.Time{})
+	}
+	if left := began.Add(timeout).Sub(p.now); left > 0 {
+		p.setCondition(v1beta1.ConditionUpToDate, false, v1beta1.ReasonWaitingForAgent, message)
+		p.wakeIn(left)
+		return
+	}
+	p.notUpdated(v1beta1.ReasonUpdateTimeout, fmt.Sprintf("The update takes longer than %s. %s", timeout, message))
+}
+
+// agentFailed says what the agent says. The node stays as it is, cordoned: nobody knows what is left of it. The agent is
+// asked again for another version, or when a person takes one of the annotations off.
+func (p *pass) agentFailed(node *corev1.Node, version, why string) {
+	if why = oneLine(why); why == "" {
+		why = "it does not say why"
+	}
+	message := fmt.Sprintf("The agent on node %s failed to update it to %s: %s. It tries again when the annotation %s is taken off the node.",
+		node.Name, version, strings.TrimSuffix(why, "."), v1beta1.NodeAnnotationUpdateResult)
+	p.notUpdated(v1beta1.ReasonUpdateError, message)
+	p.operation(v1beta1.OperationUpdate, v1beta1.OperationFailed, message, provider.Unknown)
+}
+
+// updatedByAgent ends an update: the node is what it shall be, and nothing is asked of its agent any more.
+func (p *pass) updatedByAgent(wanted *v1beta1.AppliedStatus) (progress, error) {
+	p.memory.update(p.machine, func(r *recollection) { r.tried = "" })
+	p.machine.Status.Applied = wanted
+	p.ended(phaseUpdate, p.updateBegan())
+	p.upToDate()
+	message := fmt.Sprintf("The agent on the node updated it to %s.", p.machine.Spec.Version)
+	p.operation(v1beta1.OperationUpdate, v1beta1.OperationSucceeded, message, "")
+	p.note("Updated", "Update", message)
+	return next, nil
+}
+
+// awaitsAgent reports whether the driver has left the change, as it is asked for now, to the agent on the node, and that
+// was asked. Then there is no need to ask the driver again.
+func (p *pass) awaitsAgent(node *corev1.Node) bool {
+	c := p.upToDateCondition()
+	return c != nil && c.ObservedGeneration == p.machine.Generation &&
+		(c.Reason == v1beta1.ReasonWaitingForAgent || c.Reason == v1beta1.ReasonUpdateTimeout) &&
+		hasRequest(node) && requestOn(node).version == p.machine.Spec.Version
+}
+
+// hasRequest reports whether the agent on the node was asked for something that was not acted upon.
+func hasRequest(node *corev1.Node) bool { return node != nil && requestOn(node).version != "" }
+
+// withdrawRequest takes off the Node what its agent shall not do any more, and reports whether nothing is left of it.
+func (p *pass) withdrawRequest(ctx context.Context, node *corev1.Node) (bool, error) {
+	if !hasRequest(node) {
+		return true, nil
+	}
+	p.node = node
+	return p.endRequest(ctx)
+}
+
+// pairedNode returns the Node that the Machine is paired with, nil where there is none.
+func (p *pass) pairedNode(ctx context.Context) (*corev1.Node, error) {
+	ref := p.machine.Status.NodeRef
+	if p.Target == nil || ref == nil {
+		return nil, nil
+	}
+	node := &corev1.Node{}
+	err := p.Target.Nodes.Get(ctx, client.ObjectKey{Name: ref.Name}, node)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read node %s: %w", ref.Name, err)
+	case node.UID != ref.UID:
+		return nil, nil
+	}
+	return node.DeepCopy(), nil
+}
+
+// endRequest takes what was asked and answered off the Node, and reports whether that is done.
+func (p *pass) endRequest(ctx context.Context) (bool, error) {
+	return p.annotateNode(ctx, nil, v1beta1.NodeAnnotationUpdateRequested, v1beta1.NodeAnnotationUpdateResult)
+}
+
+// annotateNode sets annotations of the Node and removes others, and reports whether that is done: it is not if the Node is
+// another than was seen, and then it is looked at again.
+func (p *pass) annotateNode(ctx context.Context, set map[string]string, remove ...string) (bool, error) {
+	changed := p.node.DeepCopy()
+	for _, key := range remove {
+		delete(changed.Annotations, key)
+	}
+	if changed.Annotations == nil {
+		changed.Annotations = map[string]string{}
+	}
+	maps.Copy(changed.Annotations, set)
+	err := p.Target.Nodes.Patch(ctx, changed, client.MergeFromWithOptions(p.node, client.MergeFromWithOptimisticLock{}))
+	switch {
+	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
+		p.wakeIn(time.Second)
+		return false, nil
+	case err != nil:
+		_, err = p.targetAway(fmt.Errorf("patch node %s: %w", p.node.Name, err))
+		return false, err
+	}
+	p.node = changed
+	return true, nil
+}
+
+// upToDateCondition returns the condition UpToDate if it is False.
+func (p *pass) upToDateCondition() *metav1.Condition {
+	if c := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionUpToDate); c != nil && c.Status == metav1.ConditionFalse {
+		return c
+	}
+	return nil
+}

@@ -1,0 +1,323 @@
+package machine
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machine/drain"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+const (
+	oldVersion = "v1.36.3" // as nodeIs has it
+	newVersion = "v1.36.4"
+)
+
+// left is a running Machine whose new version the driver leaves to an agent on the node.
+func left(t *testing.T) (*world, *answers, *corev1.Node) {
+	t.Helper()
+	a := &answers{given: []provider.UpdateResult{{Outcome: provider.UpdateByAgent}}}
+	w, _ := changed(t, a)
+	return w, a, w.getNode(nodeNameOf(w.namespace, "m"))
+}
+
+// onNode changes the Node as its agent, its kubelet or a person would.
+func (w *world) onNode(change func(*corev1.Node)) {
+	w.t.Helper()
+	node := w.getNode(nodeNameOf(w.namespace, "m"))
+	before := node.DeepCopy()
+	change(node)
+	status := node.DeepCopy()
+	if err := w.api.Patch(w.t.Context(), node, client.MergeFrom(before)); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := w.api.Status().Patch(w.t.Context(), status, client.MergeFrom(before)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// podGone ends the pod that holds the drain up, and lets the drain see it.
+func (w *world) podGone() {
+	w.t.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "work"}}
+	if err := w.api.Delete(w.t.Context(), pod, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
+		w.t.Fatal(err)
+	}
+	if _, err := w.process.Drainer.(*drain.Controller).Reconcile(w.t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Namespace: w.namespace, Name: "m"}}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) agentSays(result string) {
+	w.t.Helper()
+	w.onNode(func(node *corev1.Node) { set(&node.Annotations, v1beta1.NodeAnnotationUpdateResult, result) })
+}
+
+// kubeletIs has the kubelet report a version and whether it is ready.
+func (w *world) kubeletIs(version string, ready corev1.ConditionStatus) {
+	w.t.Helper()
+	w.onNode(func(node *corev1.Node) {
+		node.Status.NodeInfo.KubeletVersion = version
+		node.Status.Conditions[0].Status = ready
+	})
+}
+
+// wantRequest fails unless the agent is asked for a version, "" for none, and has not answered.
+func (w *world) wantRequest(version string) *corev1.Node {
+	w.t.Helper()
+	node := w.getNode(nodeNameOf(w.namespace, "m"))
+	if got := requestOn(node); got != (request{version: version}) {
+		w.t.Errorf("the node says %+v, want a request for %q without an answer", got, version)
+	}
+	return node
+}
+
+// M-65, M-66: the agent is asked once the node is drained, and the update is done when the node is Ready with the version.
+func TestAnUpdateByAnAgent(t *testing.T) {
+	t.Parallel()
+	w, a, node := left(t)
+	w.podOn(node.Name)
+	w.reconcile("m")
+	if got := w.wantRequest(""); !got.Spec.Unschedulable {
+		t.Error("the node is not cordoned")
+	}
+	w.wantCondition(w.get("m"), v1beta1.ConditionDrained, metav1.ConditionFalse, v1beta1.ReasonDraining)
+	w.podGone()
+	w.step(time.Minute)
+	w.reconcile("m")
+	m := w.get("m")
+	w.wantPhase(m, v1beta1.MachineUpdating)
+	w.wantCondition(m, v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonWaitingForAgent)
+	w.wantCondition(m, v1beta1.ConditionReady, metav1.ConditionFalse, v1beta1.ReasonWaitingForAgent)
+	w.wantRequest(newVersion)
+	asked := len(a.asked)
+	w.wantQuiet("m")
+	w.agentSays(v1beta1.UpdateResultSucceeded)
+	w.kubeletIs(newVersion, corev1.ConditionFalse)
+	w.reconcile("m")
+	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonWaitingForAgent)
+	if len(a.asked) != asked {
+		t.Errorf("the driver was asked %d times more while the agent worked", len(a.asked)-asked)
+	}
+	w.kubeletIs(newVersion+"+distribution.1", corev1.ConditionTrue)
+	w.reconcile("m")
+	m = w.get("m")
+	w.wantPhase(m, v1beta1.MachineRunning)
+	w.wantCondition(m, v1beta1.ConditionUpToDate, metav1.ConditionTrue, v1beta1.ReasonUpToDate)
+	w.wantCondition(m, v1beta1.ConditionReady, metav1.ConditionTrue, v1beta1.ReasonMachineReady)
+	if m.Status.Applied.Version != newVersion || m.Status.Applied.ClassName != "large" {
+		t.Errorf("applied is %+v", m.Status.Applied)
+	}
+	if got := w.wantRequest(""); got.Spec.Unschedulable {
+		t.Error("the node is still cordoned")
+	}
+	w.wantRest("m")
+}
+
+// M-67: what the agent says of a failure is told, on one line and not at length; the node stays out of service, and
+// nothing is tried until a person takes an annotation off or another version is wanted.
+func TestAnAgentThatFails(t *testing.T) {
+	t.Parallel()
+	for name, again := range map[string]func(w *world){
+		"the answer taken off": func(w *world) {
+			w.onNode(func(node *corev1.Node) { delete(node.Annotations, v1beta1.NodeAnnotationUpdateResult) })
+		},
+		"the request taken off": func(w *world) {
+			w.onNode(func(node *corev1.Node) { delete(node.Annotations, v1beta1.NodeAnnotationUpdateRequested) })
+		},
+		"another version": func(w *world) {
+			w.update("m", func(m *v1beta1.Machine) { m.Spec.Version = "v1.36.5" })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, _, _ := left(t)
+			w.reconcile("m")
+			w.events.take()
+			w.agentSays("failed: no space\n\x00left \xe2\x80\xae" + strings.Repeat("x", 10_000))
+			w.reconcile("m")
+			m := w.get("m")
+			c := w.wantCondition(m, v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonUpdateError)
+			if !strings.Contains(c.Message, "no space left xxx") || strings.ContainsAny(c.Message, "\n\x00\u202e") || len(c.Message) > 600 {
+				t.Errorf("the message is %q", c.Message)
+			}
+			if m.Status.FailureReason != "" || !w.getNode(m.Status.NodeRef.Name).Spec.Unschedulable {
+				t.Errorf("failure reason %q, node %+v", m.Status.FailureReason, w.getNode(m.Status.NodeRef.Name).Spec)
+			}
+			if events := w.events.take(); len(events) != 1 {
+				t.Errorf("events: %q", events)
+			}
+			w.step(time.Hour)
+			w.wantQuiet("m")
+			again(w)
+			w.reconcile("m")
+			m = w.get("m")
+			w.wantCondition(m, v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonWaitingForAgent)
+			w.wantRequest(m.Spec.Version)
+			w.agentSays(v1beta1.UpdateResultSucceeded)
+			w.kubeletIs(m.Spec.Version, corev1.ConditionTrue)
+			w.reconcile("m")
+			w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionTrue, v1beta1.ReasonUpToDate)
+			w.wantRest("m")
+		})
+	}
+}
+
+// M-68: an answer counts for what was asked last, and a success only with the version.
+func TestAnAnswerToWhatWasAskedBefore(t *testing.T) {
+	t.Parallel()
+	for _, result := range []string{v1beta1.UpdateResultSucceeded, "failed: whatever"} {
+		w, _, _ := left(t)
+		w.onNode(func(node *corev1.Node) { // of another time
+			set(&node.Annotations, v1beta1.NodeAnnotationUpdateRequested, "v1.36.0")
+			set(&node.Annotations, v1beta1.NodeAnnotationUpdateResult, result)
+		})
+		w.reconcile("m")
+		w.wantRequest(newVersion)
+		w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonWaitingForAgent)
+	}
+	w, _, _ := left(t)
+	w.reconcile("m")
+	w.agentSays(v1beta1.UpdateResultSucceeded)
+	w.reconcile("m")
+	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonWaitingForAgent)
+	w.agentSays("of course\nit did")
+	w.reconcile("m")
+	if c := w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonWaitingForAgent); !strings.Contains(c.Message, "of course it did") {
+		t.Errorf("the message is %q", c.Message)
+	}
+}
+
+// M-69: a change that is taken back after the agent was asked is asked of it too: it may have made it.
+func TestAChangeTakenBackFromAnAgent(t *testing.T) {
+	t.Parallel()
+	for name, paused := range map[string]bool{"at once": false, "while the machine is paused": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, a, _ := left(t)
+			w.reconcile("m")
+			w.wantRequest(newVersion)
+			a.given = []provider.UpdateResult{{Outcome: provider.UpdateDone}} // for all that the cloud knows
+			if paused {
+				w.annotate("m", v1beta1.AnnotationPaused)
+				w.reconcile("m")
+			}
+			w.update("m", func(m *v1beta1.Machine) {
+				m.Spec.ClassRef.Name, m.Spec.Version = m.Status.Applied.ClassName, oldVersion
+			})
+			if paused {
+				w.reconcile("m")
+				w.update("m", func(m *v1beta1.Machine) { delete(m.Annotations, v1beta1.AnnotationPaused) })
+			}
+			w.kubeletIs(newVersion, corev1.ConditionTrue) // It was as good as done.
+			w.reconcile("m")
+			w.wantRequest(oldVersion)
+			w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonWaitingForAgent)
+			w.agentSays(v1beta1.UpdateResultSucceeded)
+			w.kubeletIs(oldVersion, corev1.ConditionTrue)
+			w.reconcile("m")
+			m := w.get("m")
+			w.wantCondition(m, v1beta1.ConditionUpToDate, metav1.ConditionTrue, v1beta1.ReasonUpToDate)
+			if node := w.wantRequest(""); node.Spec.Unschedulable || m.Status.Applied.Version != oldVersion {
+				t.Errorf("node %+v, applied %+v", node.Spec, m.Status.Applied)
+			}
+			w.wantRest("m")
+		})
+	}
+}
+
+// M-70: an agent that does not answer in time is said to; a late answer counts, and who has it asked again waits as long
+// again. The time in which the target cluster was away does not count.
+func TestAnAgentThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	w, _, _ := left(t)
+	r := w.watched()
+	w.reconcile("m")
+	w.step(v1beta1.DefaultUpdateTimeout - time.Minute)
+	w.away(r)
+	w.reconcile("m")
+	w.step(time.Hour)
+	w.reconcile("m")
+	w.back(r)
+	w.reconcile("m")
+	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonWaitingForAgent)
+	w.step(time.Minute + 2*time.Second)
+	w.reconcile("m")
+	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonUpdateTimeout)
+	w.wantRest("m")
+	w.onNode(func(node *corev1.Node) { delete(node.Annotations, v1beta1.NodeAnnotationUpdateRequested) })
+	if result := w.reconcile("m"); result.RequeueAfter != v1beta1.DefaultUpdateTimeout {
+		t.Errorf("it is looked at again in %s", result.RequeueAfter)
+	}
+	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonWaitingForAgent)
+	w.step(2 * v1beta1.DefaultUpdateTimeout)
+	w.reconcile("m")
+	w.agentSays(v1beta1.UpdateResultSucceeded)
+	w.kubeletIs(newVersion, corev1.ConditionTrue)
+	w.reconcile("m")
+	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionTrue, v1beta1.ReasonUpToDate)
+}
+
+// M-71: a Node that registers anew is drained, and its agent asked, anew; without a Node nobody is asked.
+func TestAnAgentWhoseNodeGoes(t *testing.T) {
+	t.Parallel()
+	w, _, node := left(t)
+	w.reconcile("m")
+	if err := w.api.Delete(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	w.reconcile("m")
+	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonWaitingForAgent)
+	w.node("m", true)
+	w.podOn(node.Name)
+	w.reconcile("m")
+	w.reconcile("m")
+	m := w.get("m")
+	if m.Status.NodeRef.UID == node.UID {
+		t.Fatal("the machine is not paired anew")
+	}
+	w.wantCondition(m, v1beta1.ConditionDrained, metav1.ConditionFalse, v1beta1.ReasonDraining)
+	w.wantRequest("")
+	w.podGone()
+	w.step(time.Minute)
+	w.reconcile("m")
+	w.wantRequest(newVersion)
+}
+
+// M-71: where there is no Node at all, the change is refused, and before there is one it waits.
+func TestAnAgentWithoutANode(t *testing.T) {
+	t.Parallel()
+	byAgent := func(provider.UpdateRequest) (provider.UpdateResult, error) {
+		return provider.UpdateResult{Outcome: provider.UpdateByAgent}, nil
+	}
+	w := newWorld(t, noTarget)
+	w.cloud.onUpdate = byAgent
+	w.class("small", "")
+	w.born("m")
+	w.untilPhase("m", v1beta1.MachineAvailable)
+	w.update("m", func(m *v1beta1.Machine) { m.Spec.Version = newVersion })
+	w.reconcile("m")
+	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonUnsupportedChange)
+	w.wantPhase(w.get("m"), v1beta1.MachineAvailable)
+	w.wantRest("m")
+
+	w = newWorld(t)
+	w.cloud.onUpdate = byAgent
+	w.class("small", "")
+	w.born("m")
+	w.reconcile("m")
+	w.update("m", func(m *v1beta1.Machine) { m.Spec.Version = newVersion })
+	w.reconcile("m")
+	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonUpdatePending)
+	w.node("m", true)
+	w.reconcile("m")
+	w.reconcile("m")
+	w.wantRequest(newVersion)
+}

@@ -1,0 +1,160 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machine/drain"
+	"machinist.dev/machinist/internal/preservation"
+)
+
+// DefaultPreserveTimeout is how long a Machine that is set aside is kept.
+const DefaultPreserveTimeout = 96 * time.Hour
+
+// preserve sets a Machine aside that somebody wants to look at, and deletes it when its time is over. All of it follows
+// from what is written in the Machine, so that it can be cut anywhere: its Node is cordoned before its set replaces it.
+func (p *pass) preserve(ctx context.Context) (progress, error) {
+	m := p.machine
+	switch {
+	case preservation.SetAside(m):
+		if paused(m) || foreign(m) != "" {
+			return next, nil
+		}
+	case preservation.Due(m):
+		if p.outage() {
+			p.wakeIn(targetPoll) // Nothing is replaced now.
+			return next, nil
+		}
+	default:
+		p.notKept()
+		return next, nil
+	}
+	if err := p.cordonKept(ctx); err != nil {
+		return wait, err
+	}
+	if err := p.setAside(ctx); err != nil {
+		return wait, err
+	}
+	until, err := preservation.Until(p.machine)
+	if err != nil {
+		message := "The machine is set aside and will not be deleted: " + err.Error() + "."
+		if p.setCondition(v1beta1.ConditionPreserved, true, v1beta1.ReasonInvalidConfiguration, message) {
+			p.warn(v1beta1.ReasonInvalidConfiguration, "Preserve", message)
+		}
+		return next, nil
+	}
+	left := until.Sub(p.now)
+	if left <= 0 {
+		return wait, p.endKeeping(ctx)
+	}
+	p.wakeIn(left)
+	message := fmt.Sprintf("The machine belongs to no set any more and is kept until %s, when it is deleted.", until.UTC().Format(time.RFC3339))
+	if p.setCondition(v1beta1.ConditionPreserved, true, v1beta1.ReasonSetAside, message) {
+		p.note(v1beta1.ReasonSetAside, "Preserve", message)
+	}
+	return next, nil
+}
+
+// setAside takes the Machine from its set, and says until when it is kept, in one patch.
+func (p *pass) setAside(ctx context.Context) error {
+	m := p.machine
+	_, hash := m.Labels[v1beta1.LabelTemplateHash]
+	_, owned := m.Labels[v1beta1.LabelMachineSet]
+	if preservation.SetAside(m) && !hash && !owned && metav1.GetControllerOfNoCopy(m) == nil {
+		return nil
+	}
+	return p.patchMachine(ctx, func(m *v1beta1.Machine) {
+		delete(m.Labels, v1beta1.LabelTemplateHash)
+		delete(m.Labels, v1beta1.LabelMachineSet)
+		m.OwnerReferences = slices.DeleteFunc(m.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Controller != nil && *o.Controller })
+		if !preservation.SetAside(m) {
+			set(&m.Annotations, v1beta1.AnnotationPreservedUntil, p.now.Add(p.PreserveTimeout).UTC().Format(time.RFC3339))
+		}
+	})
+}
+
+// endKeeping deletes a Machine whose time is over, if nobody has changed it.
+func (p *pass) endKeeping(ctx context.Context) error {
+	m := p.before
+	gone := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name}}
+	err := p.Client.Delete(ctx, gone, client.Preconditions{UID: &m.UID, ResourceVersion: &m.ResourceVersion})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete machine that was set aside: %w", err)
+	}
+	return nil
+}
+
+// cordonKept keeps new pods away from the Node of a Machine that is set aside.
+func (p *pass) cordonKept(ctx context.Context) error {
+	ref := p.machine.Status.NodeRef
+	if p.Target == nil || ref == nil {
+		return nil
+	}
+	node := &corev1.Node{}
+	err := p.Target.Nodes.Get(ctx, client.ObjectKey{Name: ref.Name}, node)
+	if err == nil && node.UID == ref.UID {
+		_, err = drain.Cordon(ctx, p.Target.Nodes, node)
+	}
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil // It is gone.
+	}
+	return err
+}
+
+// notKept says what is wrong with a wish to set the Machine aside, and forgets that it was.
+func (p *pass) notKept() {
+	if invalid := preservation.Invalid(p.machine); invalid != "" {
+		message := "The machine is not set aside: " + invalid + "."
+		if p.setCondition(v1beta1.ConditionPreserved, false, v1beta1.ReasonInvalidConfiguration, message) {
+			p.warn(v1beta1.ReasonInvalidConfiguration, "Preserve", message)
+		}
+		return
+	}
+	meta.RemoveStatusCondition(&p.machine.Status.Conditions, v1beta1.ConditionPreserved)
+}
+
+// tooLateToKeep says so of a Machine that shall be set aside and is being deleted.
+func (p *pass) tooLateToKeep() {
+	m := p.machine
+	if m.Annotations[v1beta1.AnnotationPreserve] != v1beta1.PreserveNow || preservation.SetAside(m) || !hasFinalizer(m) {
+		return
+	}
+	const message = "The machine is being deleted already and cannot be set aside any more."
+	if p.setCondition(v1beta1.ConditionPreserved, false, v1beta1.ReasonTooLate, message) {
+		p.warn(v1beta1.ReasonTooLate, "Preserve", message)
+	}
+}
+
+// awaitPreservation has a Machine looked at again that is to be set aside on grounds of what this pass found out: that is
+// written down first.
+func (p *pass) awaitPreservation() {
+	if preservation.Due(p.machine) && !preservation.Due(p.before) {
+		p.wakeIn(time.Millisecond)
+	}
+}
+
+// updateUnlessKept leaves the instance of a Machine that is set aside as it is, unless it is half gone.
+func (p *pass) updateUnlessKept(ctx context.Context) (progress, error) {
+	if preservation.SetAside(p.machine) && !p.machine.Replacing() {
+		p.endDrain()
+		return next, nil
+	}
+	return p.update(ctx)
+}
+
+// uncordonUnlessKept ends the disruption of the Node where nothing is in the way.
+func (p *pass) uncordonUnlessKept(ctx context.Context) error {
+	if preservation.SetAside(p.machine) {
+		return p.cordonKept(ctx)
+	}
+	return p.uncordon(ctx)
+}

@@ -1,0 +1,287 @@
+package machine
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/preservation"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// ofASet gives a machine what a set's machines have.
+func ofASet(m *v1beta1.Machine) {
+	m.Labels[v1beta1.LabelTemplateHash], m.Labels[v1beta1.LabelMachineSet], m.Labels["app"] = "abc", "web", "web"
+	controls := true
+	m.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1beta1.GroupVersion.String(), Kind: "MachineSet", Name: "web", UID: "set", Controller: &controls}}
+}
+
+func (w *world) annotateWith(name, key, value string) {
+	w.t.Helper()
+	w.update(name, func(m *v1beta1.Machine) { set(&m.Annotations, key, value) })
+}
+
+func (w *world) request(name, reason string, status metav1.ConditionStatus) {
+	w.t.Helper()
+	m := w.get(name)
+	m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{Type: v1beta1.ConditionRemediationRequested, Status: status, Reason: reason, LastTransitionTime: metav1.Now()})
+	if err := w.api.Status().Update(w.t.Context(), m); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// wantAside fails the test if the machine was not set aside, for the time that is left.
+func (w *world) wantAside(name string, left time.Duration) *v1beta1.Machine {
+	w.t.Helper()
+	m := w.get(name)
+	if m.Labels[v1beta1.LabelTemplateHash] != "" || m.Labels[v1beta1.LabelMachineSet] != "" || metav1.GetControllerOf(m) != nil || m.Labels["app"] != "web" {
+		w.t.Errorf("it still belongs to its set: %v %v", m.Labels, m.OwnerReferences)
+	}
+	until, err := preservation.Until(m)
+	if err != nil || until.Sub(w.clock.Now().Add(left)).Abs() > time.Second {
+		w.t.Errorf("it is kept until %v (%v), want %s from now", until, err, left)
+	}
+	w.wantCondition(m, v1beta1.ConditionPreserved, metav1.ConditionTrue, v1beta1.ReasonSetAside)
+	if node := w.getNode(nodeNameOf(w.namespace, name)); node != nil && !node.Spec.Unschedulable {
+		w.t.Error("its node is not cordoned")
+	}
+	return m
+}
+
+// M-60, M-62: with "now" a machine is cordoned and taken from its set at once, in one write of its own, and deleted when its
+// time is over, not before.
+func TestAMachineIsSetAsideNow(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	w.running("m", ofASet)
+	w.annotateWith("m", v1beta1.AnnotationPreserve, v1beta1.PreserveNow)
+	w.effects.clear()
+	result := w.reconcile("m")
+	if writes := strings.Join(w.effects.writes(), ", "); writes != "API Node patch, API Machine patch, API Machine patch status" {
+		t.Errorf("wrote %s", writes)
+	}
+	if result.RequeueAfter > DefaultPreserveTimeout || result.RequeueAfter < DefaultPreserveTimeout-2*time.Second {
+		t.Errorf("looks again after %s", result.RequeueAfter)
+	}
+	w.wantPhase(w.wantAside("m", DefaultPreserveTimeout), v1beta1.MachineRunning)
+	w.step(DefaultPreserveTimeout - time.Minute)
+	w.wantQuiet("m")
+	w.step(time.Minute)
+	w.reconcile("m")
+	if m := w.get("m"); m.DeletionTimestamp.IsZero() {
+		t.Fatal("its time is over, and it is not deleted")
+	}
+	w.untilGone("m")
+	w.wantNothingLeft("m")
+}
+
+// M-60: with "when-failed" it is set aside when it fails or is to be replaced, and only where its set would replace it.
+func TestAMachineIsSetAsideWhenItFails(t *testing.T) {
+	t.Parallel()
+	vanish := func(w *world) {
+		w.cloud.vanish(w.get("m").Spec.ProviderID)
+		w.nodeIs(nodeNameOf(w.namespace, "m"), corev1.ConditionUnknown)
+	}
+	for name, c := range map[string]struct {
+		spoil func(*world)
+		aside bool
+	}{
+		"healthy":              {func(*world) {}, false},
+		"failed":               {vanish, true},
+		"to be replaced":       {func(w *world) { w.request("m", v1beta1.ReasonBuiltInPolicy, "True") }, true},
+		"by somebody else":     {func(w *world) { w.request("m", v1beta1.ReasonExternalRemediation, "True") }, false},
+		"retries exhausted":    {func(w *world) { vanish(w); w.request("m", v1beta1.ReasonRetriesExhausted, "False") }, false},
+		"not to be remediated": {func(w *world) { vanish(w); w.annotate("m", v1beta1.AnnotationSkipRemediation) }, false},
+		"paused":               {func(w *world) { vanish(w); w.annotate("m", v1beta1.AnnotationPaused) }, false},
+		"of another schema": {func(w *world) {
+			vanish(w)
+			w.update("m", func(m *v1beta1.Machine) { m.Labels[v1beta1.LabelTypeVersion] = "v9" })
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.class("small", "")
+			w.running("m", ofASet)
+			w.annotateWith("m", v1beta1.AnnotationPreserve, v1beta1.PreserveWhenFailed)
+			c.spoil(w)
+			for range 3 {
+				w.step(min(w.reconcile("m").RequeueAfter, time.Minute))
+			}
+			m := w.get("m")
+			if preservation.SetAside(m) != c.aside {
+				t.Fatalf("set aside: %t, want %t: %s", !c.aside, c.aside, summaryOf(m))
+			}
+			if node := w.getNode(nodeNameOf(w.namespace, "m")); node.Spec.Unschedulable != c.aside {
+				t.Errorf("cordoned: %t", node.Spec.Unschedulable)
+			}
+		})
+	}
+}
+
+// M-60: what a machine failed of is written down before it is set aside, and it does not wait for an event.
+func TestAMachineThatFailsIsLookedAtAgainAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	w.running("m", ofASet, func(m *v1beta1.Machine) {
+		set(&m.Annotations, v1beta1.AnnotationPreserve, v1beta1.PreserveWhenFailed)
+	})
+	w.cloud.vanish(w.get("m").Spec.ProviderID)
+	w.nodeIs(nodeNameOf(w.namespace, "m"), corev1.ConditionUnknown)
+	result := w.reconcile("m")
+	m := w.get("m")
+	w.wantPhase(m, v1beta1.MachineFailed)
+	if preservation.SetAside(m) || result.RequeueAfter == 0 || result.RequeueAfter > time.Second {
+		t.Errorf("looks again after %s", result.RequeueAfter)
+	}
+	w.reconcile("m")
+	w.wantAside("m", DefaultPreserveTimeout)
+}
+
+// M-60: a machine without an instance has nothing to look at, and none is made for one that is set aside.
+func TestAMachineWithoutAnInstanceIsNotSetAside(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	w.cloud.fail("Create", provider.Errorf(provider.ResourceExhausted, "no capacity"))
+	w.born("m", ofASet, func(m *v1beta1.Machine) { set(&m.Annotations, v1beta1.AnnotationPreserve, v1beta1.PreserveNow) })
+	w.reconcile("m")
+	if m := w.get("m"); preservation.SetAside(m) || metav1.GetControllerOf(m) == nil {
+		t.Errorf("it was set aside: %v", m.Annotations)
+	}
+	w.annotateWith("m", v1beta1.AnnotationPreservedUntil, w.clock.Now().Add(time.Hour).Format(time.RFC3339))
+	w.step(30 * time.Minute)
+	w.effects.clear()
+	w.reconcile("m")
+	w.wantAside("m", 30*time.Minute)
+	if calls := w.effects.calls(); len(calls) > 0 {
+		t.Errorf("asked of the cloud: %q", calls)
+	}
+}
+
+// M-61: while a machine is set aside its instance and its cordon stay as they are, whatever its node and its specification
+// say.
+func TestAMachineThatIsSetAsideStaysAsItIs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	w.running("m", ofASet)
+	w.annotateWith("m", v1beta1.AnnotationPreserve, v1beta1.PreserveNow)
+	w.reconcile("m")
+	w.update("m", func(m *v1beta1.Machine) { m.Spec.Version = "v1.36.4" })
+	node := w.getNode(nodeNameOf(w.namespace, "m"))
+	node.Spec.Unschedulable = false
+	if err := w.api.Update(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	w.effects.clear()
+	w.reconcile("m")
+	if calls := w.effects.calls(); len(calls) > 0 {
+		t.Errorf("asked of the cloud: %q", calls)
+	}
+	w.wantAside("m", DefaultPreserveTimeout)
+}
+
+// M-62: a person may keep it for longer or shorter, and a time that is none keeps it for ever.
+func TestTheTimeOfAMachineThatIsSetAsideCanBeChanged(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	w.running("m", ofASet)
+	w.annotateWith("m", v1beta1.AnnotationPreserve, v1beta1.PreserveNow)
+	w.reconcile("m")
+	w.annotateWith("m", v1beta1.AnnotationPreservedUntil, w.clock.Now().Add(200*time.Hour).Format(time.RFC3339))
+	w.step(150 * time.Hour)
+	w.reconcile("m")
+	w.wantAside("m", 50*time.Hour)
+	w.annotateWith("m", v1beta1.AnnotationPreservedUntil, "friday")
+	w.step(1000 * time.Hour)
+	w.events.take()
+	w.reconcile("m")
+	m := w.get("m")
+	c := w.wantCondition(m, v1beta1.ConditionPreserved, metav1.ConditionTrue, v1beta1.ReasonInvalidConfiguration)
+	if !strings.Contains(c.Message, `"friday"`) || !m.DeletionTimestamp.IsZero() || len(w.events.take()) != 1 {
+		t.Errorf("deleted %v, message %q", m.DeletionTimestamp, c.Message)
+	}
+	w.wantRest("m")
+	w.annotateWith("m", v1beta1.AnnotationPreservedUntil, w.clock.Now().Format(time.RFC3339))
+	w.reconcile("m")
+	if w.get("m").DeletionTimestamp.IsZero() {
+		t.Error("its time is over, and it is not deleted")
+	}
+}
+
+// M-62: who takes both annotations away has an ordinary machine without an owner, whose node takes pods again.
+func TestAMachineIsNoLongerSetAside(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	w.running("m", ofASet)
+	w.annotateWith("m", v1beta1.AnnotationPreserve, v1beta1.PreserveNow)
+	w.reconcile("m")
+	w.update("m", func(m *v1beta1.Machine) {
+		delete(m.Annotations, v1beta1.AnnotationPreserve)
+		delete(m.Annotations, v1beta1.AnnotationPreservedUntil)
+	})
+	w.reconcile("m")
+	for _, c := range w.get("m").Status.Conditions {
+		if c.Type == v1beta1.ConditionPreserved {
+			t.Errorf("the condition is left: %+v", c)
+		}
+	}
+	if w.getNode(nodeNameOf(w.namespace, "m")).Spec.Unschedulable {
+		t.Error("the node is left cordoned")
+	}
+	w.wantRest("m")
+}
+
+// M-63: a wish that is none is said and does no harm, and so is one that comes too late. (The API
+// refuses other values where the policies are installed.)
+func TestWishesThatCannotBeFulfilled(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	w.running("m", ofASet, func(m *v1beta1.Machine) {
+		m.Spec.LifecycleHooks.PreDrain = []v1beta1.LifecycleHook{{Name: "a.example.com", Owner: "o"}}
+	})
+	odd := w.get("m")
+	set(&odd.Annotations, v1beta1.AnnotationPreserve, "sometimes")
+	p := &pass{Reconciler: w.process, before: odd, machine: odd, now: w.clock.Now()}
+	w.events.take()
+	for range 2 {
+		if proceed, err := p.preserve(t.Context()); err != nil || !bool(proceed) {
+			t.Errorf("goes on: %t, %v", proceed, err)
+		}
+	}
+	c := w.wantCondition(odd, v1beta1.ConditionPreserved, metav1.ConditionFalse, v1beta1.ReasonInvalidConfiguration)
+	if events := w.events.take(); !strings.Contains(c.Message, `"sometimes"`) || len(events) != 1 {
+		t.Errorf("the message is %q, events %q", c.Message, events)
+	}
+	w.delete("m")
+	w.annotateWith("m", v1beta1.AnnotationPreserve, v1beta1.PreserveNow)
+	w.reconcile("m")
+	m := w.get("m")
+	w.wantCondition(m, v1beta1.ConditionPreserved, metav1.ConditionFalse, v1beta1.ReasonTooLate)
+	if preservation.SetAside(m) {
+		t.Error("a machine that is being deleted was set aside")
+	}
+}
+
+// M-61: nothing is set aside while the target cluster is away, since nothing is replaced then.
+func TestNothingIsSetAsideInAnOutage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	w.running("m", ofASet)
+	w.watched().since = w.clock.Now()
+	w.annotateWith("m", v1beta1.AnnotationPreserve, v1beta1.PreserveNow)
+	if result := w.reconcile("m"); preservation.SetAside(w.get("m")) || result.RequeueAfter > targetPoll {
+		t.Errorf("looks again after %s, annotations %v", result.RequeueAfter, w.get("m").Annotations)
+	}
+}

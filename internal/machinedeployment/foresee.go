@@ -1,0 +1,126 @@
+package machinedeployment
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machinedeployment/bounds"
+)
+
+// Foresight is what a pass over a deployment would do.
+type Foresight struct {
+	// Sets are the deployment's sets as the pass would leave them, the oldest revision first. One that it would make is the
+	// last, and has no UID.
+	Sets []*v1beta1.MachineSet
+	// Current is the index in Sets of the set that is of the wanted template; -1 if there is none.
+	Current int
+	// Outdated is how many machines of other revisions exist or may yet be made.
+	Outdated int32
+	// Bounds are those of the rollout.
+	Bounds
+	// Doing says which sets the pass would scale and why, Waiting what the rollout waits for; both may be empty.
+	Doing, Waiting string
+	// Failing says that the newest revision does not launch.
+	Failing bool
+	// StartsIn is the time until spec.rolloutAfter is past, 0 if it is or is not set.
+	StartsIn time.Duration
+}
+
+// Foresee returns what a pass over the deployment would do with these sets and machines, all of them its own, if they
+// were all there is to know. It changes none of them. The error says why such a deployment is not acted upon at all.
+func Foresee(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, machines map[types.UID][]*v1beta1.Machine, now time.Time) (Foresight, error) {
+	switch selector, err := metav1.LabelSelectorAsSelector(&d.Spec.Selector); {
+	case err != nil:
+		return Foresight{}, fmt.Errorf("spec.selector: %w", err)
+	case selector.Empty():
+		return Foresight{}, fmt.Errorf("spec.selector is empty: it would match every set")
+	}
+	if message := tooManyLabels(d); message != "" {
+		return Foresight{}, fmt.Errorf("%s", message)
+	}
+	limits, err := bounds.Resolve(d.Spec.Strategy, max(0, d.ReplicasOrDefault()))
+	if err != nil {
+		return Foresight{}, err
+	}
+	r := New(Options{})
+	p := &pass{Reconciler: r, deployment: d, known: r.memory.of(types.NamespacedName{}, d.UID), now: now}
+	v := p.observe(sets, machines, limits)
+	v.plan = MakePlan(v.state)
+	if v.hindrance != "" {
+		v.plan.Waiting = v.hindrance
+	}
+	change := make(map[int]int32, len(v.plan.Scales))
+	for _, scale := range v.plan.Scales {
+		change[scale.Set] = scale.To - scale.From
+	}
+	after := make([]*v1beta1.MachineSet, 0, len(v.sets)+1)
+	for i, set := range v.sets {
+		if v.state.Sets[i].Leaving {
+			after = append(after, set)
+			continue
+		}
+		after = append(after, v.wantedSet(d, i, change[i]))
+	}
+	if set := v.successor; set != nil {
+		replicas := change[len(v.sets)]
+		set.Spec.Replicas = &replicas
+		v.plan.Roles[v.state.Current].annotate(set)
+		annotate(set, v1beta1.AnnotationSizedFor, strconv.Itoa(int(v.plan.SizedFor)))
+		after = append(after, set)
+	}
+	return Foresight{Sets: after, Current: v.state.Current, Outdated: v.outdated(), Bounds: limits, Doing: v.doing(), Waiting: v.plan.Waiting,
+		Failing: v.state.Failing, StartsIn: v.startsIn}, nil
+}
+
+// Revisions returns the deployment's sets, the oldest revision first, and the index of the one that is of its template at
+// that time; -1 if there is none.
+func Revisions(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now time.Time) (ordered []*v1beta1.MachineSet, current int) {
+	h := findRevision(d, sets, now)
+	return h.sets, h.current
+}
+
+// Revision returns the number of a set's revision, 0 if it has none.
+func Revision(set *v1beta1.MachineSet) int64 { return revisionOf(set) }
+
+// SameRevision reports whether machines of the two specs need not be exchanged for one another.
+func SameRevision(a, b *v1beta1.MachineSpec) bool { return sameRevision(a, b) }
+
+// RollBack takes the deployment back to the revision of a set: the part of the template that rolls. Everything else stays: a
+// set has of it what reached its machines last, not what was there when the revision was made. A time after which machines
+// were to be renewed is taken back to what it was for the set, lest its machines be renewed as well.
+func RollBack(d *v1beta1.MachineDeployment, to *v1beta1.MachineSet, now time.Time) {
+	keepWhatRolls(&d.Spec.Template.Spec, &to.Spec.Template.DeepCopy().Spec)
+	if after := d.Spec.RolloutAfter; after != nil && !after.After(now) && !madeAfter(to, after.Time) {
+		d.Spec.RolloutAfter = nil
+		if recorded, err := time.Parse(time.RFC3339, to.Annotations[v1beta1.AnnotationRolloutAfter]); err == nil {
+			t := metav1.NewTime(recorded)
+			d.Spec.RolloutAfter = &t
+		}
+	}
+}
+
+// RestartAt returns the earliest time from now on that, as spec.rolloutAfter, renews all machines there are: times of the
+// API have whole seconds, and a set that was made in the same second would count as renewed already.
+func RestartAt(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now time.Time) time.Time {
+	at := now.Truncate(time.Second)
+	later := func(t time.Time) {
+		if !t.Before(at) {
+			at = t.Truncate(time.Second).Add(time.Second)
+		}
+	}
+	for _, set := range sets {
+		later(set.CreationTimestamp.Time)
+		if recorded, err := time.Parse(time.RFC3339, set.Annotations[v1beta1.AnnotationRolloutAfter]); err == nil {
+			later(recorded)
+		}
+	}
+	if after := d.Spec.RolloutAfter; after != nil && !after.After(now) {
+		later(after.Time)
+	}
+	return at
+}

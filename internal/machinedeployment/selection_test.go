@@ -1,0 +1,82 @@
+package machinedeployment
+
+import (
+	"strings"
+	"testing"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// bySelection is a deployment of 4 machines, of which people select those to be updated, in the midst of a hand-over.
+func bySelection(change func(old, wanted *Set)) State {
+	s := State{Strategy: v1beta1.StrategyInPlace, Manual: true, Replicas: 4, Bounds: Bounds{MaxUnavailable: 2}, SizedFor: 4, Current: 1, Sets: []Set{
+		{Name: "a", Replicas: 2, Least: 2, Most: 2, Live: 4, Ready: 4, Available: 4, Selected: 2, Role: Role{MoveTo: "b", Moves: 2, BySelection: true}},
+		{Name: "b", Role: Role{ReceiveFrom: "a"}},
+	}}
+	change(&s.Sets[0], &s.Sets[1])
+	return s
+}
+
+// D-26: an order for machines that are not selected any more is taken back, and what the set has begun meanwhile comes to
+// its end before the set may make or delete machines again.
+func TestAnOrderThatNobodyMeansAnyMore(t *testing.T) {
+	order, takenBack := Role{MoveTo: "b", Moves: 2, BySelection: true}, Role{MoveTo: "b", BySelection: true}
+	for name, test := range map[string]struct {
+		change   func(old, wanted *Set)
+		role     Role
+		replicas int32
+		waiting  string
+	}{
+		"all are selected":  {func(_, _ *Set) {}, order, 2, "2 machines of set a to be handed over"},
+		"one is not":        {func(old, _ *Set) { old.Selected = 1 }, takenBack, 4, "set a to hear"},
+		"its set is behind": {func(old, _ *Set) { old.Role, old.Replicas, old.Behind = takenBack, 4, true }, takenBack, 4, "set a to hear"},
+		"its set has heard": {func(old, _ *Set) { old.Role, old.Replicas, old.Selected = takenBack, 4, 0 }, Role{}, 4, ""},
+		"one went meanwhile": {func(old, wanted *Set) {
+			old.Role, old.Replicas, old.Live, old.Ready, old.Available = takenBack, 4, 3, 3, 3
+			wanted.Live = 1
+		}, Role{}, 3, ""},
+		"it was not for selected ones": {func(old, _ *Set) { old.Selected, old.BySelection = 0, false }, Role{MoveTo: "b", Moves: 2}, 2, "2 machines of set a to be handed over"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := bySelection(test.change)
+			plan := MakePlan(s)
+			replicas := s.Sets[0].Replicas
+			for _, scale := range plan.Scales {
+				if scale.Set == 0 {
+					replicas = scale.To
+				}
+			}
+			if plan.Roles[0] != test.role || replicas != test.replicas || !strings.HasPrefix(plan.Waiting, test.waiting) || (plan.Waiting == "") != (test.waiting == "") {
+				t.Errorf("role %+v, replicas %d, waiting %q", plan.Roles[0], replicas, plan.Waiting)
+			}
+			if plan.Roles[1].ReceiveFrom != "a" {
+				t.Error("the other set receives no more")
+			}
+		})
+	}
+}
+
+// D-27: the rollout waits for people only while there is nothing else to wait for.
+func TestWhatARolloutBySelectionWaitsFor(t *testing.T) {
+	for name, test := range map[string]struct {
+		change    func(old, wanted *Set)
+		forPeople bool
+		waiting   string
+	}{
+		"nothing is selected": {func(_, _ *Set) {}, true, "the label machinist.dev/selected-for-update on some of 3 machines of an old revision"},
+		"an update is under way": {func(_, wanted *Set) { wanted.Updating = 1 }, false,
+			"0 of 1 machine of the new revision up to date and available, and the label machinist.dev/selected-for-update on some of 3 machines of an old revision"},
+		"one is selected that has to wait": {func(old, wanted *Set) { old.Selected, old.Available, wanted.Updating = 1, 2, 1 }, false, "2 available"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plan := MakePlan(bySelection(func(old, wanted *Set) {
+				old.Role, old.Replicas, old.Live, old.Ready, old.Available, old.Selected, old.Least, old.Most = Role{}, 3, 3, 3, 3, 0, 3, 3
+				wanted.Replicas, wanted.Least, wanted.Most, wanted.Live, wanted.Ready, wanted.Available = 1, 1, 1, 1, 1, 1
+				test.change(old, wanted)
+			}))
+			if plan.ForPeople != test.forPeople || !strings.HasPrefix(plan.Waiting, test.waiting) || len(plan.Scales) > 0 {
+				t.Errorf("for people: %v, scales %v, waiting %q", plan.ForPeople, plan.Scales, plan.Waiting)
+			}
+		})
+	}
+}

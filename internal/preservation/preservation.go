@@ -1,0 +1,75 @@
+// Package preservation says which Machines are set aside to be looked at, and which are about to be. The provider process
+// sets them aside; a set that owns one waits for that, and both must agree upon which those are: a machine for which only
+// one of them waits would be deleted too early, or never.
+package preservation
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// SetAside reports whether the Machine was set aside. It belongs to no set then, whatever else it says.
+func SetAside(m *v1beta1.Machine) bool {
+	_, aside := m.Annotations[v1beta1.AnnotationPreservedUntil]
+	return aside
+}
+
+// Until returns the time until which a Machine that was set aside is kept.
+func Until(m *v1beta1.Machine) (time.Time, error) {
+	value := m.Annotations[v1beta1.AnnotationPreservedUntil]
+	until, err := time.Parse(time.RFC3339, value)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("metadata.annotations[%s] is %.64q, which is no time such as 2030-01-31T12:00:00Z", v1beta1.AnnotationPreservedUntil, value)
+	}
+	return until, nil
+}
+
+// Invalid says what is wrong with the annotation machinist.dev/preserve, "" if nothing is.
+func Invalid(m *v1beta1.Machine) string {
+	switch value, asked := m.Annotations[v1beta1.AnnotationPreserve]; {
+	case !asked, value == v1beta1.PreserveNow, value == v1beta1.PreserveWhenFailed:
+		return ""
+	default:
+		return fmt.Sprintf("metadata.annotations[%s] is %.64q; it must be %s or %s", v1beta1.AnnotationPreserve, value, v1beta1.PreserveNow, v1beta1.PreserveWhenFailed)
+	}
+}
+
+// Due reports whether the Machine is to be set aside as soon as possible. One without an instance has nothing to look at.
+func Due(m *v1beta1.Machine) bool {
+	if !m.DeletionTimestamp.IsZero() || SetAside(m) || m.Status.Instance == nil || m.Replacing() || untouchable(m) {
+		return false
+	}
+	switch m.Annotations[v1beta1.AnnotationPreserve] {
+	case v1beta1.PreserveNow:
+		return true
+	case v1beta1.PreserveWhenFailed:
+		return toBeReplaced(m)
+	}
+	return false
+}
+
+// untouchable reports whether an annotation or a label forbids to do anything to the Machine.
+func untouchable(m *v1beta1.Machine) bool {
+	_, paused := m.Annotations[v1beta1.AnnotationPaused]
+	_, pausedToo := m.Annotations[v1beta1.AnnotationClusterAPIPaused]
+	version, versioned := m.Labels[v1beta1.LabelTypeVersion]
+	return paused || pausedToo || versioned && version != v1beta1.TypeVersion
+}
+
+// toBeReplaced reports whether the owner of the Machine would replace it now. Where it would not, setting the Machine
+// aside would make it do so.
+func toBeReplaced(m *v1beta1.Machine) bool {
+	if _, skip := m.Annotations[v1beta1.AnnotationSkipRemediation]; skip {
+		return false
+	}
+	verdict := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
+	requested := verdict != nil && verdict.Status == "True"
+	if verdict != nil && !requested && verdict.Reason == v1beta1.ReasonRetriesExhausted {
+		return false
+	}
+	return m.Status.Phase == v1beta1.MachineFailed || requested && verdict.Reason != v1beta1.ReasonExternalRemediation
+}

@@ -1,0 +1,81 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"machinist.dev/machinist/simcloud"
+	"machinist.dev/machinist/simcloud/catalog"
+)
+
+// Annotations of a Node by which its agent is asked for another kubelet and answers.
+const (
+	updateRequested = "machinist.dev/update-requested"
+	updateResult    = "machinist.dev/update-result"
+)
+
+// obey is the agent of machines whose image has one: it installs the kubelet that the Node asks for, starts it and answers.
+// What was answered is done. The answer tests in the same patch that this is still what is asked for.
+func (m *machine) obey(ctx context.Context, node *corev1.Node) error {
+	version, asked := node.Annotations[updateRequested]
+	if _, answered := node.Annotations[updateResult]; !m.spec.Image.NodeAgent || !asked || answered {
+		return nil
+	}
+	answer := "succeeded"
+	if err := m.install(node, version); err != nil {
+		answer = "failed: " + err.Error()
+	} else if _, err := m.syncNode(ctx, true); err != nil {
+		return err
+	}
+	m.printf("agent: update to %.64q: %s", version, answer)
+	patch, err := json.Marshal([]map[string]string{
+		{"op": "test", "path": pointer(updateRequested), "value": version},
+		{"op": "add", "path": pointer(updateResult), "value": answer},
+	})
+	if err != nil {
+		return fmt.Errorf("encode the answer: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	_, err = m.conn.core.Nodes().Patch(ctx, node.Name, types.JSONPatchType, patch, metav1.PatchOptions{})
+	if apierrors.IsInvalid(err) {
+		m.printf("agent: something else is asked for meanwhile")
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("answer: %w", err)
+	}
+	return nil
+}
+
+// install changes the kubelet for good, and starts it anew.
+func (m *machine) install(node *corev1.Node, version string) error {
+	if why, fails := node.Annotations[simcloud.AnnotationUpdateFails]; fails {
+		return fmt.Errorf("%s", why)
+	}
+	if !catalog.IsVersion(version) {
+		return fmt.Errorf("version %.64q is not of the form v1.2.3", version)
+	}
+	if version == m.boot.version {
+		return nil
+	}
+	disk := m.disk
+	disk.KubeletVersion = version
+	if err := m.save(disk); err != nil {
+		return err
+	}
+	m.boot.version, m.registered = version, m.clock.Now()
+	return nil
+}
+
+// pointer is the path of an annotation in a JSON patch.
+func pointer(annotation string) string {
+	return "/metadata/annotations/" + strings.ReplaceAll(annotation, "/", "~1")
+}

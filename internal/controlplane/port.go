@@ -14,6 +14,16 @@ import (
 // that keeps dialling it cannot end up connected to itself.
 const firstPort, lastPort = 20000, 29999
 
+// FreeAddress returns an address on loopback for a server beside the control
+// plane, where nobody listens now.
+func FreeAddress() (string, error) {
+	port, err := freePort()
+	if err != nil {
+		return "", err
+	}
+	return loopback(port), nil
+}
+
 // freePort returns a port on loopback where nobody listens now. Somebody else
 // may still take it before it is used.
 func freePort() (int, error) {

@@ -1,5 +1,6 @@
-// Package install brings the API group into a cluster: its CustomResourceDefinitions and admission policies. Releases
-// ship the same manifests for kubectl and helm; this is for the demo and for tests.
+// Package install brings the API group into a cluster: its CustomResourceDefinitions and admission policies, and how
+// fairly its processes are served. Releases ship the same manifests for kubectl and helm; this is for the demo and for
+// tests.
 package install
 
 import (
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -30,8 +32,8 @@ const (
 	pollInterval = 50 * time.Millisecond
 )
 
-// Install brings in the CustomResourceDefinitions, waits until they can be used, and installs the admission policies, which
-// the API server heeds a moment later. It may be called again, to upgrade. How long it waits is up to the context.
+// Install brings in the CustomResourceDefinitions, waits until they can be used, and installs the admission policies and the
+// flow control, which the API server heeds a moment later. It may be called again, to upgrade. How long it waits is up to the context.
 func Install(ctx context.Context, cluster *rest.Config) error {
 	c, err := newClient(cluster)
 	if err != nil {
@@ -40,8 +42,22 @@ func Install(ctx context.Context, cluster *rest.Config) error {
 	if err := installCRDs(ctx, c); err != nil {
 		return err
 	}
-	for _, policy := range config.Policies() {
-		if err := apply(ctx, c, policy); err != nil {
+	for _, object := range append(config.Policies(), config.FlowControl()...) {
+		if err := apply(ctx, c, object); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Webhooks installs webhook configurations. Their processes put the authorities of their certificates into them.
+func Webhooks(ctx context.Context, cluster *rest.Config, configurations ...*admissionv1.ValidatingWebhookConfiguration) error {
+	c, err := newClient(cluster)
+	if err != nil {
+		return err
+	}
+	for _, configuration := range configurations {
+		if err := apply(ctx, c, configuration); err != nil {
 			return err
 		}
 	}

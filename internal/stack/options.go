@@ -18,10 +18,16 @@ type Options struct {
 	SeparateTarget bool
 	// NoTarget tells the two processes that there is no target cluster.
 	NoTarget bool
-	// Audit records every request to the control cluster, for counting writes.
+	// Namespace is the only one of the control cluster that the two processes look at, and then the only one beside
+	// SystemNamespace in which they may do anything there. By default they look at all.
+	Namespace string
+	// Audit records every request to both clusters.
 	Audit bool
 	// CloudProxy, if set, is told the address of the simulated cloud and returns the one that the provider is given.
 	CloudProxy func(cloud string) string
+	// WebhookProxy, if set, is told the name of a program and the address on which its process serves its webhook, and returns
+	// the address, of localhost, at which the API server is to look for it.
+	WebhookProxy func(program, address string) string
 	// ClusterApproves lets kube-controller-manager approve kubelets' client certificates, whatever token asks for them, and
 	// not the provider. By default the provider does, for its machines only.
 	ClusterApproves bool

@@ -34,6 +34,11 @@ func (s *Stack) allow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	for _, role := range config.MetricsReader.Objects() {
+		if err := control.Create(ctx, role); err != nil {
+			return fmt.Errorf("make the role %s, for those who want it: %w", config.MetricsReader, err)
+		}
+	}
 	for _, grant := range []struct {
 		c    client.Client
 		user string
@@ -44,8 +49,15 @@ func (s *Stack) allow(ctx context.Context) error {
 		{control, Provider, config.ProviderControl},
 		{target, Provider, config.ProviderTarget},
 	} {
+		if s.options.NoTarget && (grant.role == config.ManagerTarget || grant.role == config.ProviderTarget) {
+			continue
+		}
+		everywhere := s.options.Namespace
+		if grant.role == config.ManagerTarget || grant.role == config.ProviderTarget {
+			everywhere = ""
+		}
 		for _, role := range grant.role.Objects() {
-			if err := allow(ctx, grant.c, role, grant.user); err != nil {
+			if err := allow(ctx, grant.c, role, grant.user, everywhere); err != nil {
 				return fmt.Errorf("give %s to %s: %w", grant.role, grant.user, err)
 			}
 		}
@@ -53,19 +65,21 @@ func (s *Stack) allow(ctx context.Context) error {
 	return nil
 }
 
-// allow creates a Role or ClusterRole and binds it to the user.
-func allow(ctx context.Context, c client.Client, role client.Object, user string) error {
+// allow creates a Role or ClusterRole and binds it to the user; a ClusterRole only within a namespace, if one is given.
+func allow(ctx context.Context, c client.Client, role client.Object, user, within string) error {
 	if err := c.Create(ctx, role); err != nil {
 		return err
 	}
 	meta := metav1.ObjectMeta{Name: role.GetName(), Namespace: role.GetNamespace()}
 	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}
-	if role.GetNamespace() == "" {
-		return c.Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subjects,
-			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name}})
+	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name}
+	if meta.Namespace == "" {
+		ref.Kind, meta.Namespace = "ClusterRole", within
 	}
-	return c.Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subjects,
-		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name}})
+	if meta.Namespace == "" {
+		return c.Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: ref})
+	}
+	return c.Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: ref})
 }
 
 // acquiredAt returns when the lease of that name was acquired by who holds it.

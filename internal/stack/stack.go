@@ -15,11 +15,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"machinist.dev/machinist/config"
 	"machinist.dev/machinist/internal/controlplane"
 	"machinist.dev/machinist/internal/install"
 	"machinist.dev/machinist/internal/operator"
 	"machinist.dev/machinist/internal/process"
 	"machinist.dev/machinist/simcloud"
+	"machinist.dev/machinist/simcloud/driver"
 )
 
 // Names of the processes, their users and their leases.
@@ -28,6 +30,9 @@ const (
 	Provider = "machinist-provider-sim"
 
 	cloud = "simcloud"
+
+	// processes is the group by which API servers know ours, for their flow control.
+	processes = "machinist-processes"
 )
 
 // SystemNamespace holds the leases and the record of the cluster's identity.
@@ -51,7 +56,7 @@ type Stack struct {
 	adminToken string
 }
 
-// Start brings everything up and returns when both processes lead. When it fails, nothing is left running.
+// Start brings everything up and returns when both processes lead, and are asked by the API server about what is admitted. When it fails, nothing is left running.
 func Start(ctx context.Context, o Options) (*Stack, error) {
 	s := &Stack{options: o}
 	if err := s.start(ctx); err != nil {
@@ -98,6 +103,14 @@ func (s *Stack) start(ctx context.Context) error {
 	if s.options.Bare {
 		return nil
 	}
+	if s.webhooks() {
+		if err := s.addWebhook(ctx, s.Manager, config.ManagerWebhook()); err != nil {
+			return err
+		}
+		if err := s.addWebhook(ctx, s.Provider, config.ProviderWebhook(driver.Name)); err != nil {
+			return err
+		}
+	}
 	for _, p := range []*process.Process{s.Manager, s.Provider} {
 		if err := p.Start(); err != nil {
 			return err
@@ -105,6 +118,11 @@ func (s *Stack) start(ctx context.Context) error {
 	}
 	for _, p := range []*process.Process{s.Manager, s.Provider} {
 		if err := s.AwaitLeader(ctx, p); err != nil {
+			return err
+		}
+	}
+	if s.webhooks() {
+		if err := s.awaitWebhooks(ctx); err != nil {
 			return err
 		}
 	}
@@ -157,7 +175,7 @@ func (s *Stack) startControlPlanes(ctx context.Context) error {
 	}
 	s.say("starting a second control plane as the target cluster")
 	o := s.options.controlOptions(filepath.Join(s.dir, "target"))
-	o.Audit, o.ExtraAPIServerArgs = false, nil
+	o.ExtraAPIServerArgs = nil
 	s.Target, err = controlplane.Start(ctx, o)
 	return err
 }
@@ -165,6 +183,11 @@ func (s *Stack) startControlPlanes(ctx context.Context) error {
 // NewProvider prepares another provider process, a candidate for the same lease, which the caller starts and stops.
 func (s *Stack) NewProvider(name string, args ...string) (*process.Process, error) {
 	return s.newProcess(Provider, name, append([]string{"--cloud-endpoint=" + s.cloudURL}, args...))
+}
+
+// NewManager prepares another manager process, a candidate for the same lease, which the caller starts and stops.
+func (s *Stack) NewManager(name string, args ...string) (*process.Process, error) {
+	return s.newProcess(Manager, name, args)
 }
 
 // newProcess prepares one of our two: its own user in each cluster, with what generated RBAC gives it and no more. name is
@@ -179,7 +202,7 @@ func (s *Stack) newProcess(program, name string, extra []string) (*process.Proce
 			p.Args = append(p.Args, "--target-kubeconfig="+operator.None)
 			continue
 		}
-		config, err := cluster.cp.UserConfig(program)
+		config, err := cluster.cp.UserConfig(program, processes)
 		if err != nil {
 			return nil, err
 		}
@@ -193,6 +216,10 @@ func (s *Stack) newProcess(program, name string, extra []string) (*process.Proce
 		"--leader-election-namespace="+SystemNamespace,
 		"--health-probe-bind-address=0", "--metrics-bind-address=0",
 	)
+	if ns := s.options.Namespace; ns != "" {
+		// Who may read nothing outside of the namespace cannot know the id of the cluster.
+		p.Args = append(p.Args, "--namespace="+ns, "--cluster-id=stack/"+ns)
+	}
 	p.Args = append(p.Args, extra...)
 	return p, nil
 }
@@ -205,8 +232,12 @@ func (s *Stack) AwaitLeader(ctx context.Context, p *process.Process) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
+	lease := filepath.Base(p.Path)
+	if s.options.Namespace != "" {
+		lease += "-" + s.options.Namespace
+	}
 	return p.Await(ctx, func(ctx context.Context) error {
-		acquired, err := acquiredAt(ctx, c, filepath.Base(p.Path))
+		acquired, err := acquiredAt(ctx, c, lease)
 		if err != nil {
 			return err
 		}

@@ -23,6 +23,7 @@ import (
 	"machinist.dev/machinist/internal/stack"
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/simcloud"
+	"machinist.dev/machinist/test/e2e/authorized"
 	"machinist.dev/machinist/test/env"
 )
 
@@ -46,6 +47,9 @@ func start(t *testing.T, o stack.Options) *machinist {
 	}
 	o.Dir = filepath.Join(t.TempDir(), "stack")
 	o.Output = testWriter{t}
+	o.Audit = true
+	// As some clusters have it: who blocks the deletion of an owner needs a right of its own.
+	o.ExtraAPIServerArgs = append(o.ExtraAPIServerArgs, "--enable-admission-plugins=OwnerReferencesPermissionEnforcement")
 	begun := time.Now()
 	s, err := stack.Start(context.Background(), o)
 	if err != nil {
@@ -57,6 +61,13 @@ func start(t *testing.T, o stack.Options) *machinist {
 		}
 		if err := s.Stop(); err != nil {
 			t.Errorf("stop the stack: %v", err)
+		}
+		logs := authorized.Clusters{Control: s.Control.AuditLog(), Target: s.Target.AuditLog(), Namespace: o.Namespace}
+		if o.NoTarget {
+			logs.Target = ""
+		}
+		if err := authorized.Record(os.Getenv(grants), logs); err != nil {
+			t.Errorf("the processes and their roles in config/rbac do not agree:\n%v", err)
 		}
 	})
 	t.Logf("the stack is up after %s", time.Since(begun).Round(time.Millisecond))

@@ -20,11 +20,8 @@ import (
 	"testing"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -79,7 +76,8 @@ func TestRunningByHandAsTheREADMESays(t *testing.T) {
 		t.Errorf("%d nodes registered in the control cluster", len(nodes.Items))
 	}
 
-	token := metricsReader(t, c)
+	newAccount(t, c, "metrics-reader", true)
+	token := newToken(t, c, "metrics-reader")
 	for i := range processes {
 		for _, path := range []string{"/healthz", "/readyz"} {
 			if code, body := get(t, "http://"+health[i]+path, ""); code != http.StatusOK {
@@ -206,30 +204,6 @@ func clientFor(t *testing.T, kubeconfig string) client.WithWatch {
 		t.Fatal(err)
 	}
 	return c
-}
-
-// metricsReader returns the token of a service account that may read metrics.
-func metricsReader(t *testing.T, c client.Client) string {
-	t.Helper()
-	ctx := context.Background()
-	meta := metav1.ObjectMeta{Namespace: "default", Name: "metrics-reader"}
-	account := &corev1.ServiceAccount{ObjectMeta: meta}
-	for _, o := range []client.Object{
-		account,
-		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: meta.Name}, Rules: []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}}},
-		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: meta.Name},
-			Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: meta.Namespace, Name: meta.Name}},
-			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name}},
-	} {
-		if err := c.Create(ctx, o); err != nil {
-			t.Fatal(err)
-		}
-	}
-	request := &authenticationv1.TokenRequest{}
-	if err := c.SubResource("token").Create(ctx, account, request); err != nil {
-		t.Fatal(err)
-	}
-	return request.Status.Token
 }
 
 func get(t *testing.T, url, token string) (int, string) {

@@ -23,6 +23,7 @@ import (
 //
 // M-22.
 func TestNodesJoinThroughUserDataTokenAndCSR(t *testing.T) {
+	t.Parallel()
 	m := start(t, stack.Options{})
 	m.quick()
 	m.fleet(2, nil)
@@ -78,6 +79,7 @@ func requestedByToken(csrs []certificatesv1.CertificateSigningRequest, node stri
 //
 // M-50.
 func TestNodesWithoutAProviderIDJoin(t *testing.T) {
+	t.Parallel()
 	m := start(t, stack.Options{})
 	m.quick()
 	m.settings(simcloud.SettingsPatch{Host: &simcloud.HostSettingsPatch{OmitProviderID: ptr.To(true)}})
@@ -108,6 +110,7 @@ func TestNodesWithoutAProviderIDJoin(t *testing.T) {
 
 // The same fleet with a token that is nobody's must not join: this is what makes the test above worth something.
 func TestAWrongTokenDoesNotJoin(t *testing.T) {
+	t.Parallel()
 	m := start(t, stack.Options{})
 	m.quick()
 	m.fleet(1, func(o client.Object) {

@@ -35,6 +35,7 @@ func contains(t *testing.T, text string, wanted ...string) {
 
 // What a user of kubectl does with a fleet.
 func TestKubectl(t *testing.T) {
+	t.Parallel()
 	m := start(t, stack.Options{})
 	m.quick()
 	m.fleet(2, nil)

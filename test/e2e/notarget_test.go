@@ -19,6 +19,7 @@ import (
 
 // Without a target cluster a machine is an instance that runs, and its whole life goes on without Nodes.
 func TestWithoutATargetClusterMachinesBecomeAvailable(t *testing.T) {
+	t.Parallel()
 	m := start(t, stack.Options{NoTarget: true})
 	m.quick()
 	m.fleet(2, func(o client.Object) {
@@ -72,6 +73,7 @@ func TestWithoutATargetClusterMachinesBecomeAvailable(t *testing.T) {
 
 // With two clusters, Machines are in one and their Nodes and tokens in the other, whatever happens to the fleet.
 func TestControlAndTargetAreTwoClusters(t *testing.T) {
+	t.Parallel()
 	m := start(t, stack.Options{SeparateTarget: true})
 	m.quick()
 	m.fleet(2, nil)

@@ -36,6 +36,7 @@ var watchful = []string{"--machine-safety-apiserver-statuscheck-period=1s", "--m
 //
 // F-2, F-3, F-4, F-27, H-3, H-10, M-15, M-53.
 func TestAnOutageOfTheTargetLongerThanEveryTimeout(t *testing.T) {
+	t.Parallel()
 	const (
 		health = 15 * time.Second
 		// creation is less than what client-go waits between two tries after an outage of that length.
@@ -133,6 +134,7 @@ func TestAnOutageOfTheTargetLongerThanEveryTimeout(t *testing.T) {
 //
 // M-52.
 func TestTheDeadlineOfADrainStandsStillInAnOutage(t *testing.T) {
+	t.Parallel()
 	const (
 		drain = 40 * time.Second
 		// hold is how long the budget counts: the pod's own grace is longer than the rest.
@@ -197,6 +199,7 @@ func TestTheDeadlineOfADrainStandsStillInAnOutage(t *testing.T) {
 //
 // M-8, M-33, P-2, P-4.
 func TestAnOutageOfTheControlClusterUnderLoad(t *testing.T) {
+	t.Parallel()
 	const (
 		small, large = 16, 44
 		deleted      = 6

@@ -19,6 +19,7 @@ import (
 
 // A kubelet that asks for a serving certificate gets one for its own name and address.
 func TestNodesServeUnderCertificatesOfTheCluster(t *testing.T) {
+	t.Parallel()
 	m := start(t, stack.Options{})
 	m.quick()
 	m.fleet(2, func(o client.Object) {

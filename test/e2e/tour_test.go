@@ -13,6 +13,7 @@ import (
 
 // The demo's tour is the shortest proof that everything works together.
 func TestTheDemoTour(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{{"demo", "--once"}, {"demo", "--once", "--separate-target"}} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			begun := time.Now()

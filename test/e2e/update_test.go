@@ -37,6 +37,7 @@ const (
 
 // A Machine that belongs to no set goes through every way in which an instance can change.
 func TestAMachineMadeByHandFollowsItsSpecification(t *testing.T) {
+	t.Parallel()
 	m := start(t, stack.Options{})
 	m.quick()
 	m.handMade("hand")
@@ -164,6 +165,7 @@ func TestAMachineMadeByHandFollowsItsSpecification(t *testing.T) {
 
 // A Machine without a class says itself what it is made from, and a change of that is one like any other.
 func TestAnInlineMachineFollowsItsSpecification(t *testing.T) {
+	t.Parallel()
 	m := start(t, stack.Options{})
 	m.quick()
 	m.handMade("hand")
@@ -200,6 +202,7 @@ func TestAnInlineMachineFollowsItsSpecification(t *testing.T) {
 
 // Who takes an update back while the node is being drained for it has the node back in service, and the pods stay.
 func TestAnUpdateTakenBackEndsItsDrain(t *testing.T) {
+	t.Parallel()
 	m := start(t, stack.Options{})
 	m.quick()
 	m.handMade("hand")
@@ -238,6 +241,7 @@ func TestAnUpdateTakenBackEndsItsDrain(t *testing.T) {
 
 // A change that is taken back while the cloud makes it is a change back: what was recorded before is not what is there.
 func TestAnUpdateTakenBackInTheMiddleIsUndone(t *testing.T) {
+	t.Parallel()
 	m := start(t, stack.Options{})
 	m.quick()
 	m.handMade("hand")

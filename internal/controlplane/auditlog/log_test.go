@@ -97,6 +97,10 @@ func TestCount(t *testing.T) {
 			log:  line(ours, "create", group, "machines", "", 201) + line(ours, "create", group, "machines", "", 201)[:100],
 			want: Counts{Writes: 1, ByCall: map[Call]int{create: 1}},
 		},
+		"not the line that a killed API server was writing, but what its successor put behind": {
+			log:  line(ours, "create", group, "machines", "", 201)[:100] + line(ours, "create", group, "machines", "", 201),
+			want: Counts{Writes: 1, ByCall: map[Call]int{create: 1}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := open(t, test.log)
@@ -136,7 +140,9 @@ func TestMarkLeavesOutWhatWasBefore(t *testing.T) {
 }
 
 func TestRequestsHasReadsToo(t *testing.T) {
-	log := open(t, line("manager", "list", "", "pods", "", 200)+line("manager", "create", "", "pods", "eviction", 429))
+	const outside = `{"stage":"ResponseComplete","requestURI":"/readyz?verbose","verb":"get","user":{"username":"manager"},"responseStatus":{"code":403},` +
+		`"annotations":{"authorization.k8s.io/decision":"forbid"}}` + "\n"
+	log := open(t, line("manager", "list", "", "pods", "", 200)+line("manager", "create", "", "pods", "eviction", 429)+outside)
 	got, err := log.Requests(Filter{})
 	if err != nil {
 		t.Fatal(err)
@@ -144,6 +150,7 @@ func TestRequestsHasReadsToo(t *testing.T) {
 	want := []Request{
 		{User: "manager", Verb: "list", Resource: "pods", Namespace: "default", Name: "a", Code: 200},
 		{User: "manager", Verb: "create", Resource: "pods", Subresource: "eviction", Namespace: "default", Name: "a", Code: 429},
+		{User: "manager", Verb: "get", Path: "/readyz", Code: 403, Denied: true},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)

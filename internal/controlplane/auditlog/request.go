@@ -1,6 +1,7 @@
 package auditlog
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -8,7 +9,7 @@ import (
 	"strings"
 )
 
-// Request is an answered request for an API resource.
+// Request is an answered request.
 type Request struct {
 	User        string // as authenticated, before impersonation
 	Verb        string // as in RBAC; "patch" for server-side apply
@@ -17,7 +18,9 @@ type Request struct {
 	Subresource string // such as "status"; "" for the resource itself
 	Namespace   string
 	Name        string // "" when the server chose it
+	Path        string // of a request for no resource, such as "/readyz"; else ""
 	Code        int    // HTTP status of the answer
+	Denied      bool   // by the authorizer; a refusal with 403 may also be admission's
 	DryRun      bool
 }
 
@@ -39,33 +42,45 @@ type entry struct {
 	ResponseStatus struct {
 		Code int `json:"code"`
 	} `json:"responseStatus"`
+	Annotations map[string]string `json:"annotations"`
 }
 
-// parse reads a line. It is not ok for what is not an answered request for a
-// resource.
+// start is what each entry begins with.
+const start = `{"kind":"Event",`
+
+// parse reads a line. It is not ok for what is not an answered request.
+//
+// An API server that is killed may leave half an entry, and its successor goes
+// on behind it in the same line. The half is of a request that was never
+// answered.
 func parse(line []byte) (request Request, ok bool, err error) {
+	if i := bytes.LastIndex(line, []byte(start)); i > 0 && !json.Valid(line) {
+		line = line[i:]
+	}
 	var e entry
 	if err := json.Unmarshal(line, &e); err != nil {
 		return Request{}, false, fmt.Errorf("decode audit event %.200q: %w", line, err)
 	}
-	if e.Stage != "ResponseComplete" || e.ObjectRef == nil {
+	if e.Stage != "ResponseComplete" {
 		return Request{}, false, nil
 	}
 	uri, err := url.ParseRequestURI(e.RequestURI)
 	if err != nil {
 		return Request{}, false, fmt.Errorf("parse request URI of audit event: %w", err)
 	}
-	return Request{
-		User:        e.User.Username,
-		Verb:        e.Verb,
-		Group:       e.ObjectRef.APIGroup,
-		Resource:    e.ObjectRef.Resource,
-		Subresource: e.ObjectRef.Subresource,
-		Namespace:   e.ObjectRef.Namespace,
-		Name:        e.ObjectRef.Name,
-		Code:        e.ResponseStatus.Code,
-		DryRun:      uri.Query().Has("dryRun"),
-	}, true, nil
+	r := Request{
+		User:   e.User.Username,
+		Verb:   e.Verb,
+		Code:   e.ResponseStatus.Code,
+		Denied: e.Annotations["authorization.k8s.io/decision"] == "forbid",
+		DryRun: uri.Query().Has("dryRun"),
+	}
+	if ref := e.ObjectRef; ref == nil {
+		r.Path = uri.Path
+	} else {
+		r.Group, r.Resource, r.Subresource, r.Namespace, r.Name = ref.APIGroup, ref.Resource, ref.Subresource, ref.Namespace, ref.Name
+	}
+	return r, true, nil
 }
 
 // mutates says whether the request asks for something to be written that this

@@ -1,0 +1,153 @@
+package authorized
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"machinist.dev/machinist/config"
+	"machinist.dev/machinist/internal/controlplane/auditlog"
+	"machinist.dev/machinist/internal/stack"
+)
+
+// process is one of ours: who it is to the API servers, and what it may do there.
+type process struct {
+	user            string
+	control, target config.Role
+}
+
+func processes() []process {
+	return []process{
+		{stack.Manager, config.ManagerControl, config.ManagerTarget},
+		{stack.Provider, config.ProviderControl, config.ProviderTarget},
+	}
+}
+
+// Clusters are the audit logs of a control cluster and of a target cluster. They may be the same, and Target is "" where
+// there is none. Namespace is the only one in which the roles for all of the control cluster are bound, "" if they are bound
+// for all.
+type Clusters struct{ Control, Target, Namespace string }
+
+// Record adds what was used of the roles to the folder, and returns an error that names each request that was refused, or
+// that the roles do not allow.
+func Record(folder string, c Clusters) error {
+	var lines, wrong []string
+	for _, p := range processes() {
+		for _, path := range slices.Compact([]string{c.Control, c.Target}) {
+			if path == "" {
+				continue
+			}
+			var grants []Grant
+			for _, r := range []struct {
+				log, within string
+				role        config.Role
+			}{{c.Control, c.Namespace, p.control}, {c.Target, "", p.target}} {
+				if r.log != path {
+					continue
+				}
+				g, err := of(r.role, r.within)
+				if err != nil {
+					return err
+				}
+				grants = append(grants, g...)
+			}
+			log, err := auditlog.Open(path)
+			if err != nil {
+				return err
+			}
+			requests, err := log.Requests(auditlog.Filter{Users: []string{p.user}})
+			if err != nil {
+				return err
+			}
+			used, w := judge(requests, grants)
+			for grant := range used {
+				lines = append(lines, grant.String())
+			}
+			wrong = append(wrong, w...)
+		}
+	}
+	if err := write(folder, lines); err != nil {
+		return err
+	}
+	if len(wrong) > 0 {
+		slices.Sort(wrong)
+		return errors.New(strings.Join(slices.Compact(wrong), "\n"))
+	}
+	return nil
+}
+
+const suffix = ".used"
+
+func write(folder string, lines []string) error {
+	slices.Sort(lines)
+	file, err := os.CreateTemp(folder, "*"+suffix)
+	if err != nil {
+		return fmt.Errorf("record what was used of the roles: %w", err)
+	}
+	_, err = file.WriteString(strings.Join(slices.Compact(lines), "\n") + "\n")
+	if err := errors.Join(err, file.Close()); err != nil {
+		return fmt.Errorf("record what was used of the roles: %w", err)
+	}
+	return nil
+}
+
+// Unused returns an error that names each grant of the roles that no record in the folder has and that is not known to be
+// needed without being asked for.
+func Unused(folder string) error {
+	var grants []Grant
+	for _, p := range processes() {
+		for _, role := range []config.Role{p.control, p.target} {
+			g, err := of(role, "")
+			if err != nil {
+				return err
+			}
+			grants = append(grants, g...)
+		}
+	}
+	used, err := read(folder)
+	if err != nil {
+		return err
+	}
+	return compare(grants, used, unasked())
+}
+
+func read(folder string) (map[string]bool, error) {
+	files, err := filepath.Glob(filepath.Join(folder, "*"+suffix))
+	if err != nil {
+		return nil, fmt.Errorf("find the records of what was used in %s: %w", folder, err)
+	}
+	used := map[string]bool{}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("read what was used: %w", err)
+		}
+		for line := range strings.Lines(string(content)) {
+			used[strings.TrimSpace(line)] = true
+		}
+	}
+	return used, nil
+}
+
+// compare fails on a grant without use or reason, and on a reason without a grant.
+func compare(grants []Grant, used map[string]bool, reasons map[string]string) error {
+	var errs []error
+	given := map[string]bool{}
+	for _, g := range grants {
+		s := g.String()
+		given[s] = true
+		if !used[s] && reasons[s] == "" {
+			errs = append(errs, fmt.Errorf("no request used %q: take it from the markers in internal/rbac, or test what needs it", s))
+		}
+	}
+	for s := range reasons {
+		if !given[s] {
+			errs = append(errs, fmt.Errorf("there is a reason for %q, which no role gives", s))
+		}
+	}
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return errors.Join(errs...)
+}

@@ -1,0 +1,49 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/kubernetes"
+
+	"machinist.dev/machinist/internal/stack"
+)
+
+// What the real processes ask goes to the priority level that is theirs, and the renewals of their leases where those of
+// Kubernetes' own controllers go.
+//
+// P-12.
+func TestRequestsOfTheProcessesHaveAShareOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	m := start(t, stack.Options{ExtraAPIServerArgs: []string{olderAPIServer}})
+	m.quick()
+	m.fleet(1, nil)
+	m.running(1)
+	api, err := kubernetes.NewForConfig(m.Control.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`flow_schema="machinist",priority_level="machinist"`,
+		`flow_schema="machinist-leader-election",priority_level="leader-election"`,
+	} {
+		eventually(t, "requests were dispatched with "+want, func() (bool, string) {
+			metrics, err := api.Discovery().RESTClient().Get().AbsPath("/metrics").Do(context.Background()).Raw()
+			if err != nil {
+				return false, err.Error()
+			}
+			var seen []string
+			for lines := bufio.NewScanner(strings.NewReader(string(metrics))); lines.Scan(); {
+				if strings.HasPrefix(lines.Text(), "apiserver_flowcontrol_dispatched_requests_total{") {
+					seen = append(seen, lines.Text())
+				}
+			}
+			all := strings.Join(seen, "\n")
+			return strings.Contains(all, want), all
+		})
+	}
+}

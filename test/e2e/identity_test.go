@@ -1,0 +1,83 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/internal/process"
+	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/test/env"
+)
+
+// Whichever process comes first records the cluster id, also where the record is there for somebody else.
+//
+// P-8.
+func TestWhoComesFirstRecordsTheClusterID(t *testing.T) {
+	t.Parallel()
+	m := start(t, stack.Options{NoTarget: true, Bare: true})
+	key := client.ObjectKey{Namespace: stack.SystemNamespace, Name: "machinist-cluster-id"}
+	for _, p := range []*process.Process{m.Manager, m.Provider} {
+		for _, before := range []map[string]string{nil, {"another-namespace": "another-id"}} {
+			record := &corev1.ConfigMap{}
+			record.Namespace, record.Name, record.Data = key.Namespace, key.Name, before
+			if err := client.IgnoreNotFound(m.control.Delete(context.Background(), record.DeepCopy())); err != nil {
+				t.Fatal(err)
+			}
+			if before != nil {
+				if err := m.control.Create(context.Background(), record); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := p.Start(); err != nil {
+				t.Fatal(err)
+			}
+			if err := m.AwaitLeader(context.Background(), p); err != nil {
+				t.Fatal(err)
+			}
+			if err := p.Stop(15 * time.Second); err != nil {
+				t.Fatal(err)
+			}
+			if err := m.control.Get(context.Background(), key, record); err != nil {
+				t.Fatal(err)
+			}
+			if got := record.Data["all.namespaces"]; got != m.clusterID() || len(record.Data) != len(before)+1 {
+				t.Errorf("%s recorded %v beside %v, want the id %s", p.Name, record.Data, before, m.clusterID())
+			}
+		}
+	}
+
+	// Who has another id than the recorded one says so there, and leaves the cloud alone.
+	other := &corev1.ConfigMap{}
+	other.Namespace, other.Name = key.Namespace, key.Name
+	if err := m.control.Patch(context.Background(), other, client.RawPatch(types.MergePatchType, []byte(`{"data":{"all.namespaces":"another-id"}}`))); err != nil {
+		t.Fatal(err)
+	}
+	p, err := m.NewProvider("provider-of-another-id", orphanLooks()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := p.Stop(15 * time.Second); err != nil {
+			t.Error(err)
+		}
+	}()
+	env.Await(t, m.control, &eventsv1.EventList{}, "an event about the mismatch", func(l *eventsv1.EventList) (bool, string) {
+		reasons := ""
+		for _, e := range l.Items {
+			reasons += e.Reason + " "
+		}
+		return strings.Contains(reasons, "ClusterIDMismatch"), reasons
+	}, client.InNamespace(key.Namespace))
+}

@@ -12,10 +12,16 @@ const (
 	machine    kind = "machine"
 	set        kind = "machineset"
 	deployment kind = "machinedeployment"
+	// node is one of Kubernetes' own.
+	node kind = "node"
 )
 
 // kindOf understands what kubectl understands: singular, plural, short name, and the full name with its group.
 func kindOf(text string) (kind, bool) {
+	switch strings.ToLower(text) {
+	case "node", "nodes", "no":
+		return node, true
+	}
 	name, group, qualified := strings.Cut(strings.ToLower(text), ".")
 	if qualified && group != "machinist.dev" && group != "v1beta1.machinist.dev" {
 		return "", false

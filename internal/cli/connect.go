@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/url"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,6 +26,7 @@ type Cluster struct {
 	// Namespace is the one chosen by --namespace, or the context's.
 	Namespace string
 	server    string
+	clock     *serverClock
 }
 
 // scheme knows what commands read.
@@ -33,6 +35,7 @@ func scheme() *runtime.Scheme {
 	utilruntime.Must(v1beta1.AddToScheme(s))
 	utilruntime.Must(corev1.AddToScheme(s))
 	utilruntime.Must(policyv1.AddToScheme(s))
+	utilruntime.Must(coordinationv1.AddToScheme(s))
 	return s
 }
 
@@ -48,11 +51,13 @@ func (e *Env) Connect() (*Cluster, error) {
 	}
 	// A person waits: no throttling of the handful of requests that a command makes.
 	config.QPS, config.Burst = 50, 100
+	clock := &serverClock{now: e.Now}
+	config.Wrap(clock.through)
 	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme()})
 	if err != nil {
 		return nil, explain(err, config.Host)
 	}
-	return &Cluster{WithWatch: c, Namespace: namespace, server: config.Host}, nil
+	return &Cluster{WithWatch: c, Namespace: namespace, server: config.Host, clock: clock}, nil
 }
 
 // Explain says what an error of the cluster means for a person at a terminal. It wraps the error.

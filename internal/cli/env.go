@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,6 +22,8 @@ type Env struct {
 	Width    int
 	// Colour says that text may be coloured: Out is a terminal, NO_COLOR is unset or empty, and TERM is not "dumb".
 	Colour bool
+	// Plain says that only ASCII is to be drawn: Out is no terminal, or the locale is not one of UTF-8.
+	Plain bool
 	// Now is the clock that ages are told by.
 	Now func() time.Time
 
@@ -28,13 +32,20 @@ type Env struct {
 
 // NewEnv returns the environment of a command that writes to these two, as the process's variables want it.
 func NewEnv(out, err io.Writer) *Env {
-	e := &Env{Out: out, Err: err, Now: time.Now, config: genericclioptions.NewConfigFlags(true)}
+	e := &Env{Out: out, Err: err, Plain: true, Now: time.Now, config: genericclioptions.NewConfigFlags(true)}
 	if file, ok := out.(*os.File); ok && term.IsTerminal(int(file.Fd())) {
 		e.Terminal = true
 		e.Width, _, _ = term.GetSize(int(file.Fd()))
 		e.Colour = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+		e.Plain = os.Getenv("TERM") == "dumb" || !isUTF8(cmp.Or(os.Getenv("LC_ALL"), os.Getenv("LC_CTYPE"), os.Getenv("LANG")))
 	}
 	return e
+}
+
+// isUTF8 says whether a locale writes UTF-8.
+func isUTF8(locale string) bool {
+	locale = strings.ToLower(locale)
+	return strings.Contains(locale, "utf-8") || strings.Contains(locale, "utf8")
 }
 
 // Add gives a command the flags that kubectl has for choosing a cluster, context, user and namespace, for itself and the

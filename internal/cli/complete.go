@@ -1,0 +1,75 @@
+package cli
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// completionPatience is how long a person who pressed Tab waits for a cluster.
+const completionPatience = 3 * time.Second
+
+// completion completes TYPE/NAME and TYPE NAME from the cluster. Where that cannot be asked there is nothing to offer.
+func (e *Env) completion(allowed ...kind) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		prefix, kinds := "", allowed
+		asked, _, slash := strings.Cut(typed, "/")
+		if len(args) == 1 {
+			asked = args[0]
+		}
+		switch known, ok := kindOf(asked); {
+		case len(args) > 1, len(args) == 1 && (slash || strings.Contains(args[0], "/")):
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		case len(args) == 1 || slash:
+			if !ok || !slices.Contains(allowed, known) {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			if kinds = []kind{known}; slash {
+				prefix = asked + "/"
+			}
+		}
+		var offers []string
+		for _, k := range kinds {
+			before := prefix
+			if before == "" && len(args) == 0 {
+				before = string(k) + "/"
+			}
+			for _, name := range e.namesOf(cmd.Context(), k) {
+				offers = append(offers, before+name)
+			}
+		}
+		offers = slices.DeleteFunc(offers, func(o string) bool { return !strings.HasPrefix(o, typed) })
+		return offers, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// namesOf returns the names of the objects of a kind in the chosen namespace, none if they cannot be read.
+func (e *Env) namesOf(ctx context.Context, k kind) []string {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	ctx, cancel := context.WithTimeout(ctx, completionPatience)
+	defer cancel()
+	c, err := e.Connect()
+	if err != nil {
+		return nil
+	}
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(v1beta1.GroupVersion.WithKind(map[kind]string{machine: "MachineList", set: "MachineSetList", deployment: "MachineDeploymentList"}[k]))
+	if err := c.List(ctx, list, client.InNamespace(c.Namespace)); err != nil {
+		return nil
+	}
+	names := make([]string, len(list.Items))
+	for i := range list.Items {
+		names[i] = list.Items[i].Name
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,61 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/cli/rollout"
+)
+
+// deployment reads a deployment of the chosen namespace.
+func (c *Cluster) deployment(ctx context.Context, name string) (*v1beta1.MachineDeployment, error) {
+	d := &v1beta1.MachineDeployment{}
+	switch err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, d); {
+	case apierrors.IsNotFound(err) && !isUnknownResource(err):
+		return nil, fmt.Errorf("machinedeployment %q not found in namespace %q: %w", name, c.Namespace, err)
+	case err != nil:
+		return nil, c.Explain(err)
+	}
+	return d, nil
+}
+
+// setsOf reads the sets that a deployment controls.
+func (c *Cluster) setsOf(ctx context.Context, d *v1beta1.MachineDeployment) ([]*v1beta1.MachineSet, error) {
+	var list v1beta1.MachineSetList
+	if err := c.List(ctx, &list, client.InNamespace(d.Namespace)); err != nil {
+		return nil, c.Explain(fmt.Errorf("list the sets of machinedeployment %q: %w", d.Name, err))
+	}
+	return rollout.Owned(d, list.Items), nil
+}
+
+// mostConflicts is how often a change is tried that others' writes of the status come between.
+const mostConflicts = 10
+
+// edit makes a change of a deployment, unless somebody else has changed meanwhile what it was decided upon. It returns what
+// the API server made of it.
+func (c *Cluster) edit(ctx context.Context, d *v1beta1.MachineDeployment, change func(*v1beta1.MachineDeployment), options ...client.PatchOption) (*v1beta1.MachineDeployment, error) {
+	for range mostConflicts {
+		after := d.DeepCopy()
+		change(after)
+		err := c.Patch(ctx, after, client.MergeFromWithOptions(d, client.MergeFromWithOptimisticLock{}), options...)
+		if err == nil {
+			return after, nil
+		}
+		if !apierrors.IsConflict(err) {
+			return nil, c.Explain(fmt.Errorf("change machinedeployment %q: %w", d.Name, err))
+		}
+		fresh, err := c.deployment(ctx, d.Name)
+		if err != nil {
+			return nil, err
+		}
+		if fresh.UID != d.UID || fresh.Generation != d.Generation {
+			return nil, fmt.Errorf("machinedeployment %q was changed by somebody else meanwhile: nothing was done, look at it again", d.Name)
+		}
+		d = fresh
+	}
+	return nil, fmt.Errorf("machinedeployment %q: others wrote to it each time that it was to be changed; try again", d.Name)
+}

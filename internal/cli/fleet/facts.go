@@ -1,0 +1,113 @@
+package fleet
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/cli/why"
+)
+
+// Facts are what was read of one namespace, or of all.
+type Facts struct {
+	Now time.Time
+	// Namespace is the one that was read, empty for all.
+	Namespace   string
+	Deployments []v1beta1.MachineDeployment
+	Sets        []v1beta1.MachineSet
+	Machines    []v1beta1.Machine
+	Checks      []v1beta1.MachineHealthCheck
+	// Processes are those that serve what was read.
+	Processes []why.Process
+	// Unread says what could not be read, and why, each in a sentence.
+	Unread []string
+}
+
+// family is who owns whom, by the UID of the controller that an object's owner references name.
+type family struct {
+	sets     map[types.UID][]*v1beta1.MachineSet
+	machines map[types.UID][]*v1beta1.Machine
+	// looseSets and looseMachines have no owner among what was read.
+	looseSets     []*v1beta1.MachineSet
+	looseMachines []*v1beta1.Machine
+}
+
+func familyOf(f Facts) family {
+	known := map[types.UID]bool{}
+	for i := range f.Deployments {
+		known[f.Deployments[i].UID] = true
+	}
+	for i := range f.Sets {
+		known[f.Sets[i].UID] = true
+	}
+	fam := family{sets: map[types.UID][]*v1beta1.MachineSet{}, machines: map[types.UID][]*v1beta1.Machine{}}
+	for i := range f.Sets {
+		set := &f.Sets[i]
+		if owner := metav1.GetControllerOf(set); owner != nil && known[owner.UID] {
+			fam.sets[owner.UID] = append(fam.sets[owner.UID], set)
+		} else {
+			fam.looseSets = append(fam.looseSets, set)
+		}
+	}
+	for i := range f.Machines {
+		m := &f.Machines[i]
+		if owner := metav1.GetControllerOf(m); owner != nil && known[owner.UID] {
+			fam.machines[owner.UID] = append(fam.machines[owner.UID], m)
+		} else {
+			fam.looseMachines = append(fam.looseMachines, m)
+		}
+	}
+	for _, machines := range fam.machines {
+		sortByName(machines)
+	}
+	sortByName(fam.looseMachines)
+	sortByName(fam.looseSets)
+	return fam
+}
+
+func sortByName[T metav1.Object](objects []T) {
+	slices.SortFunc(objects, func(a, b T) int {
+		return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
+	})
+}
+
+// of returns the machines of a deployment, over all its sets.
+func (f family) of(d *v1beta1.MachineDeployment) []*v1beta1.Machine {
+	var all []*v1beta1.Machine
+	for _, set := range f.sets[d.UID] {
+		all = append(all, f.machines[set.UID]...)
+	}
+	return all
+}
+
+// Only leaves one deployment and what belongs to it.
+func Only(f Facts, deployment string) Facts {
+	fam := familyOf(f)
+	only := f
+	only.Deployments, only.Sets, only.Machines, only.Checks = nil, nil, nil, nil
+	for i := range f.Deployments {
+		d := &f.Deployments[i]
+		if d.Name != deployment {
+			continue
+		}
+		only.Deployments = append(only.Deployments, *d)
+		for _, set := range fam.sets[d.UID] {
+			only.Sets = append(only.Sets, *set)
+		}
+		for _, m := range fam.of(d) {
+			only.Machines = append(only.Machines, *m)
+		}
+	}
+	for _, check := range f.Checks {
+		selector, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector)
+		if err == nil && slices.ContainsFunc(only.Machines, func(m v1beta1.Machine) bool { return selector.Matches(labels.Set(m.Labels)) }) {
+			only.Checks = append(only.Checks, check)
+		}
+	}
+	return only
+}

@@ -1,0 +1,163 @@
+package fleet
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/cli/why"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+var now = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+
+func ago(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }
+
+func said(kind string, status metav1.ConditionStatus, reason, message string, since time.Duration) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: ago(since)}
+}
+
+const on, off = metav1.ConditionTrue, metav1.ConditionFalse
+
+func ownedBy(kind, name string) []metav1.OwnerReference {
+	yes := true
+	return []metav1.OwnerReference{{Kind: kind, Name: name, UID: types.UID(name), Controller: &yes}}
+}
+
+func deployment(name string, replicas int32, conditions ...metav1.Condition) v1beta1.MachineDeployment {
+	d := v1beta1.MachineDeployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: name, UID: types.UID(name), Generation: 1, CreationTimestamp: ago(time.Hour)},
+		Spec:       v1beta1.MachineDeploymentSpec{Replicas: &replicas},
+	}
+	d.Status.ObservedGeneration, d.Status.CurrentRevision, d.Status.AvailableReplicas = 1, 2, replicas
+	d.Status.Conditions = append([]metav1.Condition{said(v1beta1.ConditionRollingOut, off, v1beta1.ReasonRolloutComplete, "", time.Hour)}, conditions...)
+	return d
+}
+
+func set(owner, name, revision string, replicas int32) v1beta1.MachineSet {
+	s := v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "prod", Name: name, UID: types.UID(name), CreationTimestamp: ago(time.Hour),
+	}, Spec: v1beta1.MachineSetSpec{Replicas: &replicas}}
+	if owner != "" {
+		s.OwnerReferences = ownedBy("MachineDeployment", owner)
+		s.Annotations = map[string]string{v1beta1.AnnotationRevision: revision}
+	}
+	return s
+}
+
+// machine makes one that runs; changes make it something else.
+func machine(set, name string, changes ...func(*v1beta1.Machine)) v1beta1.Machine {
+	m := v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: name, UID: types.UID(name), CreationTimestamp: ago(time.Hour), Labels: map[string]string{"pool": set}}}
+	if set != "" {
+		m.OwnerReferences = ownedBy("MachineSet", set)
+	}
+	m.Status.Phase, m.Status.NodeRef = v1beta1.MachineRunning, &v1beta1.NodeRef{Name: "node-" + name}
+	for _, kind := range []string{v1beta1.ConditionLaunched, v1beta1.ConditionRegistered, v1beta1.ConditionNodeHealthy, v1beta1.ConditionUpToDate, v1beta1.ConditionReady} {
+		m.Status.Conditions = append(m.Status.Conditions, said(kind, on, "Fine", "", 50*time.Minute))
+	}
+	for _, change := range changes {
+		change(&m)
+	}
+	return m
+}
+
+func starting(reason string, since time.Duration) func(*v1beta1.Machine) {
+	return func(m *v1beta1.Machine) {
+		m.Status.Phase, m.Status.NodeRef, m.CreationTimestamp = v1beta1.MachinePending, nil, ago(since)
+		m.Status.Conditions = []metav1.Condition{said(v1beta1.ConditionLaunched, off, reason, "", since), said(v1beta1.ConditionReady, off, reason, "", since)}
+	}
+}
+
+func leaving(reason string) func(*v1beta1.Machine) {
+	return func(m *v1beta1.Machine) {
+		at := ago(9 * time.Minute)
+		m.DeletionTimestamp, m.Status.Phase = &at, v1beta1.MachineDeleting
+		m.Status.Conditions = []metav1.Condition{said(v1beta1.ConditionDeleting, on, reason, "", 9*time.Minute), said(v1beta1.ConditionReady, off, reason, "", 9*time.Minute)}
+	}
+}
+
+func broken(m *v1beta1.Machine) {
+	m.Status.Phase, m.Status.FailureReason = v1beta1.MachineFailed, v1beta1.FailureInstanceVanished
+	m.Status.Conditions = []metav1.Condition{said(v1beta1.ConditionReady, off, v1beta1.ReasonInstanceVanished, "", time.Minute)}
+}
+
+func atWork(name string) why.Process {
+	seen := now
+	return why.Process{Name: name, Known: true, AtWork: true, Seen: &seen}
+}
+
+// healthy is a fleet in order, of one deployment with two revisions.
+func healthy() Facts {
+	f := Facts{Now: now, Namespace: "prod", Deployments: []v1beta1.MachineDeployment{deployment("web", 3)},
+		Sets:      []v1beta1.MachineSet{set("web", "web-new", "2", 3), set("web", "web-old", "1", 0)},
+		Processes: []why.Process{atWork("machinist-manager"), atWork("machinist-provider-sim")},
+	}
+	for i := range 3 {
+		f.Machines = append(f.Machines, machine("web-new", fmt.Sprintf("web-new-%d", i)))
+	}
+	return f
+}
+
+// troubled has something of everything.
+func troubled() Facts {
+	f := healthy()
+	rolling := deployment("api", 2, said(v1beta1.ConditionProgressing, off, v1beta1.ReasonRevisionFailing, "3 machines of set api-new in a row\x1b[2J failed.", time.Minute))
+	paused := deployment("db", 1, said(v1beta1.ConditionProgressing, metav1.ConditionUnknown, v1beta1.ReasonDeploymentPaused, "", time.Minute))
+	paused.Spec.Paused = true
+	frozen := deployment("burst", 1, said(v1beta1.ConditionFrozen, on, v1beta1.ReasonOvershoot, "9 machines where at most 4 are tolerated.", 3*time.Minute))
+	f.Deployments = append(f.Deployments, rolling, paused, frozen)
+	lone := set("", "lone", "", 2)
+	lone.Status.Conditions = []metav1.Condition{said(v1beta1.ConditionReplicaFailure, on, v1beta1.ReasonMachineCreateFailed, "quota exceeded", time.Minute)}
+	f.Sets = append(f.Sets, set("api", "api-new", "2", 2), set("api", "api-old", "1", 1), set("burst", "burst-1", "2", 1), lone)
+	f.Machines = append(f.Machines,
+		machine("api-new", "api-new-0", starting(v1beta1.ReasonClassNotFound, 4*time.Minute)), machine("api-new", "api-new-1", starting(v1beta1.ReasonClassNotFound, 2*time.Minute)),
+		machine("api-old", "api-old-0", leaving(v1beta1.ReasonBlockedByDisruptionBudget)), machine("burst-1", "burst-1-0", broken), machine("lone", "lone-0"), machine("", "hand-made"),
+		machine("", "kept", func(m *v1beta1.Machine) {
+			m.Annotations = map[string]string{v1beta1.AnnotationPreservedUntil: "2026-07-03T12:00:00Z"}
+		}),
+	)
+	allowed := v1beta1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "fine"}}
+	allowed.Status = v1beta1.MachineHealthCheckStatus{ExpectedMachines: 3, CurrentHealthy: 2, RemediationsAllowed: 1, Targets: []string{"web-new-0"},
+		Conditions: []metav1.Condition{said(v1beta1.ConditionRemediationAllowed, on, v1beta1.ReasonRemediationAllowed, "", time.Hour)}}
+	stopped := v1beta1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "stopped"}}
+	stopped.Status = v1beta1.MachineHealthCheckStatus{ExpectedMachines: 8, CurrentHealthy: 2,
+		Conditions: []metav1.Condition{said(v1beta1.ConditionRemediationAllowed, off, v1beta1.ReasonControlPlaneUnreachable, "", 2*time.Minute)}}
+	f.Checks = []v1beta1.MachineHealthCheck{stopped, allowed, {ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "new"}}}
+	gone := now.Add(-4 * time.Minute)
+	f.Processes = []why.Process{{Name: "machinist-manager", Searched: []string{"machinist-system", "kube-system"}}, {Name: "machinist-provider-sim", Known: true, Seen: &gone}}
+	f.Unread = []string{"You may not list this."}
+	return f
+}
+
+func golden(t *testing.T, name string, write func(*strings.Builder) error) {
+	t.Helper()
+	var out strings.Builder
+	if err := write(&out); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join("testdata", name+".golden")
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(out.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out.String() != string(want) {
+		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
+	}
+}

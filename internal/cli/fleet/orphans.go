@@ -1,0 +1,143 @@
+package fleet
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"machinist.dev/machinist/internal/cli/text"
+	"machinist.dev/machinist/internal/cli/why"
+	"machinist.dev/machinist/internal/safety/orphans"
+	"machinist.dev/machinist/internal/safety/orphans/ledger"
+)
+
+// Orphans is what the providers' processes found at their clouds that has no Machine.
+type Orphans struct {
+	// Now is the time at which it was so.
+	Now time.Time `json:"now"`
+	// Namespace is the one whose machines' instances are shown, empty for all.
+	Namespace string `json:"namespace,omitempty"`
+	// Reports are one for each provider, in the order of their names.
+	Reports []OrphanReport `json:"reports"`
+	// Elsewhere is how many there are of other namespaces.
+	Elsewhere int `json:"elsewhere"`
+	// Unread says what could not be read, and why.
+	Unread []string `json:"unread,omitempty"`
+}
+
+// OrphanReport is what one provider's process told.
+type OrphanReport struct {
+	ledger.Page
+	// Process is the one that tells it.
+	Process why.Process `json:"process"`
+}
+
+// OrphansOf makes the view of what was read: pages, and the process of each by the provider's name.
+func OrphansOf(now time.Time, namespace string, pages []ledger.Page, processes map[string]why.Process) Orphans {
+	o := Orphans{Now: now, Namespace: namespace, Reports: []OrphanReport{}}
+	for _, page := range pages {
+		before := len(page.Entries)
+		page.Entries = slices.DeleteFunc(slices.Clone(page.Entries), func(e ledger.Entry) bool {
+			of, _, _ := strings.Cut(e.Machine, "/")
+			return namespace != "" && of != namespace
+		})
+		o.Elsewhere += before - len(page.Entries)
+		o.Reports = append(o.Reports, OrphanReport{page, processes[ledger.Key(page.Provider, page.Namespace)]})
+	}
+	slices.SortFunc(o.Reports, func(a, b OrphanReport) int {
+		return cmp.Or(cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Page.Namespace, b.Page.Namespace))
+	})
+	return o
+}
+
+// verdict says what becomes of an instance, by the word that the pass has for it.
+func verdict(word string, period time.Duration) string {
+	switch orphans.Verdict(word) {
+	case orphans.Delete:
+		return "is being removed"
+	case orphans.Report:
+		return "is left where it is: --orphan-vms-action=report"
+	case orphans.Stray:
+		return "is left where it is: its machine exists and has another instance"
+	case orphans.Fresh:
+		return "was seen once; the next look, within " + duration.HumanDuration(period) + ", decides"
+	case orphans.Young:
+		return "is younger than --orphan-min-age; a later look decides"
+	case orphans.Unsettled:
+		return "is left alone for now: a cluster was away not long ago"
+	case orphans.Excess:
+		return "is to be removed, and waits: only so many are in one look (--orphan-max-deletes)"
+	}
+	return word
+}
+
+// Text writes it for people.
+func (o Orphans) Text(w io.Writer, style text.Style) error {
+	out := &strings.Builder{}
+	if len(o.Reports) == 0 {
+		fmt.Fprintln(out, "No provider's process has reported yet what it found at its cloud.")
+	}
+	for i, r := range o.Reports {
+		if i > 0 {
+			out.WriteString("\n")
+		}
+		o.report(out, r, style)
+	}
+	if o.Elsewhere > 0 {
+		fmt.Fprintf(out, "\n%d more in other namespaces: -A shows them.\n", o.Elsewhere)
+	}
+	for _, u := range o.Unread {
+		fmt.Fprintf(out, "%s\n", style.Faint(text.Clean(u)))
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+func (o Orphans) report(w *strings.Builder, r OrphanReport, style text.Style) {
+	period := time.Duration(r.Period) * time.Second
+	name := "Provider " + text.Clean(r.Provider)
+	if r.Page.Namespace != "" {
+		name += " of namespace " + text.Clean(r.Page.Namespace)
+	}
+	looks := "looks every " + duration.HumanDuration(period)
+	switch {
+	case r.Process.AtWork:
+	case r.Process.Known && r.Process.Seen != nil:
+		looks = style.Bad("is not at work, for " + text.Age(o.Now, *r.Process.Seen) + " now")
+	case r.Process.Known:
+		looks = style.Bad("is not at work")
+	default:
+		looks += "; whether its process is at work is not known"
+	}
+	found := style.Good("no orphans")
+	if r.Total > 0 {
+		found = style.Warn(fmt.Sprintf("%d found", r.Total))
+	}
+	if r.Stopped != "" {
+		found = style.Bad("nothing is looked for: ") + text.Clean(r.Stopped)
+	}
+	fmt.Fprintf(w, "%s: %s. It %s; the last news is %s old.\n", style.Strong(name), found, looks, text.Age(o.Now, r.Written))
+	for _, u := range r.Unlisted {
+		fmt.Fprintf(w, "%s: the instances of %s could not be listed (%s).\n", style.Warn("Not looked at"), text.Clean(u.Source), text.Clean(u.Why))
+	}
+	if len(r.Entries) > 0 {
+		head := []string{"INSTANCE", "WAS OF MACHINE", "FOUND BY", "SEEN FIRST", "MADE", "WHAT OF IT"}
+		rows := make([][]string, len(r.Entries))
+		for i, e := range r.Entries {
+			made := "unknown"
+			if e.Launched != nil {
+				made = text.Age(o.Now, *e.Launched) + " ago"
+			}
+			rows[i] = []string{text.Clean(e.ProviderID), text.Clean(e.Machine), text.Clean(e.Source), text.Age(o.Now, e.FirstSeen) + " ago", made, verdict(e.Verdict, period)}
+		}
+		_ = text.Table(w, head, rows)
+	}
+	if r.Total > ledger.MostEntries {
+		fmt.Fprintf(w, "Only the first %d are told one by one.\n", ledger.MostEntries)
+	}
+}

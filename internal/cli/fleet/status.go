@@ -1,0 +1,286 @@
+package fleet
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/cli/why"
+)
+
+// Status is the fleet at a glance.
+type Status struct {
+	// Now is the time at which it was so.
+	Now time.Time `json:"now"`
+	// Namespace is the one that was looked at, empty for all.
+	Namespace string `json:"namespace,omitempty"`
+	// Deployments, and Sets that have no deployment.
+	Deployments []Scaled `json:"deployments"`
+	Sets        []Scaled `json:"sets"`
+	// Loose are machines that belong to no set, by name.
+	Loose []Loose `json:"machinesWithoutSet"`
+	// Freezes are what holds back the making and exchange of machines.
+	Freezes []Freeze `json:"freezes"`
+	// HealthChecks are all of them.
+	HealthChecks []HealthCheck `json:"healthChecks"`
+	// Waiting is what machines that are not at rest wait for.
+	Waiting []why.Group `json:"waiting"`
+	// Machines is how many there are, AtRest how many of them run, are up to date and left alone.
+	Machines int `json:"machines"`
+	AtRest   int `json:"atRest"`
+	// Processes are those that serve what is here, as their leases tell.
+	Processes []why.Process `json:"processes"`
+	// Unread says what could not be read, and why.
+	Unread []string `json:"unread,omitempty"`
+}
+
+// Scaled is a deployment, or a set without one.
+type Scaled struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Desired is replicas. The other numbers are counted from the machines, those being deleted in Deleting only.
+	Desired   int32 `json:"desired"`
+	Updated   int   `json:"updated"`
+	Ready     int   `json:"ready"`
+	Available int32 `json:"available"`
+	Updating  int   `json:"updating"`
+	Failed    int   `json:"failed"`
+	Deleting  int   `json:"deleting"`
+	// Strategy is that of a deployment.
+	Strategy string `json:"strategy,omitempty"`
+	// Rollout is Complete, or what it is instead: RollingOut, Waiting (for people), Paused, Frozen, Failing, Scaling,
+	// NotReady, Deleting, or Unknown. Of a set it is AsDeclared, or Frozen, ReplicaFailure, Scaling or NotReady.
+	Rollout string `json:"rollout"`
+	// Reason and Message are those of the condition that says so.
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+// Loose is a machine without a set.
+type Loose struct {
+	Namespace string               `json:"namespace"`
+	Name      string               `json:"name"`
+	Phase     v1beta1.MachinePhase `json:"phase,omitempty"`
+	// PreservedUntil is when it is deleted, if it was set aside.
+	PreservedUntil string `json:"preservedUntil,omitempty"`
+}
+
+// Freeze is one object that is held back.
+type Freeze struct {
+	Namespace string     `json:"namespace"`
+	Object    string     `json:"object"`
+	Reason    string     `json:"reason"`
+	Says      string     `json:"says"`
+	Message   string     `json:"message,omitempty"`
+	Since     *time.Time `json:"since,omitempty"`
+}
+
+// HealthCheck is what a health check tells.
+type HealthCheck struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Machines  int32  `json:"machines"`
+	Healthy   int32  `json:"healthy"`
+	// Unhealthy are the names of the machines that it judged so.
+	Unhealthy []string `json:"unhealthy,omitempty"`
+	// RemediationsAllowed is how many more may become unhealthy until it has none replaced any more.
+	RemediationsAllowed int32 `json:"remediationsAllowed"`
+	// Reason, Says and Since tell why nothing is replaced, if that is so.
+	Reason string     `json:"reason,omitempty"`
+	Says   string     `json:"says,omitempty"`
+	Since  *time.Time `json:"since,omitempty"`
+}
+
+// StatusOf makes the view from what was read.
+func StatusOf(f Facts) Status {
+	fam := familyOf(f)
+	s := Status{
+		Now: f.Now, Namespace: f.Namespace, Processes: f.Processes, Unread: f.Unread, Machines: len(f.Machines),
+		Deployments: []Scaled{}, Sets: []Scaled{}, Loose: []Loose{}, Freezes: []Freeze{}, HealthChecks: []HealthCheck{},
+	}
+	for i := range f.Deployments {
+		d := &f.Deployments[i]
+		s.Deployments = append(s.Deployments, deploymentOf(d, fam))
+		s.frozen(d, "machinedeployment/"+d.Name)
+	}
+	for i := range f.Sets {
+		s.frozen(&f.Sets[i], "machineset/"+f.Sets[i].Name)
+	}
+	for _, set := range fam.looseSets {
+		s.Sets = append(s.Sets, setOf(set, fam))
+	}
+	for _, m := range fam.looseMachines {
+		s.Loose = append(s.Loose, Loose{m.Namespace, m.Name, m.Status.Phase, m.Annotations[v1beta1.AnnotationPreservedUntil]})
+	}
+	for i := range f.Checks {
+		s.HealthChecks = append(s.HealthChecks, checkOf(&f.Checks[i]))
+	}
+	machines := make([]*v1beta1.Machine, len(f.Machines))
+	for i := range f.Machines {
+		machines[i] = &f.Machines[i]
+		if why.Blocking(machines[i]) == nil {
+			s.AtRest++
+		}
+	}
+	s.Waiting = why.Groups(machines, func(m *v1beta1.Machine) string {
+		if f.Namespace == "" {
+			return m.Namespace + "/" + m.Name
+		}
+		return m.Name
+	})
+	byName := func(a, b Scaled) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	}
+	slices.SortFunc(s.Deployments, byName)
+	slices.SortFunc(s.Freezes, func(a, b Freeze) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Object, b.Object))
+	})
+	slices.SortFunc(s.HealthChecks, func(a, b HealthCheck) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return s
+}
+
+// count counts machines.
+func (s *Scaled) count(machines []*v1beta1.Machine, updated func(*v1beta1.Machine) bool) {
+	for _, m := range machines {
+		if m.DeletionTimestamp != nil {
+			s.Deleting++
+			continue
+		}
+		if updated(m) {
+			s.Updated++
+		}
+		if meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady) {
+			s.Ready++
+		}
+		switch m.Status.Phase {
+		case v1beta1.MachineUpdating:
+			s.Updating++
+		case v1beta1.MachineFailed:
+			s.Failed++
+		}
+	}
+}
+
+func deploymentOf(d *v1beta1.MachineDeployment, fam family) Scaled {
+	s := Scaled{
+		Namespace: d.Namespace, Name: d.Name, Desired: d.ReplicasOrDefault(), Available: d.Status.AvailableReplicas,
+		Strategy: string(d.Spec.Strategy.TypeOrDefault()),
+	}
+	current := CurrentSet(d, fam.sets[d.UID])
+	s.count(fam.of(d), func(m *v1beta1.Machine) bool {
+		owner := metav1.GetControllerOf(m)
+		return current != nil && owner.UID == current.UID
+	})
+	s.Rollout, s.Reason, s.Message = rolloutOf(d)
+	if live := len(fam.of(d)) - s.Deleting; s.Rollout == "Complete" {
+		// There is nothing to roll out; that does not make it what was asked for.
+		switch {
+		case live != int(s.Desired) || s.Deleting > 0:
+			s.Rollout = "Scaling"
+		case s.Ready < live:
+			s.Rollout = "NotReady"
+		}
+	}
+	return s
+}
+
+// CurrentSet returns the set of the newest revision, nil if there is none: the one whose revision the deployment names.
+func CurrentSet(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet) *v1beta1.MachineSet {
+	for _, set := range sets {
+		if revision := set.Annotations[v1beta1.AnnotationRevision]; revision != "" && revision == fmt.Sprint(d.Status.CurrentRevision) {
+			return set
+		}
+	}
+	return nil
+}
+
+// rolloutOf sums up the conditions of a deployment.
+func rolloutOf(d *v1beta1.MachineDeployment) (state, reason, message string) {
+	find := func(kind string) *metav1.Condition { return meta.FindStatusCondition(d.Status.Conditions, kind) }
+	is := func(c *metav1.Condition, status metav1.ConditionStatus) bool { return c != nil && c.Status == status }
+	progressing, rolling, frozen := find(v1beta1.ConditionProgressing), find(v1beta1.ConditionRollingOut), find(v1beta1.ConditionFrozen)
+	switch {
+	case d.DeletionTimestamp != nil:
+		return "Deleting", "", ""
+	case is(frozen, metav1.ConditionTrue):
+		return "Frozen", frozen.Reason, frozen.Message
+	case is(progressing, metav1.ConditionFalse):
+		return "Failing", progressing.Reason, progressing.Message
+	case d.Status.ObservedGeneration < d.Generation, rolling == nil:
+		return "Unknown", why.Unobserved, "No process has said yet that it acted upon the last change."
+	case d.Spec.Paused:
+		message := ""
+		if is(rolling, metav1.ConditionTrue) {
+			message = rolling.Message
+		}
+		return "Paused", v1beta1.ReasonDeploymentPaused, message
+	case is(rolling, metav1.ConditionFalse):
+		return "Complete", rolling.Reason, ""
+	case rolling.Reason == v1beta1.ReasonWaitingForDeletion, rolling.Reason == v1beta1.ReasonWaitingForSelection:
+		return "Waiting", rolling.Reason, rolling.Message
+	}
+	return "RollingOut", rolling.Reason, rolling.Message
+}
+
+func setOf(set *v1beta1.MachineSet, fam family) Scaled {
+	s := Scaled{Namespace: set.Namespace, Name: set.Name, Desired: set.ReplicasOrDefault(), Available: set.Status.AvailableReplicas, Rollout: "AsDeclared"}
+	s.count(fam.machines[set.UID], func(m *v1beta1.Machine) bool {
+		return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionUpToDate)
+	})
+	if s.Ready < len(fam.machines[set.UID])-s.Deleting {
+		s.Rollout = "NotReady"
+	}
+	for _, kind := range []string{v1beta1.ConditionFrozen, v1beta1.ConditionReplicaFailure, v1beta1.ConditionScalingUp, v1beta1.ConditionScalingDown} {
+		c := meta.FindStatusCondition(set.Status.Conditions, kind)
+		if c == nil || c.Status != metav1.ConditionTrue && c.Reason != v1beta1.ReasonBackingOff {
+			continue
+		}
+		s.Rollout, s.Reason, s.Message = strings.TrimSuffix(strings.TrimSuffix(kind, "Up"), "Down"), c.Reason, c.Message
+		break
+	}
+	return s
+}
+
+// frozen notes what holds an object back.
+func (s *Status) frozen(o interface {
+	metav1.Object
+	GetConditions() []metav1.Condition
+}, object string) {
+	c := meta.FindStatusCondition(o.GetConditions(), v1beta1.ConditionFrozen)
+	if c == nil || c.Status != metav1.ConditionTrue {
+		return
+	}
+	s.Freezes = append(s.Freezes, Freeze{o.GetNamespace(), object, c.Reason, why.MeaningOf(c.Type, c.Reason).Says, c.Message, timeOf(c.LastTransitionTime)})
+}
+
+func checkOf(c *v1beta1.MachineHealthCheck) HealthCheck {
+	h := HealthCheck{
+		Namespace: c.Namespace, Name: c.Name, Machines: c.Status.ExpectedMachines, Healthy: c.Status.CurrentHealthy,
+		Unhealthy: c.Status.Targets, RemediationsAllowed: c.Status.RemediationsAllowed,
+	}
+	allowed := meta.FindStatusCondition(c.Status.Conditions, v1beta1.ConditionRemediationAllowed)
+	switch {
+	case allowed == nil:
+		h.Reason, h.Says = why.Unobserved, "No process has judged it yet."
+	case allowed.Status == metav1.ConditionFalse:
+		h.Reason, h.Says = allowed.Reason, why.MeaningOf(allowed.Type, allowed.Reason).Says
+		h.Since = timeOf(allowed.LastTransitionTime)
+	}
+	return h
+}
+
+func timeOf(t metav1.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	utc := t.UTC()
+	return &utc
+}

@@ -1,0 +1,211 @@
+package fleet
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"machinist.dev/machinist/internal/cli/text"
+	"machinist.dev/machinist/internal/cli/why"
+)
+
+// Text writes it for people: a line for each thing, and nothing about what is as it should be but the fleet itself.
+func (s Status) Text(w io.Writer, style text.Style) error {
+	out := &strings.Builder{}
+	if len(s.Deployments)+len(s.Sets)+len(s.Loose) == 0 {
+		where := "in any namespace"
+		if s.Namespace != "" {
+			where = "in namespace " + s.Namespace + " (-A looks in all)"
+		}
+		fmt.Fprintf(out, "There are no machines, sets or deployments %s.\n", where)
+	}
+	s.scaled(out, "DEPLOYMENT", s.Deployments, style)
+	s.scaled(out, "SET WITHOUT DEPLOYMENT", s.Sets, style)
+	s.loose(out)
+	s.checks(out, style)
+	s.freezes(out, style)
+	s.waiting(out, style)
+	s.processes(out, style)
+	s.sum(out, style)
+	for _, u := range s.Unread {
+		fmt.Fprintf(out, "%s\n", style.Faint(text.Clean(u)))
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+// rows writes a table, with the namespace in front where there may be several.
+func (s Status) rows(w *strings.Builder, head []string, rows [][]string, namespaces []string) {
+	if len(rows) == 0 {
+		return
+	}
+	if s.Namespace == "" {
+		head = append([]string{"NAMESPACE"}, head...)
+		for i := range rows {
+			rows[i] = append([]string{namespaces[i]}, rows[i]...)
+		}
+	}
+	if w.Len() > 0 {
+		w.WriteString("\n")
+	}
+	_ = text.Table(w, head, rows)
+}
+
+func (s Status) scaled(w *strings.Builder, what string, all []Scaled, style text.Style) {
+	head := []string{what, "DESIRED", "UPDATED", "READY", "AVAILABLE", "UPDATING", "FAILED", "DELETING"}
+	if what == "DEPLOYMENT" {
+		head = append(head, "STRATEGY")
+	}
+	head = append(head, "STATE")
+	var rows [][]string
+	var namespaces []string
+	for _, x := range all {
+		failed := fmt.Sprint(x.Failed)
+		if x.Failed > 0 {
+			failed = style.Bad(failed)
+		}
+		row := []string{x.Name, fmt.Sprint(x.Desired), fmt.Sprint(x.Updated), fmt.Sprint(x.Ready), fmt.Sprint(x.Available), fmt.Sprint(x.Updating), failed, fmt.Sprint(x.Deleting)}
+		if x.Strategy != "" {
+			row = append(row, x.Strategy)
+		}
+		state := paintState(x.Rollout, style)
+		if x.Rollout != "Frozen" { // What is frozen has a line of its own.
+			for _, more := range []string{because(x), text.Clean(x.Message)} {
+				if more != "" {
+					state += ": " + more
+				}
+			}
+		}
+		rows, namespaces = append(rows, append(row, state)), append(namespaces, x.Namespace)
+	}
+	s.rows(w, head, rows, namespaces)
+}
+
+// because is the reason, where it says more than the state.
+func because(x Scaled) string {
+	if x.Rollout == "Failing" || x.Rollout == "ReplicaFailure" {
+		return x.Reason
+	}
+	return ""
+}
+
+func paintState(state string, style text.Style) string {
+	switch state {
+	case "Complete", "AsDeclared":
+		return style.Good(state)
+	case "Failing", "Frozen", "ReplicaFailure":
+		return style.Bad(state)
+	}
+	return style.Warn(state)
+}
+
+func (s Status) loose(w *strings.Builder) {
+	var rows [][]string
+	var namespaces []string
+	for _, m := range s.Loose {
+		note := ""
+		if m.PreservedUntil != "" {
+			note = "set aside until " + text.Clean(m.PreservedUntil)
+		}
+		rows, namespaces = append(rows, []string{m.Name, string(m.Phase), note}), append(namespaces, m.Namespace)
+	}
+	s.rows(w, []string{"MACHINE WITHOUT SET", "PHASE", "NOTE"}, rows, namespaces)
+}
+
+func (s Status) checks(w *strings.Builder, style text.Style) {
+	var rows [][]string
+	var namespaces []string
+	for _, c := range s.HealthChecks {
+		note := ""
+		if c.Reason != "" {
+			note = style.Bad(c.Reason) + ": " + c.Says
+			if c.Since != nil {
+				note = style.Bad(c.Reason) + " for " + text.Age(s.Now, *c.Since) + ": " + c.Says
+			}
+		} else if len(c.Unhealthy) > 0 {
+			note = style.Warn("unhealthy") + ": " + why.Few(c.Unhealthy, 3)
+		}
+		rows = append(rows, []string{c.Name, fmt.Sprint(c.Machines), fmt.Sprint(c.Healthy), fmt.Sprint(c.RemediationsAllowed), note})
+		namespaces = append(namespaces, c.Namespace)
+	}
+	s.rows(w, []string{"HEALTH CHECK", "MACHINES", "HEALTHY", "MAY FAIL", "NOTE"}, rows, namespaces)
+}
+
+func (s Status) freezes(w *strings.Builder, style text.Style) {
+	var rows [][]string
+	var namespaces []string
+	for _, f := range s.Freezes {
+		age := ""
+		if f.Since != nil {
+			age = text.Age(s.Now, *f.Since)
+		}
+		says := f.Says
+		if message := text.Clean(f.Message); message != "" {
+			says = message
+		}
+		rows, namespaces = append(rows, []string{f.Object, style.Bad(f.Reason), age, says}), append(namespaces, f.Namespace)
+	}
+	s.rows(w, []string{"FROZEN", "REASON", "FOR", "WHY"}, rows, namespaces)
+}
+
+// waiting has names of machines that carry their namespace where there may be several.
+func (s Status) waiting(w *strings.Builder, style text.Style) {
+	if len(s.Waiting) == 0 {
+		return
+	}
+	rows := make([][]string, 0, len(s.Waiting))
+	for _, g := range s.Waiting {
+		age := ""
+		if g.Oldest != nil {
+			age = text.Age(s.Now, *g.Oldest)
+		}
+		reason := text.Clean(g.Reason)
+		rows = append(rows, []string{style.Warn(reason), fmt.Sprint(g.Count), age, why.Few(g.Machines, 1), g.Says})
+	}
+	if w.Len() > 0 {
+		w.WriteString("\n")
+	}
+	_ = text.Table(w, []string{"WAITING FOR", "MACHINES", "OLDEST", "WHICH", "MEANS"}, rows)
+}
+
+func (s Status) processes(w *strings.Builder, style text.Style) {
+	lines := []string{}
+	for _, p := range s.Processes {
+		switch {
+		case p.AtWork:
+		case p.Known && p.Seen != nil:
+			lines = append(lines, style.Bad("No process "+p.Name+" is at work")+fmt.Sprintf(", for %s now: what is written here is what it last saw.", text.Age(s.Now, *p.Seen)))
+		case p.Known:
+			lines = append(lines, style.Bad("No process "+p.Name+" is at work."))
+		case len(p.Searched) > 0:
+			lines = append(lines, style.Warn("No lease of "+p.Name)+" in "+strings.Join(p.Searched, ", ")+": is it at work? (--system-namespace says where its lease is.)")
+		}
+	}
+	if len(lines) > 0 {
+		fmt.Fprintf(w, "\n%s\n", strings.Join(lines, "\n"))
+	}
+}
+
+func (s Status) sum(w *strings.Builder, style text.Style) {
+	switch waiting := s.Machines - s.AtRest; {
+	case s.Machines == 0:
+	case waiting == 0:
+		fmt.Fprintf(w, "\n%s\n", style.Good(count(s.Machines)+", all at rest."))
+	default:
+		g := s.Waiting[0]
+		name, namespace := g.Machines[0], ""
+		if before, after, qualified := strings.Cut(name, "/"); qualified {
+			name, namespace = after, " -n "+before
+		} else if s.Namespace != "" {
+			namespace = " -n " + s.Namespace
+		}
+		fmt.Fprintf(w, "\n%s, %d not at rest. machinist why machine/%s%s says more.\n", count(s.Machines), waiting, name, namespace)
+	}
+}
+
+func count(n int) string {
+	if n == 1 {
+		return "1 machine"
+	}
+	return fmt.Sprintf("%d machines", n)
+}

@@ -1,0 +1,97 @@
+package fleet
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"machinist.dev/machinist/internal/cli/text"
+)
+
+// boxes are what branches are drawn with.
+type boxes struct{ fork, last, past, none string }
+
+func boxesOf(style text.Style) boxes {
+	if style.Plain {
+		return boxes{"|- ", "`- ", "|  ", "   "}
+	}
+	return boxes{"├─ ", "└─ ", "│  ", "   "}
+}
+
+// Text draws it for people: the names as branches, what is to be said of each beside it.
+func (t Tree) Text(w io.Writer, style text.Style) error {
+	out := &strings.Builder{}
+	if len(t.Items) == 0 {
+		where := "in any namespace"
+		if t.Namespace != "" {
+			where = "in namespace " + t.Namespace + " (-A looks in all)"
+		}
+		fmt.Fprintf(out, "There are no machines, sets or deployments %s.\n", where)
+	} else {
+		head := []string{"NAME", "STATE", "READY", "NODE", "AGE", "WAITING FOR"}
+		if style.Wide {
+			head = append(head, "MEANS")
+		}
+		d := drawing{tree: t, boxes: boxesOf(style), style: style}
+		for _, b := range t.Items {
+			d.draw(b, "", "")
+		}
+		_ = text.Table(out, head, d.rows)
+	}
+	for _, u := range t.Unread {
+		fmt.Fprintf(out, "%s\n", style.Faint(text.Clean(u)))
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+type drawing struct {
+	tree  Tree
+	boxes boxes
+	style text.Style
+	rows  [][]string
+}
+
+// draw adds the line of a branch, which begins with first, and those of its children, which begin with next.
+func (d *drawing) draw(b Branch, first, next string) {
+	name := map[string]string{"MachineDeployment": "md/", "MachineSet": "ms/", "Machine": "machine/"}[b.Kind] + b.Name
+	if d.tree.Namespace == "" && first == "" {
+		name = b.Namespace + " " + name
+	}
+	state := d.state(b)
+	waits := d.style.Warn(text.Clean(b.Reason))
+	if b.Since != nil {
+		waits += " for " + text.Age(d.tree.Now, *b.Since)
+	}
+	row := []string{d.style.Faint(first) + name, state, b.ready(), text.Clean(b.Node), text.Age(d.tree.Now, b.Created), waits}
+	if d.style.Wide {
+		row = append(row, b.Says)
+	}
+	d.rows = append(d.rows, row)
+	for i, child := range b.Children {
+		if i == len(b.Children)-1 {
+			d.draw(child, next+d.boxes.last, next+d.boxes.none)
+		} else {
+			d.draw(child, next+d.boxes.fork, next+d.boxes.past)
+		}
+	}
+}
+
+func (d *drawing) state(b Branch) string {
+	state := b.State
+	switch {
+	case b.Kind == "MachineSet" && b.Revision > 0 && b.State == "Current":
+		return fmt.Sprintf("revision %d, current", b.Revision)
+	case b.Kind == "MachineSet" && b.Revision > 0 && b.State == "Old":
+		return d.style.Faint(fmt.Sprintf("revision %d, old", b.Revision))
+	}
+	switch state {
+	case "Running", "Available", "Complete", "AsDeclared":
+		return d.style.Good(state)
+	case "Failed", "Unhealthy", "Failing", "Frozen":
+		return d.style.Bad(state)
+	case "":
+		return ""
+	}
+	return d.style.Warn(state)
+}

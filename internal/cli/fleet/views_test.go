@@ -1,0 +1,150 @@
+package fleet
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/cli/text"
+	"machinist.dev/machinist/internal/cli/why"
+	"machinist.dev/machinist/internal/safety/orphans"
+	"machinist.dev/machinist/internal/safety/orphans/ledger"
+)
+
+func everywhere(f Facts) Facts {
+	f.Namespace = ""
+	return f
+}
+
+func TestStatusIsOneGlance(t *testing.T) {
+	plain, colour := text.Style{Plain: true}, text.Style{Colour: true}
+	for name, test := range map[string]struct {
+		facts Facts
+		style text.Style
+	}{
+		"healthy":        {healthy(), plain},
+		"troubled":       {troubled(), plain},
+		"colour":         {troubled(), colour},
+		"all-namespaces": {everywhere(troubled()), plain},
+		"empty":          {Facts{Now: now, Namespace: "prod"}, plain},
+		"only-one":       {Only(troubled(), "api"), plain},
+	} {
+		golden(t, "status-"+name, func(w *strings.Builder) error { return StatusOf(test.facts).Text(w, test.style) })
+	}
+}
+
+func TestAFleetInOrderNeedsFewLines(t *testing.T) {
+	var out strings.Builder
+	if err := StatusOf(healthy()).Text(&out, text.Style{}); err != nil {
+		t.Fatal(err)
+	}
+	if lines := strings.Count(out.String(), "\n"); lines > 4 {
+		t.Errorf("%d lines:\n%s", lines, out.String())
+	}
+}
+
+func TestWhatIsNotThereYetIsNotComplete(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*Facts)
+		want   string
+	}{
+		"in order":    {func(*Facts) {}, "Complete"},
+		"one missing": {func(f *Facts) { f.Machines = f.Machines[1:] }, "Scaling"},
+		"one not ready": {func(f *Facts) {
+			f.Machines[0] = machine("web-new", "x", starting(v1beta1.ReasonProvisioning, time.Minute))
+		}, "NotReady"},
+		"one leaving": {func(f *Facts) {
+			f.Machines = append(f.Machines, machine("web-old", "x", leaving(v1beta1.ReasonDraining)))
+		}, "Scaling"},
+		"unobserved": {func(f *Facts) { f.Deployments[0].Generation = 2 }, "Unknown"},
+	} {
+		f := healthy()
+		test.change(&f)
+		if got := StatusOf(f).Deployments[0].Rollout; got != test.want {
+			t.Errorf("%s: %s, want %s", name, got, test.want)
+		}
+	}
+}
+
+func TestTree(t *testing.T) {
+	for name, test := range map[string]struct {
+		facts      Facts
+		kind, name string
+		style      text.Style
+	}{
+		"plain":          {troubled(), "", "", text.Style{Plain: true}},
+		"boxes":          {troubled(), "", "", text.Style{Wide: true}},
+		"colour":         {troubled(), "", "", text.Style{Colour: true}},
+		"all-namespaces": {everywhere(healthy()), "", "", text.Style{}},
+		"deployment":     {troubled(), "MachineDeployment", "web", text.Style{}},
+		"machine":        {troubled(), "Machine", "api-new-1", text.Style{}},
+		"empty":          {Facts{Now: now, Namespace: "prod"}, "", "", text.Style{}},
+	} {
+		tree, there := TreeOf(test.facts, test.kind, test.name)
+		if !there {
+			t.Errorf("%s: not there", name)
+			continue
+		}
+		golden(t, "tree-"+name, func(w *strings.Builder) error { return tree.Text(w, test.style) })
+	}
+	if _, there := TreeOf(troubled(), "MachineSet", "web"); there {
+		t.Error("found a set by the name of a deployment")
+	}
+}
+
+func TestOrphans(t *testing.T) {
+	launched := now.Add(-2 * time.Hour)
+	entry := func(id, machine string, v orphans.Verdict) ledger.Entry {
+		return ledger.Entry{ProviderID: id, Machine: machine, UID: "u", Source: "prod/small", FirstSeen: now.Add(-40 * time.Minute), Launched: &launched, Verdict: string(v)}
+	}
+	page := ledger.Page{Provider: "sim", Written: now.Add(-10 * time.Minute), Period: 1800, Total: 8, Unlisted: []ledger.Unlisted{{Source: "prod/dark", Why: "Unavailable"}}}
+	for _, v := range []orphans.Verdict{orphans.Delete, orphans.Report, orphans.Stray, orphans.Fresh, orphans.Young, orphans.Unsettled, orphans.Excess} {
+		page.Entries = append(page.Entries, entry("sim://"+string(v), "prod/m", v))
+	}
+	page.Entries = append(page.Entries, entry("sim://x\x1b[2J", "other/m", orphans.Delete))
+	page.Entries[6].Launched = nil
+	processes := map[string]why.Process{"sim": atWork("machinist-provider-sim")}
+	gone := now.Add(-time.Hour)
+	off := map[string]why.Process{"azure": {Name: "machinist-provider-azure", Known: true, Seen: &gone}}
+	for name, o := range map[string]Orphans{
+		"none":      OrphansOf(now, "prod", nil, nil),
+		"in-order":  OrphansOf(now, "prod", []ledger.Page{{Provider: "sim", Period: 1800, Written: now.Add(-72 * time.Hour)}}, processes),
+		"all":       OrphansOf(now, "", []ledger.Page{page}, processes),
+		"namespace": OrphansOf(now, "prod", []ledger.Page{page}, processes),
+		"stopped":   OrphansOf(now, "", []ledger.Page{{Provider: "azure", Period: 1800, Written: now, Stopped: "the cluster id is another one"}}, off),
+	} {
+		golden(t, "orphans-"+name, func(w *strings.Builder) error { return o.Text(w, text.Style{}) })
+	}
+}
+
+// Programs rely on these names.
+func TestWhatProgramsRead(t *testing.T) {
+	tree, _ := TreeOf(healthy(), "", "")
+	golden(t, "json", func(w *strings.Builder) error {
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", "  ")
+		if err := encoder.Encode(StatusOf(troubled())); err != nil {
+			return err
+		}
+		if err := encoder.Encode(tree); err != nil {
+			return err
+		}
+		return encoder.Encode(OrphansOf(now, "", []ledger.Page{{Provider: "sim", Period: 1800, Written: now}}, map[string]why.Process{"sim": atWork("machinist-provider-sim")}))
+	})
+}
+
+// An owner that is gone, or was not read, must not make a machine vanish from sight.
+func TestAMachineWhoseOwnerIsNotThereIsShown(t *testing.T) {
+	f := healthy()
+	f.Sets = nil
+	if got := StatusOf(f).Loose; len(got) != 3 {
+		t.Errorf("got %+v, want all three machines", got)
+	}
+	f = healthy()
+	f.Deployments = nil
+	if got := StatusOf(f).Sets; len(got) != 2 {
+		t.Errorf("got %+v, want both sets", got)
+	}
+}

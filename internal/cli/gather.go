@@ -1,0 +1,141 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/cli/fleet"
+	"machinist.dev/machinist/internal/cli/why"
+)
+
+const (
+	managerProcess = "machinist-manager"
+	// providerProcess begins the names of the processes of providers.
+	providerProcess = "machinist-provider-"
+)
+
+// lists are what was read of a namespace, or of all.
+type lists struct {
+	machines    v1beta1.MachineList
+	sets        v1beta1.MachineSetList
+	deployments v1beta1.MachineDeploymentList
+	checks      v1beta1.MachineHealthCheckList
+	unread      []string
+}
+
+// read reads a fleet. Without the machines there is nothing to say; what else may not be read, or does not exist where only a
+// provider is installed, is left out.
+func (c *Cluster) read(ctx context.Context, namespace string) (*lists, error) {
+	l := &lists{}
+	if err := c.List(ctx, &l.machines, client.InNamespace(namespace)); err != nil {
+		return nil, c.Explain(err)
+	}
+	for _, more := range []struct {
+		what string
+		list client.ObjectList
+	}{{"deployments", &l.deployments}, {"sets", &l.sets}, {"health checks", &l.checks}} {
+		switch err := c.List(ctx, more.list, client.InNamespace(namespace)); {
+		case err == nil, meta.IsNoMatchError(err), isUnknownResource(err):
+		case apierrors.IsForbidden(err):
+			l.unread = append(l.unread, fmt.Sprintf("You may not list %s, so nothing is said of them.", more.what))
+		default:
+			return nil, c.Explain(err)
+		}
+	}
+	return l, nil
+}
+
+// facts makes of the lists what views are made of.
+func (c *Cluster) facts(ctx context.Context, l *lists, namespace, system string) fleet.Facts {
+	f := fleet.Facts{
+		Namespace: namespace, Deployments: l.deployments.Items, Sets: l.sets.Items, Machines: l.machines.Items, Checks: l.checks.Items,
+		Processes: []why.Process{}, Unread: slices.Clone(l.unread),
+	}
+	var names []string
+	for i := range l.machines.Items {
+		if p := providerOf(&l.machines.Items[i]); p != "" && !slices.Contains(names, providerProcess+p) {
+			names = append(names, providerProcess+p)
+		}
+	}
+	slices.Sort(names)
+	if len(f.Deployments)+len(f.Sets) > 0 {
+		names = append([]string{managerProcess}, names...)
+	}
+	for _, name := range names {
+		p, unread := c.process(ctx, name, namespace, system)
+		if f.Processes = append(f.Processes, p); unread != "" && !slices.Contains(f.Unread, unread) {
+			f.Unread = append(f.Unread, unread)
+		}
+	}
+	f.Now = c.clock.Now()
+	return f
+}
+
+// providerOf names the provider of a machine as far as the machine itself says.
+func providerOf(m *v1beta1.Machine) string {
+	switch {
+	case m.Labels[v1beta1.LabelProvider] != "":
+		return m.Labels[v1beta1.LabelProvider]
+	case m.Status.Instance != nil && m.Status.Instance.Provider != "":
+		return m.Status.Instance.Provider
+	}
+	return m.Spec.Provider
+}
+
+// systemNamespaces are where the processes keep their leases and records: the one that a person names, or those that are
+// usual, and that of the objects, where a process for it alone keeps them.
+func systemNamespaces(system, namespace string) []string {
+	if system != "" {
+		return []string{system}
+	}
+	spaces := []string{"machinist-system", "kube-system"}
+	if namespace != "" && !slices.Contains(spaces, namespace) {
+		spaces = append(spaces, namespace)
+	}
+	return spaces
+}
+
+// process finds out by its lease whether a process is at work. unread says why that is not known, if nobody may tell.
+func (c *Cluster) process(ctx context.Context, name, namespace, system string) (p why.Process, unread string) {
+	p.Name = name
+	var denied []string
+	for _, space := range systemNamespaces(system, namespace) {
+		for _, lease := range []string{name, name + "-" + namespace} {
+			if lease == name+"-" {
+				continue
+			}
+			found := &coordinationv1.Lease{}
+			switch err := c.Get(ctx, client.ObjectKey{Namespace: space, Name: lease}, found); {
+			case err == nil:
+				if judged := why.Judge(found, c.clock.Now()); !p.Known || judged.AtWork || p.Seen == nil || judged.Seen != nil && judged.Seen.After(*p.Seen) && !p.AtWork {
+					p = judged
+				}
+			case apierrors.IsNotFound(err):
+			default:
+				if !slices.Contains(denied, space) {
+					denied = append(denied, space)
+				}
+			}
+		}
+		if !slices.Contains(denied, space) {
+			p.Searched = append(p.Searched, space)
+		}
+	}
+	if p.Known {
+		p.Searched = nil
+		return p, ""
+	}
+	if len(denied) > 0 {
+		p.Searched = nil
+		return p, fmt.Sprintf("You may not read leases in %s, so it is not known whether the processes are at work.", strings.Join(denied, ", "))
+	}
+	return p, ""
+}

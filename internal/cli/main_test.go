@@ -1,0 +1,94 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"machinist.dev/machinist/internal/controlplane"
+	"machinist.dev/machinist/test/env"
+)
+
+func TestMain(m *testing.M) { os.Exit(env.Main(m)) }
+
+// outcome is what a command wrote, and the error it ended with.
+type outcome struct {
+	out, err string
+	failed   error
+}
+
+// execute runs the program with arguments against the test's control plane.
+func execute(t testing.TB, args ...string) outcome {
+	t.Helper()
+	return executeAt(t, env.ControlPlane().Kubeconfig(), "", args...)
+}
+
+// executeAt runs the program with arguments against a cluster, and with a text as its standard input.
+func executeAt(t testing.TB, kubeconfig, in string, args ...string) outcome {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), env.Patience)
+	defer cancel()
+	var out, errors strings.Builder
+	cmd := program(NewEnv(&out, &errors))
+	cmd.SetIn(strings.NewReader(in))
+	cmd.SetArgs(append(args, "--kubeconfig", kubeconfig))
+	err := cmd.ExecuteContext(ctx)
+	return outcome{out: out.String(), err: errors.String(), failed: err}
+}
+
+// program is the command line as cmd/machinist makes it.
+func program(e *Env) *cobra.Command {
+	root := &cobra.Command{Use: "machinist", SilenceUsage: true, SilenceErrors: true}
+	root.SetOut(e.Out)
+	root.SetErr(e.Err)
+	root.AddCommand(Commands(e)...)
+	return root
+}
+
+// succeeds fails the test unless the command ended well.
+func (o outcome) succeeds(t testing.TB) outcome {
+	t.Helper()
+	if o.failed != nil {
+		t.Fatalf("failed: %v\n%s%s", o.failed, o.out, o.err)
+	}
+	return o
+}
+
+// fails fails the test unless the command ended with an error that has all these words.
+func (o outcome) fails(t testing.TB, words ...string) outcome {
+	t.Helper()
+	if o.failed == nil {
+		t.Fatalf("it ended well, and should have failed with %q\n%s%s", words, o.out, o.err)
+	}
+	for _, w := range words {
+		if !strings.Contains(o.failed.Error(), w) {
+			t.Errorf("failed with %q, which lacks %q", o.failed, w)
+		}
+	}
+	return o
+}
+
+// prints fails the test unless all these words were written as the answer.
+func (o outcome) prints(t testing.TB, words ...string) outcome {
+	t.Helper()
+	for _, w := range words {
+		if !strings.Contains(o.out, w) {
+			t.Errorf("wrote\n%s\nwhich lacks %q", o.out, w)
+		}
+	}
+	return o
+}
+
+// strangeCluster starts a control plane without Machinist's kinds for the time of the test.
+func strangeCluster(t testing.TB) *controlplane.ControlPlane {
+	t.Helper()
+	cp, err := controlplane.Start(context.Background(), controlplane.Options{})
+	if err != nil {
+		t.Fatalf("start another control plane: %v", err)
+	}
+	t.Cleanup(func() { _ = cp.Stop() })
+	return cp
+}

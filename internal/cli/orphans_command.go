@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/cli/fleet"
+	"machinist.dev/machinist/internal/cli/why"
+	"machinist.dev/machinist/internal/safety/orphans/ledger"
+)
+
+func orphansCommand(env *Env) *cobra.Command {
+	var s scope
+	cmd := &cobra.Command{
+		Use:   "orphans",
+		Short: "Show the instances at the clouds that have no machine",
+		Long: `Show the instances at the clouds that have no machine, and what becomes of them.
+
+Only the providers' processes can look at the clouds. They do so from time to time, and keep what they found in the ConfigMap
+machinist-orphans, which this command reads. The words are as old as they say.`,
+		Example: `  # Those whose machine was in this namespace
+  machinist orphans
+
+  # All, for a program
+  machinist orphans -A -o json`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkFormat(s.format); err != nil {
+				return err
+			}
+			c, err := env.Connect()
+			if err != nil {
+				return err
+			}
+			view, err := c.orphans(cmd.Context(), s.namespace(c), s.system)
+			if err != nil {
+				return err
+			}
+			return env.Print(view, s.format)
+		},
+	}
+	s.flags(cmd)
+	return cmd
+}
+
+func (c *Cluster) orphans(ctx context.Context, namespace, system string) (fleet.Orphans, error) {
+	var pages []ledger.Page
+	var unread []string
+	processes := map[string]why.Process{}
+	read := 0
+	var denied error
+	spaces := systemNamespaces(system, c.Namespace)
+	for _, space := range spaces {
+		kept := &corev1.ConfigMap{}
+		switch err := c.Get(ctx, client.ObjectKey{Namespace: space, Name: ledger.Name}, kept); {
+		case err == nil:
+			read++
+		case apierrors.IsNotFound(err):
+			read++
+			continue
+		case apierrors.IsForbidden(err):
+			denied = cmp.Or(denied, err)
+			continue
+		default:
+			return fleet.Orphans{}, c.Explain(err)
+		}
+		for _, key := range slices.Sorted(maps.Keys(kept.Data)) {
+			page, err := ledger.Decode(kept.Data[key])
+			if err != nil {
+				unread = append(unread, fmt.Sprintf("What ConfigMap %s/%s says of %s cannot be read: %v", space, ledger.Name, key, err))
+				continue
+			}
+			pages = append(pages, page)
+			// Leases are where the page is.
+			p, missing := c.process(ctx, providerProcess+page.Provider, page.Namespace, space)
+			if processes[ledger.Key(page.Provider, page.Namespace)] = p; missing != "" && !slices.Contains(unread, missing) {
+				unread = append(unread, missing)
+			}
+		}
+	}
+	if read == 0 {
+		return fleet.Orphans{}, c.Explain(denied)
+	}
+	if denied != nil && len(pages) == 0 {
+		unread = append(unread, fmt.Sprintf("You may not read ConfigMap %s in all of %s.", ledger.Name, strings.Join(spaces, ", ")))
+	}
+	if len(pages) == 0 {
+		// It may be that this is no cluster of Machinist's at all.
+		if err := c.List(ctx, &v1beta1.MachineList{}, client.InNamespace(c.Namespace), client.Limit(1)); err != nil && !apierrors.IsForbidden(err) {
+			return fleet.Orphans{}, c.Explain(err)
+		}
+	}
+	view := fleet.OrphansOf(c.clock.Now(), namespace, pages, processes)
+	view.Unread = unread
+	return view, nil
+}

@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// applied returns a deployment as it is, nil if there is none, and as it would be if somebody applied the document. The API
+// server is asked to do it as a trial, so that defaults are filled in and what it would refuse is refused. Who may not do
+// even that gets what can be told without it, and unchecked says why.
+func (c *Cluster) applied(ctx context.Context, doc document) (before, after *v1beta1.MachineDeployment, unchecked string, err error) {
+	live := &v1beta1.MachineDeployment{}
+	switch err := c.Get(ctx, client.ObjectKey{Namespace: doc.namespace, Name: doc.name}, live); {
+	case apierrors.IsNotFound(err) && !isUnknownResource(err):
+		after, unchecked, err = c.created(ctx, doc)
+		return nil, after, unchecked, err
+	case err != nil:
+		return nil, nil, "", c.Explain(err)
+	}
+	// Reading gives no kind.
+	live.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("MachineDeployment"))
+	kind, data, err := patchFor(live, doc)
+	if err != nil {
+		return nil, nil, "", err
+	}
+	options := []client.PatchOption{client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict)}
+	if kind == types.ApplyPatchType {
+		options = append(options, client.FieldOwner(kubectlManager), client.ForceOwnership)
+	}
+	after = live.DeepCopy()
+	switch err := c.Patch(ctx, after, client.RawPatch(kind, data), options...); {
+	case apierrors.IsForbidden(err):
+		after, patchErr := patched(live, data)
+		return live, after, c.Explain(err).Error(), patchErr
+	case apierrors.IsConflict(err):
+		return nil, nil, "", fmt.Errorf("the deployment has changed since the file was read from the cluster, or while this was looked at: take metadata.resourceVersion out of the file, and try again (%w)", err)
+	case err != nil:
+		return nil, nil, "", c.Explain(err)
+	}
+	return live, after, "", nil
+}
+
+// created returns a new deployment as it would be.
+func (c *Cluster) created(ctx context.Context, doc document) (after *v1beta1.MachineDeployment, unchecked string, err error) {
+	after = &v1beta1.MachineDeployment{}
+	if err := yaml.UnmarshalStrict(doc.raw, after); err != nil {
+		return nil, "", err
+	}
+	after.Namespace = doc.namespace
+	asked := after.DeepCopy()
+	switch err := c.Create(ctx, after, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict)); {
+	case apierrors.IsForbidden(err):
+		return asked, c.Explain(err).Error(), nil
+	case err != nil:
+		return nil, "", c.Explain(err)
+	}
+	return after, "", nil
+}
+
+// kubectlManager is the name under which kubectl applies on the server's side.
+const kubectlManager = "kubectl"
+
+// patchFor returns the patch that kubectl apply would send: one of its own making from what was applied before, what is there
+// and what is wanted, or, for what is applied on the server's side already, the document itself.
+func patchFor(live *v1beta1.MachineDeployment, doc document) (types.PatchType, []byte, error) {
+	var wanted map[string]any
+	if err := json.Unmarshal(doc.raw, &wanted); err != nil {
+		return "", nil, err
+	}
+	delete(wanted, "status")
+	if metadata, ok := wanted["metadata"].(map[string]any); ok {
+		metadata["namespace"] = doc.namespace
+		delete(metadata, "creationTimestamp")
+	}
+	modified, err := json.Marshal(wanted)
+	if err != nil {
+		return "", nil, err
+	}
+	original, byClient := live.Annotations[corev1.LastAppliedConfigAnnotation]
+	byServer := slices.ContainsFunc(live.ManagedFields, func(f metav1.ManagedFieldsEntry) bool {
+		return f.Operation == metav1.ManagedFieldsOperationApply && f.Manager == kubectlManager && f.Subresource == ""
+	})
+	if byServer && !byClient {
+		return types.ApplyPatchType, modified, nil
+	}
+	current, err := json.Marshal(live)
+	if err != nil {
+		return "", nil, err
+	}
+	patch, err := jsonmergepatch.CreateThreeWayJSONMergePatch([]byte(original), modified, current)
+	if err != nil {
+		return "", nil, fmt.Errorf("compare it with what is there: %w", err)
+	}
+	return types.MergePatchType, patch, nil
+}
+
+// patched does what the API server would do with a patch, as far as that can be told without it. What is applied on the
+// server's side is only merged then: a field that is left out stays.
+func patched(live *v1beta1.MachineDeployment, patch []byte) (*v1beta1.MachineDeployment, error) {
+	current, err := json.Marshal(live)
+	if err != nil {
+		return nil, err
+	}
+	merged, err := jsonpatch.MergePatch(current, patch)
+	if err != nil {
+		return nil, fmt.Errorf("merge it into what is there: %w", err)
+	}
+	after := &v1beta1.MachineDeployment{}
+	return after, yaml.UnmarshalStrict(merged, after)
+}

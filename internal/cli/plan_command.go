@@ -1,0 +1,138 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/cli/foresee"
+	"machinist.dev/machinist/internal/cli/text"
+)
+
+func planCommand(env *Env) *cobra.Command {
+	p := plan{env: env}
+	cmd := &cobra.Command{
+		Use:   "plan -f FILE",
+		Short: "Say what applying a file would do to machines, without applying it",
+		Long: `Say which machines the MachineDeployments in a file would create, replace, update in place or leave, and in what waves, if
+the file were applied with kubectl apply. Nothing is changed.
+
+The API server fills in defaults and checks the file, for which the right to change the deployment is needed; without it
+the plan is made from the file as it is, and says so. Then the decisions of the controllers themselves are played, in a
+world where machines that are made become available and those that are deleted go. How long that takes, and what drains,
+quotas and disruption budgets make of it, is not foreseen.`,
+		Example: `  # What the edited file would do
+  machinist plan -f web.yaml
+
+  # For a program, from another one
+  helm template . | machinist plan -f - -o json`,
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return p.run(cmd.Context(), cmd.InOrStdin()) },
+	}
+	cmd.Flags().StringArrayVarP(&p.files, "filename", "f", nil, "a file to plan for, - for standard input; may be given more than once")
+	_ = cmd.MarkFlagRequired("filename")
+	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
+	outputFlag(cmd, &p.format)
+	return cmd
+}
+
+// plan says what files would do.
+type plan struct {
+	env    *Env
+	files  []string
+	format string
+}
+
+func (p *plan) run(ctx context.Context, in io.Reader) error {
+	if err := checkFormat(p.format); err != nil {
+		return err
+	}
+	documents, err := readDocuments(p.files, in)
+	if err != nil {
+		return err
+	}
+	c, err := p.env.Connect()
+	if err != nil {
+		return err
+	}
+	explicit := p.env.config.Namespace != nil && *p.env.config.Namespace != ""
+	view := &plans{Kind: "RolloutPlans", Items: []*foresee.Plan{}}
+	for _, doc := range documents.deployments {
+		switch {
+		case doc.namespace == "":
+			doc.namespace = c.Namespace
+		case explicit && doc.namespace != c.Namespace:
+			return fmt.Errorf("%s: the namespace of machinedeployment %q is %q, and --namespace is %q", doc.source, doc.name, doc.namespace, c.Namespace)
+		}
+		made, err := p.planFor(ctx, c, doc, documents)
+		if err != nil {
+			return fmt.Errorf("%s: machinedeployment %q: %w", doc.source, doc.name, err)
+		}
+		view.Items = append(view.Items, made)
+	}
+	return p.env.Print(view, p.format)
+}
+
+// planFor makes the plan for one document.
+func (p *plan) planFor(ctx context.Context, c *Cluster, doc document, all documents) (*foresee.Plan, error) {
+	before, after, unchecked, err := c.applied(ctx, doc)
+	if err != nil {
+		return nil, err
+	}
+	fleet := foresee.Fleet{Before: before, After: after, Now: c.clock.Now()}
+	if before != nil {
+		if fleet.Sets, err = c.setsOf(ctx, before); err != nil {
+			return nil, err
+		}
+		var list v1beta1.MachineList
+		if err := c.List(ctx, &list, client.InNamespace(doc.namespace)); err != nil {
+			return nil, c.Explain(fmt.Errorf("list the machines: %w", err))
+		}
+		for i := range list.Items {
+			for _, set := range fleet.Sets {
+				if metav1.IsControlledBy(&list.Items[i], set) {
+					fleet.Machines = append(fleet.Machines, &list.Items[i])
+				}
+			}
+		}
+	}
+	if ref := after.Spec.Template.Spec.ClassRef; ref != nil {
+		if fleet.Class, _ = c.classKnown(ctx, doc.namespace, ref.Name); fleet.Class == foresee.ClassMissing && all.hasClass(doc.namespace, c.Namespace, ref.Name) {
+			fleet.Class = foresee.ClassExists
+		}
+	}
+	made, err := foresee.Make(fleet)
+	if err != nil {
+		return nil, fmt.Errorf("the controller would do nothing with it: %w", err)
+	}
+	made.Unchecked = unchecked
+	return made, nil
+}
+
+// plans are what files would do.
+type plans struct {
+	// Kind is RolloutPlans.
+	Kind  string          `json:"kind"`
+	Items []*foresee.Plan `json:"items"`
+}
+
+// Text implements View.
+func (p *plans) Text(w io.Writer, style text.Style) error {
+	for i, item := range p.Items {
+		if i > 0 {
+			if _, err := fmt.Fprintln(w); err != nil {
+				return err
+			}
+		}
+		if err := item.Text(w, style); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,112 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// document is a MachineDeployment in a file.
+type document struct {
+	// source says where it is, for people.
+	source          string
+	namespace, name string
+	raw             []byte // JSON
+}
+
+// documents are what files hold.
+type documents struct {
+	deployments []document
+	// classes are those of the files, by namespace and name.
+	classes map[[2]string]bool
+}
+
+// hasClass reports whether the files have a class. One without a namespace is of the default one.
+func (d documents) hasClass(namespace, byDefault, name string) bool {
+	return d.classes[[2]string{namespace, name}] || namespace == byDefault && d.classes[[2]string{"", name}]
+}
+
+// readDocuments reads files of several documents each, YAML or JSON. Kinds other than MachineDeployment are passed over.
+func readDocuments(files []string, in io.Reader) (documents, error) {
+	all := documents{classes: map[[2]string]bool{}}
+	for _, file := range files {
+		content, source, err := readFile(file, in)
+		if err != nil {
+			return all, err
+		}
+		decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
+		for n := 1; ; n++ {
+			var raw json.RawMessage
+			if err := decoder.Decode(&raw); errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				return all, fmt.Errorf("%s: document %d: %w", source, n, err)
+			}
+			if err := all.add(raw, fmt.Sprintf("%s: document %d", source, n), source); err != nil {
+				return all, err
+			}
+		}
+	}
+	if len(all.deployments) == 0 {
+		return all, fmt.Errorf("%s: there is no MachineDeployment in it", strings.Join(files, ", "))
+	}
+	return all, nil
+}
+
+func readFile(file string, in io.Reader) (content []byte, source string, err error) {
+	switch {
+	case file == "-":
+		content, err = io.ReadAll(in)
+		return content, "standard input", err
+	case strings.HasPrefix(file, "http://"), strings.HasPrefix(file, "https://"):
+		return nil, "", fmt.Errorf("%s: only files can be read; download it and use -f -", file)
+	}
+	content, err = os.ReadFile(file)
+	return content, file, err
+}
+
+func (d *documents) add(raw json.RawMessage, place, source string) error {
+	if raw = bytes.TrimSpace(raw); len(raw) == 0 || string(raw) == "null" {
+		return nil
+	}
+	var head struct {
+		metav1.TypeMeta `json:",inline"`
+		Metadata        struct{ Name, Namespace string } `json:"metadata"`
+		Items           []json.RawMessage                `json:"items"`
+	}
+	if err := json.Unmarshal(raw, &head); err != nil {
+		return fmt.Errorf("%s: it is not an object of Kubernetes: %w", place, err)
+	}
+	group, version, _ := strings.Cut(head.APIVersion, "/")
+	switch {
+	case head.Kind == "" || head.APIVersion == "":
+		return fmt.Errorf("%s: apiVersion or kind is not set", place)
+	case strings.HasSuffix(head.Kind, "List") && head.Items != nil:
+		for i, item := range head.Items {
+			if err := d.add(item, fmt.Sprintf("%s: item %d", place, i+1), source); err != nil {
+				return err
+			}
+		}
+	case group != v1beta1.GroupVersion.Group:
+	case head.Kind == "MachineClass":
+		d.classes[[2]string{head.Metadata.Namespace, head.Metadata.Name}] = true
+	case head.Kind == "MachineDeployment":
+		if version != v1beta1.GroupVersion.Version {
+			return fmt.Errorf("%s: apiVersion %q: this program knows %s", place, head.APIVersion, v1beta1.GroupVersion)
+		}
+		if head.Metadata.Name == "" {
+			return fmt.Errorf("%s: metadata.name is not set", place)
+		}
+		d.deployments = append(d.deployments, document{source: source, namespace: head.Metadata.Namespace, name: head.Metadata.Name, raw: raw})
+	}
+	return nil
+}

@@ -1,0 +1,214 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/cli/foresee"
+	"machinist.dev/machinist/test/env"
+)
+
+// manifest is the deployment web as a person writes it.
+func manifest(class string, more string) string {
+	return fmt.Sprintf(`apiVersion: machinist.dev/v1beta1
+kind: MachineDeployment
+metadata:
+  name: web
+spec:
+  replicas: 3
+%s  selector:
+    matchLabels: {app: web}
+  template:
+    metadata:
+      labels: {app: web}
+    spec:
+      classRef: {name: %s}
+`, more, class)
+}
+
+func (f *rolledFleet) plan(text string, args ...string) outcome {
+	f.Helper()
+	return executeAt(f, env.ControlPlane().Kubeconfig(), text, append([]string{"plan", "-f", "-", "-n", f.namespace}, args...)...)
+}
+
+// planned returns the only plan.
+func planned(t testing.TB, o outcome) *foresee.Plan {
+	t.Helper()
+	var view plans
+	if err := json.Unmarshal([]byte(o.succeeds(t).out), &view); err != nil || len(view.Items) != 1 || view.Kind != "RolloutPlans" {
+		t.Fatalf("%v: %s", err, o.out)
+	}
+	return view.Items[0]
+}
+
+func TestAPlanComesTrueAndChangesNothingItself(t *testing.T) {
+	f := newRolledFleet(t, 3)
+	before := f.machines()["a"]
+	version := f.deployment().ResourceVersion
+	p := planned(t, f.plan(manifest("b", ""), "-o", "json"))
+	if f.deployment().ResourceVersion != version || len(f.machines()["a"]) != 3 {
+		t.Fatal("a plan changed something")
+	}
+	if len(p.Machines.Deleted) != 3 || p.Machines.Created != 3 || p.Least != 3 || p.Unchecked != "" || len(p.Blockers) != 0 {
+		t.Errorf("the plan is %+v", p)
+	}
+	if strings.Join(p.Machines.Deleted, " ") != strings.Join(before, " ") {
+		t.Errorf("it is said that %v go, and there are %v", p.Machines.Deleted, before)
+	}
+	most := int32(0)
+	for _, w := range p.Waves {
+		most = max(most, w.Live)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	seen := make(chan int32)
+	go func() { seen <- mostLive(ctx, f) }()
+	f.roll("b")
+	f.run("rollout", "status", "md/web").succeeds(t)
+	stop()
+	if got := <-seen; got > most {
+		t.Errorf("there were %d machines at a time, and at most %d were foreseen", got, most)
+	}
+	f.plan(manifest("b", "")).succeeds(t).prints(t, "Nothing would change.")
+	f.plan(manifest("b", "  paused: true\n")).succeeds(t).prints(t, "spec.paused: + true", "No machine would be created, replaced or deleted.")
+}
+
+// mostLive watches how many machines there are at most that are not being deleted.
+func mostLive(ctx context.Context, f *rolledFleet) (most int32) {
+	live := map[string]bool{}
+	list := &v1beta1.MachineList{}
+	if err := f.api.List(ctx, list, client.InNamespace(f.namespace)); err != nil {
+		return 0
+	}
+	for _, m := range list.Items {
+		live[m.Name] = true
+	}
+	events, err := f.api.Watch(ctx, list, &client.ListOptions{Namespace: f.namespace, Raw: &metav1.ListOptions{ResourceVersion: list.ResourceVersion}})
+	if err != nil {
+		return 0
+	}
+	defer events.Stop()
+	for e := range events.ResultChan() {
+		if m, ok := e.Object.(*v1beta1.Machine); ok {
+			if m.DeletionTimestamp.IsZero() {
+				live[m.Name] = true
+			} else {
+				delete(live, m.Name)
+			}
+			most = max(most, int32(len(live)))
+		}
+	}
+	return most
+}
+
+func TestAPlanIsOfWhatKubectlApplyWouldDo(t *testing.T) {
+	f := newRolledFleet(t, 1)
+	for name, how := range map[string][]string{"by-client": {"apply"}, "by-server": {"apply", "--server-side"}} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "file.yaml")
+			written := func(class, more string) string { return strings.ReplaceAll(manifest(class, more), "web", name) }
+			apply := func(text string) {
+				t.Helper()
+				if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				cmd := exec.Command(env.ControlPlane().Kubectl(), append(how, "-f", file, "-n", f.namespace, "--kubeconfig", env.ControlPlane().Kubeconfig())...)
+				cmd.Env = append(os.Environ(), "KUBECACHEDIR="+t.TempDir())
+				if out, err := cmd.CombinedOutput(); err != nil {
+					t.Fatalf("kubectl: %v\n%s", err, out)
+				}
+			}
+			read := func() *v1beta1.MachineDeployment {
+				t.Helper()
+				d := &v1beta1.MachineDeployment{}
+				f.must(f.api.Get(context.Background(), client.ObjectKey{Namespace: f.namespace, Name: name}, d))
+				return d
+			}
+			apply(written("a", "  minReadySeconds: 1\n"))
+			// A field that is left out goes, and what others have set stays.
+			d := read()
+			was := d.DeepCopy()
+			d.Spec.RevisionHistoryLimit = new(int32)
+			f.must(f.api.Patch(context.Background(), d, client.MergeFrom(was)))
+			p := planned(t, f.plan(written("b", ""), "-o", "json"))
+			apply(written("b", ""))
+			if d := read(); d.Spec.MinReadySeconds != 0 || *d.Spec.RevisionHistoryLimit != 0 {
+				t.Fatalf("kubectl made %+v of it", d.Spec)
+			}
+			var got []string
+			for _, c := range p.Changes {
+				got = append(got, c.String())
+			}
+			if want := "spec.minReadySeconds: 1 removed; spec.template.spec.classRef.name: a → b"; strings.Join(got, "; ") != want {
+				t.Errorf("foreseen was %q, expected %q", got, want)
+			}
+		})
+	}
+}
+
+func TestAPlanOfANewDeployment(t *testing.T) {
+	f := newRolledFleet(t, 1)
+	text := strings.ReplaceAll(manifest("a", ""), "web", "new")
+	f.plan(text).succeeds(t).prints(t, "machinedeployment/new in namespace "+f.namespace, "A new deployment: 3 machines would be created.")
+	f.plan(strings.ReplaceAll(text, "name: a", "name: nosuch")).succeeds(t).prints(t, "The class nosuch does not exist")
+	class := "kind: MachineClass\napiVersion: machinist.dev/v1beta1\nmetadata: {name: nosuch}\n---\n"
+	both := f.plan(class + strings.ReplaceAll(text, "name: a", "name: nosuch") + "---\n" + manifest("b", "")).succeeds(t)
+	both.prints(t, "machinedeployment/new in", "machinedeployment/web in")
+	if strings.Contains(both.out, "does not exist") {
+		t.Errorf("a class of the same file is missed:\n%s", both.out)
+	}
+}
+
+func TestWhatAFileMustNotBe(t *testing.T) {
+	f := newRolledFleet(t, 1)
+	f.plan("").fails(t, "there is no MachineDeployment in it")
+	f.plan("kind: Pod\napiVersion: v1\n").fails(t, "there is no MachineDeployment in it")
+	f.plan("just words").fails(t, "standard input: document 1")
+	f.plan("kind: MachineDeployment\n").fails(t, "apiVersion or kind is not set")
+	f.plan("kind: MachineDeployment\napiVersion: machinist.dev/v1alpha1\nmetadata: {name: web}\n").fails(t, "v1alpha1", "this program knows machinist.dev/v1beta1")
+	f.plan("kind: MachineDeployment\napiVersion: machinist.dev/v1beta1\n").fails(t, "metadata.name is not set")
+	f.plan(strings.ReplaceAll(manifest("a", ""), "name: web", "name: web\n  namespace: other")).fails(t, `namespace of machinedeployment "web" is "other"`)
+	// What the API server would refuse is refused, and says what is wrong.
+	f.plan(manifest("a", "  replicaz: 4\n")).fails(t, "replicaz")
+	f.plan(strings.ReplaceAll(manifest("a", ""), "replicas: 3", "replicas: -3")).fails(t, "spec.replicas")
+	f.plan(strings.ReplaceAll(manifest("a", ""), "name: web", "name: web\n  resourceVersion: \"1\"")).fails(t, "take metadata.resourceVersion out of the file")
+	f.plan(strings.ReplaceAll(manifest("a", ""), "{app: web}", "{app: other}")).fails(t, "selector is immutable")
+	f.run("plan", "-f", filepath.Join(t.TempDir(), "nothing.yaml")).fails(t, "nothing.yaml", "no such file")
+	f.run("plan", "-f", "https://example.com/web.yaml").fails(t, "only files can be read")
+	f.run("plan").fails(t, `"filename" not set`)
+}
+
+func TestAPlanOfSomebodyWhoMayOnlyRead(t *testing.T) {
+	f := newRolledFleet(t, 2)
+	grant(t, f.api, f.namespace, "reader", rbacv1.PolicyRule{APIGroups: []string{v1beta1.GroupVersion.Group},
+		Resources: []string{"machinedeployments", "machinesets", "machines"}, Verbs: []string{"get", "list", "watch"}})
+	f.plan(manifest("b", ""), "--as", "reader").succeeds(t).prints(t, "2 machines would be replaced. 1 machine would be created.",
+		"The file was not checked by the API server", "Whether the class b exists could not be seen.")
+	f.plan(strings.ReplaceAll(manifest("a", ""), "web", "new"), "--as", "reader").succeeds(t).prints(t, "A new deployment: 3 machines", "not checked")
+}
+
+// grant gives a user rights in a namespace.
+func grant(t testing.TB, api client.Client, namespace, user string, rules ...rbacv1.PolicyRule) {
+	t.Helper()
+	for _, object := range []client.Object{
+		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: user}, Rules: rules},
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: user},
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}}},
+	} {
+		if err := api.Create(context.Background(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

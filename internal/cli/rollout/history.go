@@ -1,0 +1,194 @@
+package rollout
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/cli/change"
+	"machinist.dev/machinist/internal/cli/text"
+	"machinist.dev/machinist/internal/machinedeployment"
+)
+
+// History is what there is to go back to.
+type History struct {
+	// Kind is RolloutHistory.
+	Kind      string     `json:"kind"`
+	Namespace string     `json:"namespace"`
+	Name      string     `json:"name"`
+	Revisions []Revision `json:"revisions"`
+
+	now time.Time
+}
+
+// Revision is one of a deployment's.
+type Revision struct {
+	Revision int64 `json:"revision"`
+	// Current says that it is of the deployment's template.
+	Current bool `json:"current"`
+	// Set is the name of its MachineSet.
+	Set string `json:"set"`
+	// Class is the name of its class, or Provider that of its provider where it is of the inline form.
+	Class    string `json:"class,omitempty"`
+	Provider string `json:"provider,omitempty"`
+	Version  string `json:"version,omitempty"`
+	// Hash is the template hash that its machines carry.
+	Hash string `json:"hash,omitempty"`
+	// Replicas is how many machines it is to have, Machines how many it has.
+	Replicas int32 `json:"replicas"`
+	Machines int32 `json:"machines"`
+	// Created is when its set was made.
+	Created metav1.Time `json:"created"`
+	// RolloutAfter is the time whose passing made it, if it was made to renew machines.
+	RolloutAfter string `json:"rolloutAfter,omitempty"`
+	// ChangeCause is the annotation kubernetes.io/change-cause.
+	ChangeCause string `json:"changeCause,omitempty"`
+}
+
+// Owned returns the sets that the deployment controls.
+func Owned(d *v1beta1.MachineDeployment, sets []v1beta1.MachineSet) []*v1beta1.MachineSet {
+	var own []*v1beta1.MachineSet
+	for i := range sets {
+		if metav1.IsControlledBy(&sets[i], d) {
+			own = append(own, &sets[i])
+		}
+	}
+	return own
+}
+
+// Tell returns the history of a deployment, whose own these sets are.
+func Tell(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now time.Time) History {
+	h := History{Kind: "RolloutHistory", Namespace: d.Namespace, Name: d.Name, Revisions: []Revision{}, now: now}
+	ordered, current := machinedeployment.Revisions(d, sets, now)
+	for i, set := range ordered {
+		spec := &set.Spec.Template.Spec
+		r := Revision{
+			Revision: machinedeployment.Revision(set), Current: i == current, Set: set.Name, Provider: spec.Provider, Version: spec.Version,
+			Hash: set.Spec.Selector.MatchLabels[v1beta1.LabelTemplateHash], Replicas: set.ReplicasOrDefault(), Machines: set.Status.Replicas,
+			Created: set.CreationTimestamp, RolloutAfter: set.Annotations[v1beta1.AnnotationRolloutAfter],
+			ChangeCause: set.Annotations[machinedeployment.AnnotationChangeCause],
+		}
+		if spec.ClassRef != nil {
+			r.Class = spec.ClassRef.Name
+		}
+		if r.Current {
+			// Annotating a deployment wakes nobody, so the set may not have it yet.
+			r.ChangeCause = cmp.Or(d.Annotations[machinedeployment.AnnotationChangeCause], r.ChangeCause)
+		}
+		h.Revisions = append(h.Revisions, r)
+	}
+	return h
+}
+
+// Text implements the view of a command.
+func (h History) Text(w io.Writer, s text.Style) error {
+	if len(h.Revisions) == 0 {
+		_, err := fmt.Fprintf(w, "machinedeployment/%s has no revision yet.\n", h.Name)
+		return err
+	}
+	head := []string{"REVISION", "SET", "CLASS", "VERSION", "MACHINES", "AGE", "CHANGE-CAUSE"}
+	if s.Wide {
+		head = slices.Insert(head, 6, "HASH", "ROLLOUT-AFTER")
+	}
+	var rows [][]string
+	for _, r := range h.Revisions {
+		number := fmt.Sprint(r.Revision)
+		if r.Current {
+			number += s.Good(" (current)")
+		}
+		row := []string{number, r.Set, cmp.Or(r.Class, r.Provider, "-"), cmp.Or(r.Version, "-"), fmt.Sprint(r.Machines), text.Age(h.now, r.Created.Time),
+			cmp.Or(text.Clean(r.ChangeCause), "<none>")}
+		if s.Wide {
+			row = slices.Insert(row, 6, cmp.Or(r.Hash, "-"), cmp.Or(text.Clean(r.RolloutAfter), "-"))
+		}
+		rows = append(rows, row)
+	}
+	return text.Table(w, head, rows)
+}
+
+// Detail is one revision in full.
+type Detail struct {
+	// Kind is RolloutRevision.
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Revision  `json:",inline"`
+	// Template is the deployment's as it would be after going back.
+	Template v1beta1.MachineTemplateSpec `json:"template"`
+	// Changes are what differs from the deployment now: what going back would change.
+	Changes []change.Change `json:"changes"`
+}
+
+// Show returns one revision in full.
+func Show(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, number int64, now time.Time) (*Detail, error) {
+	set, err := find(d, sets, number)
+	if err != nil {
+		return nil, err
+	}
+	back := d.DeepCopy()
+	machinedeployment.RollBack(back, set, now)
+	changes, err := change.Between("spec.template", d.Spec.Template, back.Spec.Template)
+	if err != nil {
+		return nil, err
+	}
+	h := Tell(d, sets, now)
+	at := slices.IndexFunc(h.Revisions, func(r Revision) bool { return r.Set == set.Name })
+	return &Detail{Kind: "RolloutRevision", Namespace: d.Namespace, Name: d.Name, Revision: h.Revisions[at], Template: back.Spec.Template, Changes: changes}, nil
+}
+
+// Text implements the view of a command.
+func (v *Detail) Text(w io.Writer, s text.Style) error {
+	template, err := yaml.Marshal(v.Template)
+	if err != nil {
+		return err
+	}
+	var out strings.Builder
+	fmt.Fprintf(&out, "%s\n", s.Strong(fmt.Sprintf("machinedeployment/%s revision %d, set %s", v.Name, v.Revision.Revision, v.Set)))
+	if v.ChangeCause != "" {
+		fmt.Fprintf(&out, "Change cause: %s\n", text.Clean(v.ChangeCause))
+	}
+	for line := range strings.Lines(string(template)) {
+		fmt.Fprintf(&out, "  %s", strings.TrimRight(line, "\n")+"\n")
+	}
+	if len(v.Changes) == 0 {
+		fmt.Fprintln(&out, "The deployment's template is of this revision now.")
+	} else {
+		fmt.Fprintln(&out, "Going back to it would change:")
+	}
+	for _, c := range v.Changes {
+		fmt.Fprintf(&out, "  %s\n", text.Clean(c.String()))
+	}
+	_, err = io.WriteString(w, out.String())
+	return err
+}
+
+var errNoHistory = errors.New("no rollout history found")
+
+// find returns the newest set of a revision's number.
+func find(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, number int64) (*v1beta1.MachineSet, error) {
+	if len(sets) == 0 {
+		return nil, fmt.Errorf("machinedeployment %q: %w", d.Name, errNoHistory)
+	}
+	var found *v1beta1.MachineSet
+	var there []string
+	for _, set := range sets {
+		n := machinedeployment.Revision(set)
+		there = append(there, fmt.Sprint(n))
+		if n == number {
+			found = set
+		}
+	}
+	if found == nil {
+		return nil, fmt.Errorf("machinedeployment %q has no revision %d: there are %s (spec.revisionHistoryLimit keeps %d old ones)", d.Name, number,
+			strings.Join(there, ", "), d.RevisionHistoryLimitOrDefault())
+	}
+	return found, nil
+}

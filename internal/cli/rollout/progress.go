@@ -1,0 +1,175 @@
+// Package rollout says how the rollouts of a MachineDeployment stand, what there is to go back to, and what going back
+// would change. It asks nobody: its functions make views of objects.
+package rollout
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/cli/text"
+	"machinist.dev/machinist/internal/machinedeployment"
+)
+
+// State says how far a rollout is.
+type State string
+
+const (
+	// Unobserved: the controller has not acted upon the latest change yet.
+	Unobserved State = "Unobserved"
+	// Progressing: it is under way.
+	Progressing State = "Progressing"
+	// Paused: it waits for somebody to resume it.
+	Paused State = "Paused"
+	// Complete: all machines are of the newest revision and available.
+	Complete State = "Complete"
+	// Failed: it does not get on by itself.
+	Failed State = "Failed"
+)
+
+// Progress is how a rollout stands.
+type Progress struct {
+	// Kind is RolloutStatus.
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	State     State  `json:"state"`
+	// Revision is the number of the newest revision.
+	Revision int64 `json:"revision"`
+	// Replicas is how many machines are wanted; Machines how many there are, of which Updated are of the newest revision and
+	// Old of others; Available is how many are available.
+	Replicas  int32 `json:"replicas"`
+	Machines  int32 `json:"machines"`
+	Updated   int32 `json:"updated"`
+	Old       int32 `json:"old"`
+	Available int32 `json:"available"`
+	// Reason is that of the condition which says most now, Message is its message.
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+	// FailedMachines describes some of the machines that failed.
+	FailedMachines []v1beta1.FailedMachine `json:"failedMachines,omitempty"`
+}
+
+// Judge says how the deployment's rollout stands.
+func Judge(d *v1beta1.MachineDeployment) Progress {
+	s := d.Status
+	p := Progress{
+		Kind: "RolloutStatus", Namespace: d.Namespace, Name: d.Name, State: Progressing, Revision: s.CurrentRevision, Replicas: d.ReplicasOrDefault(),
+		Machines: s.Replicas, Updated: s.UpdatedReplicas, Old: max(0, s.Replicas-s.UpdatedReplicas), Available: s.AvailableReplicas,
+		FailedMachines: s.FailedMachines,
+	}
+	progressing := meta.FindStatusCondition(s.Conditions, v1beta1.ConditionProgressing)
+	rolling := meta.FindStatusCondition(s.Conditions, v1beta1.ConditionRollingOut)
+	switch {
+	case progressing != nil && progressing.Status == metav1.ConditionFalse && progressing.ObservedGeneration == d.Generation && !mayPass(progressing.Reason):
+		// What was refused leaves the generation unobserved, so this comes first.
+		p.State, p.Reason, p.Message = Failed, progressing.Reason, progressing.Message
+	case s.ObservedGeneration < d.Generation:
+		p.State, p.Message = Unobserved, "The latest change has not been acted upon yet."
+		if progressing != nil && progressing.ObservedGeneration == d.Generation {
+			p.Reason, p.Message = progressing.Reason, progressing.Message
+		}
+	case p.Updated == p.Replicas && p.Machines == p.Replicas && p.Available >= p.Replicas && rolling != nil && rolling.Status == metav1.ConditionFalse:
+		p.State, p.Reason, p.Message = Complete, rolling.Reason, rolling.Message
+	default:
+		if d.Spec.Paused {
+			p.State = Paused
+		}
+		if rolling != nil {
+			p.Reason, p.Message = rolling.Reason, rolling.Message
+		} else if progressing != nil {
+			p.Reason, p.Message = progressing.Reason, progressing.Message
+		}
+	}
+	return p
+}
+
+// mayPass tells reasons for which the controller tries again by itself, soon.
+func mayPass(reason string) bool { return reason == v1beta1.ReasonMachineSetCreateError }
+
+// Line says it in one line.
+func (p Progress) Line() string {
+	name := "machinedeployment " + fmt.Sprintf("%q", p.Name)
+	numbers := fmt.Sprintf("%d of %d updated, %d old left, %d available", p.Updated, p.Replicas, p.Old, p.Available)
+	why := ""
+	if p.Message != "" {
+		why = ": " + text.Clean(p.Message)
+	}
+	switch p.State {
+	case Complete:
+		return name + " successfully rolled out"
+	case Failed:
+		return fmt.Sprintf("%s does not roll out (%s)%s", name, p.Reason, why)
+	case Unobserved:
+		return fmt.Sprintf("Waiting for the controller to act upon the latest change of %s%s", name, why)
+	case Paused:
+		return fmt.Sprintf("Waiting for %s to be resumed (machinist rollout resume): %s%s", name, numbers, why)
+	}
+	return fmt.Sprintf("Waiting for %s to roll out: %s%s", name, numbers, why)
+}
+
+// Picture says it in a bar and what is waited for, on a terminal of that many columns.
+func (p Progress) Picture(s text.Style, columns int) []string {
+	const bar = 20
+	numbers := fmt.Sprintf(" %d/%d updated  %d available  %d old left", p.Updated, p.Replicas, p.Available, p.Old)
+	if coming := p.Machines - p.Available; coming > 0 {
+		numbers += fmt.Sprintf("  %d not available yet", coming)
+	}
+	title := fmt.Sprintf("machinedeployment/%s", p.Name)
+	if p.Revision > 0 {
+		title += fmt.Sprintf("  revision %d", p.Revision)
+	}
+	state := map[State]string{Unobserved: "not acted upon yet", Paused: "paused: waits for machinist rollout resume", Failed: "stopped: " + p.Reason, Complete: "complete"}[p.State]
+	if state != "" {
+		title += "  " + state
+	}
+	lines := []string{text.Fit(title, columns)}
+	if columns >= 1 && columns < bar+10 {
+		lines = append(lines, text.Fit(strings.TrimSpace(numbers), columns))
+	} else {
+		lines = append(lines, text.Bar(s, p.Updated-min(p.Updated, max(0, p.Machines-p.Available)), p.Replicas, bar)+text.Fit(numbers, max(0, columns-bar)))
+	}
+	if p.Message != "" {
+		lines = append(lines, text.Fit(text.Clean(p.Message), columns))
+	}
+	return lines
+}
+
+// Text implements the view of a command.
+func (p Progress) Text(w io.Writer, s text.Style) error {
+	line := p.Line()
+	switch p.State {
+	case Complete:
+		line = s.Good(line)
+	case Failed:
+		line = s.Bad(line)
+	}
+	_, err := fmt.Fprintln(w, line)
+	return err
+}
+
+// Err says why a rollout that failed did, nil if it did not.
+func (p Progress) Err() error {
+	if p.State != Failed {
+		return nil
+	}
+	words := p.Line()
+	for i, m := range p.FailedMachines {
+		if i == 3 {
+			words += fmt.Sprintf("\n  and %d more", len(p.FailedMachines)-i)
+			break
+		}
+		words += fmt.Sprintf("\n  machine %s: %s", m.Name, text.Clean(m.Reason+": "+m.Message))
+	}
+	switch p.Reason {
+	case v1beta1.ReasonRevisionFailing, v1beta1.ReasonProgressDeadlineExceeded:
+		words += fmt.Sprintf("\nTo go back: machinist rollout undo machinedeployment/%s", p.Name)
+	case machinedeployment.ReasonInvalidSelector, v1beta1.ReasonInvalidConfiguration:
+		words += "\nNothing is tried until the deployment is changed."
+	}
+	return fmt.Errorf("%s", words)
+}

@@ -1,0 +1,247 @@
+package rollout
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/cli/text"
+	"machinist.dev/machinist/internal/machinedeployment"
+)
+
+var update = flag.Bool("update", false, "write the goldens anew")
+
+var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// web is a deployment of three machines at generation 2.
+func web(options ...func(*v1beta1.MachineDeployment)) *v1beta1.MachineDeployment {
+	three := int32(3)
+	d := &v1beta1.MachineDeployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "fleets", Name: "web", UID: "web", Generation: 2},
+		Spec: v1beta1.MachineDeploymentSpec{
+			Replicas: &three,
+			Selector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+			Template: v1beta1.MachineTemplateSpec{
+				ObjectMeta: v1beta1.TemplateMeta{Labels: map[string]string{"app": "web"}},
+				Spec:       v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: "large"}, Version: "v1.36.3"},
+			},
+		},
+		Status: v1beta1.MachineDeploymentStatus{ObservedGeneration: 2, CurrentRevision: 2, Replicas: 3, UpdatedReplicas: 3, ReadyReplicas: 3, AvailableReplicas: 3},
+	}
+	for _, o := range options {
+		o(d)
+	}
+	return d
+}
+
+func numbers(replicas, updated, available int32) func(*v1beta1.MachineDeployment) {
+	return func(d *v1beta1.MachineDeployment) {
+		d.Status.Replicas, d.Status.UpdatedReplicas, d.Status.AvailableReplicas = replicas, updated, available
+	}
+}
+
+func says(kind string, status metav1.ConditionStatus, reason, message string) func(*v1beta1.MachineDeployment) {
+	return func(d *v1beta1.MachineDeployment) {
+		d.Status.Conditions = append(d.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: 2})
+	}
+}
+
+func paused(d *v1beta1.MachineDeployment)     { d.Spec.Paused = true }
+func unobserved(d *v1beta1.MachineDeployment) { d.Status.ObservedGeneration = 1 }
+func edited(d *v1beta1.MachineDeployment)     { d.Generation = 3 }
+
+func failedMachine(d *v1beta1.MachineDeployment) {
+	for _, name := range []string{"web-x-1", "web-x-2", "web-x-3", "web-x-4"} {
+		d.Status.FailedMachines = append(d.Status.FailedMachines, v1beta1.FailedMachine{Name: name, Reason: "CreateError", Message: "no such size\x1b[31m"})
+	}
+}
+
+var (
+	done    = says(v1beta1.ConditionRollingOut, metav1.ConditionFalse, v1beta1.ReasonRolloutComplete, "All machines are of revision 2.")
+	rolling = says(v1beta1.ConditionRollingOut, metav1.ConditionTrue, v1beta1.ReasonRolloutBlocked, "1 of 2 machines of the new revision available\x1b[2J.")
+	well    = says(v1beta1.ConditionProgressing, metav1.ConditionTrue, v1beta1.ReasonMachineSetUpdated, "Set web-b is progressing.")
+	stuck   = says(v1beta1.ConditionProgressing, metav1.ConditionFalse, v1beta1.ReasonProgressDeadlineExceeded, "Set web-b has made no progress for 10m0s.")
+	failing = says(v1beta1.ConditionProgressing, metav1.ConditionFalse, v1beta1.ReasonRevisionFailing, "3 machines of set web-b in a row failed to launch.")
+)
+
+func TestJudge(t *testing.T) {
+	for name, test := range map[string]struct {
+		of   *v1beta1.MachineDeployment
+		want State
+	}{
+		"complete":                            {web(done, well), Complete},
+		"complete though paused":              {web(done, well, paused), Complete},
+		"machines are not all of it":          {web(numbers(4, 2, 3), rolling, well), Progressing},
+		"one is not available":                {web(numbers(3, 3, 2), done, well), Progressing},
+		"an old one is there still":           {web(numbers(4, 3, 3), rolling, well), Progressing},
+		"updated in place, and not done":      {web(rolling, well), Progressing},
+		"no condition yet":                    {web(), Progressing},
+		"not observed":                        {web(done, well, edited), Unobserved},
+		"not observed, failed before":         {web(rolling, failing, edited), Unobserved},
+		"paused midway":                       {web(numbers(4, 2, 3), rolling, paused), Paused},
+		"deadline exceeded":                   {web(numbers(4, 1, 3), rolling, stuck), Failed},
+		"revision failing":                    {web(numbers(4, 1, 3), rolling, failing), Failed},
+		"refused, and so never observed":      {web(says(v1beta1.ConditionProgressing, metav1.ConditionFalse, v1beta1.ReasonInvalidConfiguration, "spec.x"), unobserved), Failed},
+		"a set could not be made, for now":    {web(says(v1beta1.ConditionProgressing, metav1.ConditionFalse, v1beta1.ReasonMachineSetCreateError, "quota"), unobserved), Unobserved},
+		"no machines are wanted, one is left": {web(numbers(1, 1, 1), done, well, func(d *v1beta1.MachineDeployment) { d.Spec.Replicas = new(int32) }), Progressing},
+	} {
+		if got := Judge(test.of).State; got != test.want {
+			t.Errorf("%s: %s, expected %s", name, got, test.want)
+		}
+	}
+}
+
+func TestWordsOfProgress(t *testing.T) {
+	var out strings.Builder
+	for _, c := range []struct {
+		name string
+		of   *v1beta1.MachineDeployment
+	}{
+		{"complete", web(done, well)},
+		{"progressing", web(numbers(4, 2, 3), rolling, well)},
+		{"unobserved", web(done, well, edited)},
+		{"paused", web(numbers(4, 2, 3), rolling, paused)},
+		{"failing", web(numbers(4, 1, 3), rolling, failing, failedMachine)},
+		{"refused", web(says(v1beta1.ConditionProgressing, metav1.ConditionFalse, v1beta1.ReasonInvalidConfiguration, "spec.x"), unobserved)},
+	} {
+		p := Judge(c.of)
+		out.WriteString("== " + c.name + "\n" + p.Line() + "\n")
+		for _, picture := range [][]string{p.Picture(text.Style{Plain: true}, 0), p.Picture(text.Style{Plain: true}, 60), p.Picture(text.Style{}, 24), p.Picture(text.Style{Colour: true}, 80)} {
+			out.WriteString("  |" + strings.Join(picture, "\n  |") + "\n")
+		}
+		if err := p.Err(); err != nil {
+			out.WriteString(err.Error() + "\n")
+		}
+	}
+	golden(t, "progress", out.String())
+	for _, width := range []int{10, 24, 40, 80} {
+		for _, line := range Judge(web(numbers(4, 2, 3), rolling, paused)).Picture(text.Style{}, width) {
+			if text.Visible(line) > width {
+				t.Errorf("on %d columns a line takes %d: %q", width, text.Visible(line), line)
+			}
+		}
+	}
+}
+
+// set is a revision of web.
+func set(number, class, version string, age time.Duration) *v1beta1.MachineSet {
+	n := int32(0)
+	return &v1beta1.MachineSet{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "fleets", Name: "web-" + class + number, UID: types.UID(class + number), CreationTimestamp: metav1.NewTime(now.Add(-age)),
+			Annotations: map[string]string{v1beta1.AnnotationRevision: number},
+		},
+		Spec: v1beta1.MachineSetSpec{
+			Replicas: &n,
+			Selector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web", v1beta1.LabelTemplateHash: class + number}},
+			Template: v1beta1.MachineTemplateSpec{
+				ObjectMeta: v1beta1.TemplateMeta{Labels: map[string]string{"app": "web", v1beta1.LabelTemplateHash: class + number, v1beta1.LabelMachineDeployment: "web"}},
+				Spec:       v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: class}, Version: version},
+			},
+		},
+	}
+}
+
+func sets() []*v1beta1.MachineSet {
+	current := set("3", "large", "v1.36.3", time.Hour)
+	*current.Spec.Replicas, current.Status.Replicas = 3, 3
+	current.Annotations[machinedeployment.AnnotationChangeCause] = "larger"
+	before := set("2", "small", "v1.36.3", 26*time.Hour)
+	before.Annotations[v1beta1.AnnotationRolloutAfter] = "2026-02-28T10:00:00Z"
+	first := set("1", "small", "v1.36.1", 30*24*time.Hour)
+	first.Annotations[machinedeployment.AnnotationChangeCause] = "first\x1b[2J try"
+	return []*v1beta1.MachineSet{current, first, before}
+}
+
+func TestWordsOfHistory(t *testing.T) {
+	var out strings.Builder
+	h := Tell(web(), sets(), now)
+	for _, style := range []text.Style{{}, {Wide: true}, {Colour: true}} {
+		if err := h.Text(&out, style); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Tell(web(), nil, now).Text(&out, text.Style{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, number := range []int64{1, 3} {
+		detail, err := Show(web(), sets(), number, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := detail.Text(&out, text.Style{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	golden(t, "history", out.String())
+}
+
+func TestBack(t *testing.T) {
+	for name, test := range map[string]struct {
+		of       *v1beta1.MachineDeployment
+		sets     []*v1beta1.MachineSet
+		to, want int64
+		skipped  bool
+		refusal  string
+	}{
+		"the one before":                  {web(), sets(), 0, 2, false, ""},
+		"a certain one":                   {web(), sets(), 1, 1, false, ""},
+		"the current one":                 {web(), sets(), 3, 3, true, ""},
+		"one of the same template":        {web(), append(sets(), set("4", "large", "v1.36.3", time.Minute)), 3, 3, true, ""},
+		"a restart is not undone":         {web(), append(sets(), set("4", "large", "v1.36.3", time.Minute)), 0, 2, false, ""},
+		"one that is not there":           {web(), sets(), 9, 0, false, "no revision 9"},
+		"no history":                      {web(), nil, 0, 0, false, "no rollout history found"},
+		"nothing else in the history":     {web(), sets()[:1], 0, 0, false, "no revision to go back to"},
+		"paused":                          {web(paused), sets(), 0, 0, false, "resume it first"},
+		"before the controller has acted": {web(func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.Version = "v1.37.0" }), sets(), 0, 3, false, ""},
+	} {
+		undo, err := Back(test.of, test.sets, test.to, now)
+		if test.refusal != "" {
+			if err == nil || !strings.Contains(err.Error(), test.refusal) {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		if err != nil || undo.Revision != test.want || (undo.Skipped != "") != test.skipped || (len(undo.Changes) == 0) != test.skipped {
+			t.Errorf("%s: %+v, %v", name, undo, err)
+		}
+	}
+}
+
+func TestExpect(t *testing.T) {
+	for kind, want := range map[v1beta1.DeploymentStrategyType]int{"": 0, v1beta1.StrategyRecreate: 1, v1beta1.StrategyOnDelete: 1, v1beta1.StrategyInPlace: 1} {
+		d := web(func(d *v1beta1.MachineDeployment) { d.Spec.Strategy.Type = kind })
+		if got := Expect(d, true); len(got) != want {
+			t.Errorf("%s: %q", kind, got)
+		}
+	}
+	frozen := web(func(d *v1beta1.MachineDeployment) { d.Labels = map[string]string{v1beta1.LabelFreeze: ""} })
+	if got := Expect(frozen, false); len(got) != 1 {
+		t.Errorf("frozen: %q", got)
+	}
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name+".golden")
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s: got\n%s\nwant\n%s", file, got, want)
+	}
+}

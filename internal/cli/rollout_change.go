@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/cli/rollout"
+	"machinist.dev/machinist/internal/machinedeployment"
+)
+
+func rolloutRestartCommand(env *Env) *cobra.Command {
+	return onDeployment(env, &cobra.Command{
+		Use:   "restart",
+		Short: "Renew all machines, without a change of the template",
+		Long: `Renew all machines of a MachineDeployment as its strategy says, without a change of the template: set spec.rolloutAfter to
+the present time of the API server, which makes a new revision.
+
+With strategy OnDelete nothing happens until somebody deletes machines. With strategy InPlace no instance is changed.`,
+		Example: `  machinist rollout restart md/web && machinist rollout status md/web`,
+	}, func(ctx context.Context, c *Cluster, name, format string) error {
+		d, err := c.deployment(ctx, name)
+		if err != nil {
+			return err
+		}
+		if d.Spec.Paused {
+			return fmt.Errorf("can't restart the paused machinedeployment %q: run \"machinist rollout resume machinedeployment/%s\" first", name, name)
+		}
+		sets, err := c.setsOf(ctx, d)
+		if err != nil {
+			return err
+		}
+		now := c.clock.Now()
+		at := metav1.NewTime(machinedeployment.RestartAt(d, sets, now))
+		result := rollout.Did(d, "restarted")
+		result.Warnings = rollout.Expect(d, true)
+		if after := d.Spec.RolloutAfter; after != nil && after.After(now) {
+			result.Warnings = append(result.Warnings, fmt.Sprintf("it was to be renewed at %s: that takes place now instead", after.UTC().Format(time.RFC3339)))
+		}
+		if _, err := c.edit(ctx, d, func(d *v1beta1.MachineDeployment) { d.Spec.RolloutAfter = &at }); err != nil {
+			return err
+		}
+		return env.report(result, format)
+	})
+}
+
+func rolloutPauseCommand(env *Env) *cobra.Command {
+	return onDeployment(env, &cobra.Command{
+		Use:   "pause",
+		Short: "Stop rollouts of a MachineDeployment until it is resumed",
+		Long: `Stop rollouts of a MachineDeployment until it is resumed: set spec.paused. Scaling and the replacement of failed machines
+go on.`,
+		Example: `  machinist rollout pause md/web`,
+	}, env.setPaused(true))
+}
+
+func rolloutResumeCommand(env *Env) *cobra.Command {
+	return onDeployment(env, &cobra.Command{
+		Use:     "resume",
+		Short:   "Let the rollouts of a paused MachineDeployment go on",
+		Long:    "Let the rollouts of a paused MachineDeployment go on: unset spec.paused.",
+		Example: `  machinist rollout resume md/web`,
+	}, env.setPaused(false))
+}
+
+func (e *Env) setPaused(paused bool) func(context.Context, *Cluster, string, string) error {
+	return func(ctx context.Context, c *Cluster, name, format string) error {
+		d, err := c.deployment(ctx, name)
+		if err != nil {
+			return err
+		}
+		done := map[bool]string{true: "paused", false: "resumed"}[paused]
+		if d.Spec.Paused == paused {
+			return fmt.Errorf("machinedeployment %q is %s", name, map[bool]string{true: "already paused", false: "not paused"}[paused])
+		}
+		if _, err := c.edit(ctx, d, func(d *v1beta1.MachineDeployment) { d.Spec.Paused = paused }); err != nil {
+			return err
+		}
+		return e.report(rollout.Did(d, done), format)
+	}
+}

@@ -1,0 +1,47 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+)
+
+// rolloutCommand is about the rollouts of deployments, as kubectl's of that name is.
+func rolloutCommand(env *Env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "rollout",
+		Short: "Follow, undo, repeat or pause the rollout of a MachineDeployment",
+		Long: `Follow, undo, repeat or pause the rollout of a MachineDeployment.
+
+What the commands mean is what they mean with kubectl and a Deployment.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(rolloutStatusCommand(env), rolloutHistoryCommand(env), rolloutUndoCommand(env), rolloutRestartCommand(env),
+		rolloutPauseCommand(env), rolloutResumeCommand(env))
+	return cmd
+}
+
+// onDeployment makes a command that is about one deployment and prints a view.
+func onDeployment(env *Env, cmd *cobra.Command, run func(ctx context.Context, c *Cluster, name, format string) error) *cobra.Command {
+	var format string
+	cmd.Use += " (TYPE NAME | TYPE/NAME)"
+	cmd.Args = cobra.RangeArgs(1, 2)
+	cmd.ValidArgsFunction = env.completion(deployment)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := checkFormat(format); err != nil {
+			return err
+		}
+		_, name, err := reference(args, deployment)
+		if err != nil {
+			return err
+		}
+		c, err := env.Connect()
+		if err != nil {
+			return err
+		}
+		return run(cmd.Context(), c, name, format)
+	}
+	outputFlag(cmd, &format)
+	return cmd
+}

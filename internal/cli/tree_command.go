@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"machinist.dev/machinist/internal/cli/fleet"
+)
+
+// apiKinds are the names of kinds as the API has them.
+func apiKind(k kind) string {
+	switch k {
+	case machine:
+		return "Machine"
+	case set:
+		return "MachineSet"
+	case deployment:
+		return "MachineDeployment"
+	}
+	return string(k)
+}
+
+func treeCommand(env *Env) *cobra.Command {
+	var s scope
+	cmd := &cobra.Command{
+		Use:   "tree [TYPE/NAME]",
+		Short: "Show who belongs to whom: deployments, their sets, their machines, their nodes",
+		Long: `Show who belongs to whom: deployments, the sets of their revisions, machines with their nodes, and what those wait for
+that are not at rest. With a name it shows that object, what it belongs to and what belongs to it.`,
+		Example: `  # All of this namespace
+  machinist tree
+
+  # One deployment
+  machinist tree md/workers
+
+  # Which deployment a machine belongs to
+  machinist tree machine/workers-abc12-x7k2p`,
+		Args:              cobra.MaximumNArgs(2),
+		ValidArgsFunction: env.completion(deployment, set, machine),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkFormat(s.format); err != nil {
+				return err
+			}
+			var k kind
+			name := ""
+			if len(args) > 0 {
+				var err error
+				if k, name, err = reference(args, deployment, set, machine); err != nil {
+					return err
+				}
+				if s.all {
+					return fmt.Errorf("--all-namespaces is for no name, and %q is one: leave either out", name)
+				}
+			}
+			c, err := env.Connect()
+			if err != nil {
+				return err
+			}
+			found, err := c.read(cmd.Context(), s.namespace(c))
+			if err != nil {
+				return err
+			}
+			facts := fleet.Facts{
+				Namespace: s.namespace(c), Now: c.clock.Now(), Deployments: found.deployments.Items, Sets: found.sets.Items,
+				Machines: found.machines.Items, Unread: found.unread,
+			}
+			view, there := fleet.TreeOf(facts, apiKind(k), name)
+			if !there {
+				return fmt.Errorf("%s %q not found in namespace %q", k, name, c.Namespace)
+			}
+			return env.Print(view, s.format)
+		},
+	}
+	cmd.Flags().BoolVarP(&s.all, "all-namespaces", "A", false, "look in all namespaces")
+	outputFlag(cmd, &s.format)
+	return cmd
+}

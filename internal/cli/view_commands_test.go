@@ -1,0 +1,337 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/cli/fleet"
+	"machinist.dev/machinist/internal/cli/why"
+	"machinist.dev/machinist/internal/safety/orphans/ledger"
+	"machinist.dev/machinist/test/env"
+)
+
+// painted is a namespace with objects as controllers would have left them.
+type painted struct {
+	testing.TB
+	api       client.WithWatch
+	namespace string
+}
+
+func paint(t testing.TB) *painted {
+	t.Helper()
+	return &painted{TB: t, api: env.Client(t), namespace: env.Namespace(t)}
+}
+
+// create makes an object with its status.
+func (p *painted) create(o client.Object) {
+	p.Helper()
+	status := o.DeepCopyObject().(client.Object)
+	o.SetNamespace(p.namespace)
+	if err := p.api.Create(context.Background(), o); err != nil {
+		p.Fatal(err)
+	}
+	switch o.(type) {
+	case *v1beta1.Machine, *v1beta1.MachineDeployment, *v1beta1.MachineHealthCheck:
+		status.SetNamespace(p.namespace)
+		status.SetName(o.GetName())
+		status.SetResourceVersion(o.GetResourceVersion())
+		status.SetUID(o.GetUID())
+		if err := p.api.Status().Update(context.Background(), status); err != nil {
+			p.Fatal(err)
+		}
+		o.SetResourceVersion(status.GetResourceVersion())
+	}
+}
+
+func spec() v1beta1.MachineSpec {
+	return v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: "small"}}
+}
+
+func (p *painted) machine(name string, owner client.Object, conditions ...metav1.Condition) *v1beta1.Machine {
+	p.Helper()
+	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1beta1.LabelProvider: "sim", "pool": "web"}}, Spec: spec()}
+	if owner != nil {
+		m.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1beta1.GroupVersion.String(), Kind: "MachineSet", Name: owner.GetName(), UID: owner.GetUID(), Controller: ptr.To(true)}}
+	}
+	m.Status.Phase, m.Status.ObservedGeneration, m.Status.Conditions = v1beta1.MachinePending, 1, conditions
+	p.create(m)
+	return m
+}
+
+func condition(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Minute))}
+}
+
+// fleet has the deployment web, its set and two machines whose class is missing.
+func (p *painted) fleet() *v1beta1.MachineSet {
+	p.Helper()
+	selector := metav1.LabelSelector{MatchLabels: map[string]string{"pool": "web"}}
+	template := v1beta1.MachineTemplateSpec{ObjectMeta: v1beta1.TemplateMeta{Labels: selector.MatchLabels}, Spec: spec()}
+	d := &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: v1beta1.MachineDeploymentSpec{Replicas: ptr.To[int32](2), Selector: selector, Template: template}}
+	d.Status.ObservedGeneration, d.Status.CurrentRevision = 1, 1
+	d.Status.Conditions = []metav1.Condition{condition(v1beta1.ConditionRollingOut, metav1.ConditionFalse, v1beta1.ReasonRolloutComplete, "")}
+	p.create(d)
+	s := &v1beta1.MachineSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "web-1", Annotations: map[string]string{v1beta1.AnnotationRevision: "1"}, OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: v1beta1.GroupVersion.String(), Kind: "MachineDeployment", Name: d.Name, UID: d.UID, Controller: ptr.To(true)},
+		}},
+		Spec: v1beta1.MachineSetSpec{Replicas: ptr.To[int32](2), Selector: selector, Template: template},
+	}
+	p.create(s)
+	missing := condition(v1beta1.ConditionLaunched, metav1.ConditionFalse, v1beta1.ReasonClassNotFound, "MachineClass \"small\"\x1b[2J does not exist")
+	p.machine("web-1-a", s, missing)
+	p.machine("web-1-b", s, missing)
+	return s
+}
+
+func (p *painted) lease(name string, age time.Duration) {
+	p.Helper()
+	p.create(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: coordinationv1.LeaseSpec{
+		HolderIdentity: ptr.To("host"), LeaseDurationSeconds: ptr.To[int32](15), RenewTime: ptr.To(metav1.NewMicroTime(time.Now().Add(-age))),
+	}})
+}
+
+func (p *painted) run(args ...string) outcome {
+	p.Helper()
+	return execute(p, append(args, "-n", p.namespace)...)
+}
+
+func TestStatusTellsWhatThereIsAndWhatWaits(t *testing.T) {
+	p := paint(t)
+	p.run("status").succeeds(t).prints(t, "There are no machines", p.namespace)
+	p.fleet()
+	p.lease("machinist-manager", time.Second)
+	p.lease("machinist-provider-sim", time.Hour)
+	p.create(&v1beta1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "all"}, Status: v1beta1.MachineHealthCheckStatus{
+		ExpectedMachines: 2, Conditions: []metav1.Condition{condition(v1beta1.ConditionRemediationAllowed, metav1.ConditionFalse, v1beta1.ReasonMeltdown, "")},
+	}})
+	got := p.run("status").succeeds(t).prints(t, "web ", "NotReady", "ClassNotFound   2", "Meltdown", "No process machinist-provider-sim is at work, for 60m", "2 machines, 2 not at rest")
+	if strings.Contains(got.out, "machinist-manager") || strings.Contains(got.out, "\x1b") {
+		t.Errorf("wrote\n%q", got.out)
+	}
+	p.run("status", "md/web").succeeds(t).prints(t, "ClassNotFound")
+	execute(t, "status", "-A").succeeds(t).prints(t, "NAMESPACE", p.namespace)
+
+	var view fleet.Status
+	if err := json.Unmarshal([]byte(p.run("status", "-o", "json").succeeds(t).out), &view); err != nil {
+		t.Fatal(err)
+	}
+	if len(view.Deployments) != 1 || len(view.Waiting) != 1 || view.Waiting[0].Count != 2 || view.Machines != 2 || view.AtRest != 0 {
+		t.Errorf("read %+v", view)
+	}
+	p.run("status", "-o", "yaml").succeeds(t).prints(t, "reason: ClassNotFound")
+}
+
+func TestTreeShowsWhoBelongsToWhom(t *testing.T) {
+	p := paint(t)
+	p.fleet()
+	p.machine("alone", nil)
+	all := p.run("tree").succeeds(t).prints(t, "md/web", "`- ms/web-1", "   |- machine/web-1-a", "revision 1, current", "machine/alone")
+	if strings.Contains(all.out, "\x1b") {
+		t.Errorf("wrote\n%q", all.out)
+	}
+	one := p.run("tree", "machine/web-1-b").succeeds(t).prints(t, "md/web", "machine/web-1-b")
+	if strings.Contains(one.out, "web-1-a") || strings.Contains(one.out, "alone") {
+		t.Errorf("wrote\n%s", one.out)
+	}
+	p.run("tree", "ms", "web-1", "-o", "json").succeeds(t).prints(t, `"kind": "MachineSet"`, `"reason": "ClassNotFound"`)
+}
+
+func TestWhySaysWhatIsWaitedFor(t *testing.T) {
+	p := paint(t)
+	set := p.fleet()
+	p.lease("machinist-provider-sim", time.Second)
+	p.run("why", "machine/web-1-a").succeeds(t).prints(t, "Its MachineClass does not exist.", `Says:     MachineClass "small"[2J does not exist`, "You can:")
+	p.run("why", "md/web").succeeds(t).prints(t, "2 machines: Its MachineClass does not exist.", "Which:    web-1-a, web-1-b", "machinist-manager")
+	p.run("why", "ms/web-1").succeeds(t).prints(t, "2 machines: ")
+
+	m := p.machine("joined", set)
+	m.Status.NodeRef = &v1beta1.NodeRef{Name: "node-of-" + p.namespace}
+	if err := p.api.Status().Update(context.Background(), m); err != nil {
+		t.Fatal(err)
+	}
+	// Its namespace need not be named.
+	execute(t, "why", "node/node-of-"+p.namespace).succeeds(t).prints(t, "machine/joined -n "+p.namespace)
+	var view why.View
+	if err := json.Unmarshal([]byte(p.run("why", "ma", "web-1-a", "-o", "json").succeeds(t).out), &view); err != nil {
+		t.Fatal(err)
+	}
+	if len(view.Findings) != 1 || view.Findings[0].Reason != v1beta1.ReasonClassNotFound || !strings.Contains(view.Findings[0].Message, "\x1b") {
+		t.Errorf("read %+v", view.Findings)
+	}
+}
+
+func TestOrphansPrintsWhatProvidersKeep(t *testing.T) {
+	p := paint(t)
+	p.run("orphans", "--system-namespace", p.namespace).succeeds(t).prints(t, "No provider's process has reported yet")
+	book := ledger.Book{Client: p.api, Namespace: p.namespace}
+	page := ledger.Page{Provider: "sim", Written: time.Now(), Period: 1800, Total: 2, Entries: []ledger.Entry{
+		{ProviderID: "sim://1", Machine: p.namespace + "/m", UID: "u", Source: p.namespace + "/small", FirstSeen: time.Now(), Verdict: "Fresh"},
+		{ProviderID: "sim://2", Machine: "elsewhere/m", UID: "v", Source: p.namespace + "/small", FirstSeen: time.Now(), Verdict: "Delete"},
+	}}
+	if err := book.Keep(context.Background(), page); err != nil {
+		t.Fatal(err)
+	}
+	p.lease("machinist-provider-sim", time.Second)
+	mine := p.run("orphans").succeeds(t).prints(t, "Provider sim: 2 found. It looks every 30m", "sim://1", "1 more in other namespaces")
+	if strings.Contains(mine.out, "sim://2") {
+		t.Errorf("wrote\n%s", mine.out)
+	}
+	p.run("orphans", "-A").succeeds(t).prints(t, "sim://1", "sim://2", "is being removed")
+	p.run("orphans", "-o", "json").succeeds(t).prints(t, `"providerID": "sim://1"`, `"atWork": true`)
+}
+
+// A person who may see machines only is told about them, and what else there would be.
+func TestAMissingRightIsASentence(t *testing.T) {
+	p := paint(t)
+	p.fleet()
+	user := "reader-of-" + p.namespace
+	p.create(&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "reader"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{v1beta1.GroupVersion.Group}, Resources: []string{"machines"}, Verbs: []string{"get", "list"}},
+	}})
+	p.create(&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "reader"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "reader"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: user}}})
+	// The authorizer learns of it a moment later.
+	var seen outcome
+	env.Await(t, p.api, &corev1.ConfigMapList{}, "the role to work", func(*corev1.ConfigMapList) (bool, string) {
+		if seen = p.run("status", "--as", user); seen.failed != nil {
+			_ = p.api.Create(context.Background(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, GenerateName: "tick-"}})
+		}
+		return seen.failed == nil, fmt.Sprint(seen.failed)
+	}, client.InNamespace(p.namespace))
+	seen.prints(t, "ClassNotFound", "You may not list deployments", "You may not list health checks", "You may not read leases")
+	p.run("tree", "--as", user).succeeds(t).prints(t, "machine/web-1-a", "You may not list sets")
+	p.run("why", "machine/web-1-a", "--as", user).succeeds(t).prints(t, "Its MachineClass does not exist.", "You may not read machineset web-1", "You may not read leases")
+	p.run("why", "node/nowhere", "--as", user).fails(t, "the only one that was looked in")
+	p.run("why", "md/web", "--as", user).fails(t, "you may not do this", "machinedeployments")
+	p.run("orphans", "--as", user).fails(t, "you may not do this", "configmaps")
+}
+
+// views are the commands of this file, with a name where they take one.
+var views = [][]string{{"status"}, {"status", "md/nix"}, {"tree"}, {"tree", "machine/nix"}, {"why", "machine/nix"}, {"why", "node/nix"}, {"orphans"}}
+
+func TestViewsSayWhatIsWrong(t *testing.T) {
+	p := paint(t)
+	p.run("status", "md/nix").fails(t, `machinedeployment "nix" not found in namespace "`+p.namespace+`"`)
+	p.run("tree", "ms/nix").fails(t, `machineset "nix" not found in namespace "`+p.namespace+`"`)
+	p.run("why", "machine/nix").fails(t, `machine "nix" not found in namespace "`+p.namespace+`"`)
+	p.run("why", "nix").fails(t, `machine "nix" not found`)
+	p.run("why", "md/nix").fails(t, `machinedeployment "nix" not found`)
+	p.run("why", "ms/nix").fails(t, `machineset "nix" not found`)
+	p.run("why", "node/nix-of-"+p.namespace).fails(t, "no machine in any namespace has the node")
+	p.run("status", "machine/x").fails(t, `the type "machine" is not one of: machinedeployment`)
+	p.run("tree", "pod/x").fails(t, `the type "pod" is not one of: machinedeployment, machineset, machine`)
+	p.run("why", "pod/x").fails(t, `the type "pod" is not one of`, "node")
+	p.run("why").fails(t, "machine/NAME")
+	p.run("why", "machine/").fails(t, "the name is missing")
+	p.run("orphans", "x").fails(t, "unknown command")
+	p.run("tree", "md/x", "-A").fails(t, "--all-namespaces")
+	p.run("status", "md/x", "-A").fails(t, "--all-namespaces")
+	for _, view := range views {
+		p.run(append(view, "-o", "xml")...).fails(t, `--output "xml": must be json, yaml or wide`)
+		p.run(append(view, "--bogus")...).fails(t, "unknown flag: --bogus")
+		p.run(append(view, "--as", "nobody")...).fails(t, "you may not do this")
+		p.run(append(view, "--server", "https://127.0.0.1:1")...).fails(t, "https://127.0.0.1:1 does not answer")
+		p.run(append(view, "--context", "nix")...).fails(t, "kubeconfig", "nix")
+	}
+}
+
+func TestViewsKnowAClusterThatIsNotMachinists(t *testing.T) {
+	other := strangeCluster(t)
+	for _, view := range views {
+		executeAt(t, other.Kubeconfig(), "", view...).fails(t, "does not know Machinist's kinds", "CRDs")
+	}
+}
+
+// pipe keeps what is written, and tells of it.
+type pipe struct {
+	mu    sync.Mutex
+	text  strings.Builder
+	wrote chan struct{}
+}
+
+func (p *pipe) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n, err := p.text.Write(b)
+	select {
+	case p.wrote <- struct{}{}:
+	default:
+	}
+	return n, err
+}
+
+// await waits until all the words were written.
+func (p *pipe) await(t *testing.T, words string) string {
+	t.Helper()
+	deadline := time.NewTimer(env.Patience)
+	defer deadline.Stop()
+	for {
+		p.mu.Lock()
+		all := p.text.String()
+		p.mu.Unlock()
+		if strings.Contains(all, words) {
+			return all
+		}
+		select {
+		case <-p.wrote:
+		case <-deadline.C:
+			t.Fatalf("waited for %q; wrote\n%s", words, all)
+		}
+	}
+}
+
+func TestStatusGoesOnAndShowsChanges(t *testing.T) {
+	p := paint(t)
+	p.fleet()
+	for name, terminal := range map[string]bool{"a pipe": false, "a terminal": true} {
+		out := &pipe{wrote: make(chan struct{}, 1)}
+		e := NewEnv(out, out)
+		e.Terminal = terminal
+		cmd := program(e)
+		cmd.SetArgs([]string{"status", "-w", "-n", p.namespace, "--kubeconfig", env.ControlPlane().Kubeconfig()})
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() { done <- cmd.ExecuteContext(ctx) }()
+		out.await(t, "MACHINES")
+		added := "added-to-" + strings.ReplaceAll(name, " ", "-")
+		p.machine(added, nil)
+		all := out.await(t, added)
+		if strings.Contains(all, "\x1b[H") != terminal || strings.Contains(all, "---\n") == terminal {
+			t.Errorf("%s: wrote\n%q", name, all)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestNamesAreCompletedFromTheCluster(t *testing.T) {
+	p := paint(t)
+	p.fleet()
+	for words, want := range map[string]string{
+		"status md/": "md/web", "tree ms/": "ms/web-1", "why machine/web-1-": "machine/web-1-a", "why ": "machinedeployment/web", "orphans ": ":4",
+	} {
+		command, typed, _ := strings.Cut(words, " ")
+		var out strings.Builder
+		cmd := program(NewEnv(&out, io.Discard))
+		cmd.SetArgs([]string{"__complete", command, "--namespace=" + p.namespace, "--kubeconfig=" + env.ControlPlane().Kubeconfig(), typed})
+		err := cmd.ExecuteContext(context.Background())
+		outcome{out: out.String(), failed: err}.succeeds(t).prints(t, want)
+	}
+}

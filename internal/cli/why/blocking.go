@@ -1,0 +1,153 @@
+package why
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// failed is the condition that a failureReason is told as.
+const failed = "Failed"
+
+// Blocking returns what a machine waits for first of all: one of its conditions, or one made up of what else it says. It
+// returns nil if the machine is at rest: running, up to date and left alone by everybody.
+func Blocking(m *v1beta1.Machine) *metav1.Condition {
+	find := func(kind string) *metav1.Condition { return meta.FindStatusCondition(m.Status.Conditions, kind) }
+	holds := func(kind string) bool { c := find(kind); return c != nil && c.Status == metav1.ConditionTrue }
+	refutes := func(kind string) bool { c := find(kind); return c != nil && c.Status == metav1.ConditionFalse }
+	if m.DeletionTimestamp != nil {
+		return deleting(m, find(v1beta1.ConditionDeleting), find(v1beta1.ConditionDrained))
+	}
+	if Paused(m) {
+		c := metav1.Condition{Type: v1beta1.ConditionPaused, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonPausedByAnnotation}
+		if found := find(v1beta1.ConditionPaused); found != nil && found.Status == metav1.ConditionTrue {
+			c = *found
+		}
+		return &c
+	}
+	if until, aside := m.Annotations[v1beta1.AnnotationPreservedUntil]; aside {
+		if holds(v1beta1.ConditionPreserved) {
+			return find(v1beta1.ConditionPreserved)
+		}
+		return &metav1.Condition{Type: v1beta1.ConditionPreserved, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonSetAside, Message: "It is kept until " + until + "."}
+	}
+	if reason := string(m.Status.FailureReason); reason != "" {
+		c := &metav1.Condition{Type: failed, Status: metav1.ConditionTrue, Reason: reason, Message: m.Status.FailureMessage}
+		if last := m.Status.LastOperation; last != nil && last.LastUpdateTime != nil {
+			c.LastTransitionTime = *last.LastUpdateTime
+		}
+		return c
+	}
+	if holds(v1beta1.ConditionRemediationRequested) {
+		return find(v1beta1.ConditionRemediationRequested)
+	}
+	if m.Status.Phase == v1beta1.MachineUpdating && refutes(v1beta1.ConditionUpToDate) {
+		return find(v1beta1.ConditionUpToDate)
+	}
+	for _, kind := range []string{v1beta1.ConditionLaunched, v1beta1.ConditionRegistered, v1beta1.ConditionNodeHealthy} {
+		c := find(kind)
+		if c == nil || c.Reason == v1beta1.ReasonNoTargetCluster {
+			continue
+		}
+		if c.Status != metav1.ConditionTrue || c.Reason == v1beta1.ReasonWaitingForStartupTaints || c.Reason == v1beta1.ReasonInvalidConfiguration {
+			return c
+		}
+	}
+	if refutes(v1beta1.ConditionUpToDate) {
+		return find(v1beta1.ConditionUpToDate)
+	}
+	if !holds(v1beta1.ConditionReady) {
+		c := metav1.Condition{Type: v1beta1.ConditionReady, Reason: v1beta1.ReasonPending, LastTransitionTime: m.CreationTimestamp}
+		if found := find(v1beta1.ConditionReady); found != nil {
+			c = *found
+		}
+		return &c
+	}
+	if c := find(v1beta1.ConditionRemediationRequested); c != nil && c.Reason == v1beta1.ReasonRetriesExhausted {
+		return c
+	}
+	return nil
+}
+
+// deleting is what a deletion waits for. The condition is one for all its steps; when the present one began is known of
+// the drain only.
+func deleting(m *v1beta1.Machine, told, drained *metav1.Condition) *metav1.Condition {
+	c := &metav1.Condition{
+		Type: v1beta1.ConditionDeleting, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonDeletionStarted,
+		LastTransitionTime: *m.DeletionTimestamp,
+	}
+	if told != nil {
+		c.Reason, c.Message = told.Reason, told.Message
+	}
+	if drained != nil && isDrain(c.Reason) {
+		c.LastTransitionTime = drained.LastTransitionTime
+		if isDrain(drained.Reason) {
+			c.Reason = drained.Reason // It is the more exact one.
+		}
+	}
+	return c
+}
+
+func isDrain(reason string) bool {
+	switch reason {
+	case v1beta1.ReasonDraining, v1beta1.ReasonBlockedByDisruptionBudget, v1beta1.ReasonDrainForced, v1beta1.ReasonDrainError:
+		return true
+	}
+	return false
+}
+
+// Paused says whether an annotation pauses a machine.
+func Paused(m *v1beta1.Machine) bool {
+	_, ours := m.Annotations[v1beta1.AnnotationPaused]
+	_, theirs := m.Annotations[v1beta1.AnnotationClusterAPIPaused]
+	return ours || theirs
+}
+
+// Group is machines that wait for the same.
+type Group struct {
+	Condition string `json:"condition"`
+	Reason    string `json:"reason"`
+	// Says is the reason in a sentence.
+	Says string `json:"says"`
+	// Count is how many wait, Oldest since when the first of them does, where that is known.
+	Count  int        `json:"count"`
+	Oldest *time.Time `json:"oldest,omitempty"`
+	// Machines are their names, those that wait longest first, with their namespace where Groups were made of several.
+	Machines []string `json:"machines"`
+}
+
+// Groups returns what machines that are not at rest wait for, the largest group first.
+func Groups(machines []*v1beta1.Machine, nameOf func(*v1beta1.Machine) string) []Group {
+	type waiting struct {
+		name  string
+		since time.Time
+	}
+	who := map[[2]string][]waiting{}
+	for _, m := range machines {
+		if c := Blocking(m); c != nil {
+			key := [2]string{c.Type, c.Reason}
+			who[key] = append(who[key], waiting{nameOf(m), c.LastTransitionTime.Time})
+		}
+	}
+	groups := make([]Group, 0, len(who))
+	for key, all := range who {
+		slices.SortFunc(all, func(a, b waiting) int { return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.name, b.name)) })
+		g := Group{Condition: key[0], Reason: key[1], Says: MeaningOf(key[0], key[1]).Says, Count: len(all)}
+		for _, w := range all {
+			if g.Oldest == nil {
+				g.Oldest = at(w.since)
+			}
+			g.Machines = append(g.Machines, w.name)
+		}
+		groups = append(groups, g)
+	}
+	slices.SortFunc(groups, func(a, b Group) int {
+		return cmp.Or(b.Count-a.Count, cmp.Compare(a.Condition, b.Condition), cmp.Compare(a.Reason, b.Reason))
+	})
+	return groups
+}

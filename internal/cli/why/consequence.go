@@ -1,0 +1,165 @@
+package why
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// classReady is Ready as a class has it, where its reasons mean something else than for a machine.
+const classReady = "MachineClass"
+
+// class adds what is wrong with the class, where the machine needs it now.
+func (e *explanation) class(first *metav1.Condition) {
+	if first == nil || e.Machine.DeletionTimestamp != nil || e.Machine.Spec.ClassRef == nil {
+		return
+	}
+	if first.Type != v1beta1.ConditionLaunched && first.Type != v1beta1.ConditionUpToDate && first.Type != v1beta1.ConditionReady {
+		return
+	}
+	about := "machineclass/" + e.Machine.Spec.ClassRef.Name
+	if e.ClassMissing {
+		if first.Reason != v1beta1.ReasonClassNotFound {
+			m := MeaningOf("", v1beta1.ReasonClassNotFound)
+			e.add(Finding{About: about, Reason: v1beta1.ReasonClassNotFound, What: m.Says, Ends: m.Ends, Do: m.Do})
+		}
+		return
+	}
+	if e.Class == nil {
+		return
+	}
+	ready := meta.FindStatusCondition(e.Class.Status.Conditions, v1beta1.ConditionReady)
+	if ready != nil && ready.Status == metav1.ConditionFalse {
+		m := MeaningOf(classReady, ready.Reason)
+		e.add(Finding{
+			About: about, Condition: v1beta1.ConditionReady, Reason: ready.Reason, What: m.Says, Message: ready.Message,
+			Since: at(ready.LastTransitionTime.Time), Ends: m.Ends, Do: m.Do,
+		})
+	}
+}
+
+// repair adds what will become of a machine that failed or is unhealthy: who replaces it, and what stops that.
+func (e *explanation) repair(first *metav1.Condition) {
+	if first == nil || e.Machine.DeletionTimestamp != nil {
+		return
+	}
+	switch {
+	case first.Type == failed, first.Type == v1beta1.ConditionRemediationRequested:
+	case first.Type == v1beta1.ConditionNodeHealthy, first.Reason == v1beta1.ReasonNodeGone:
+		e.policy()
+	default:
+		return
+	}
+	m := e.Machine
+	// stopped is for what keeps the machine from being replaced, whatever was said of that before.
+	stopped := func(f Finding) {
+		if e.findings[e.main].Ends = ""; first.Type == v1beta1.ConditionNodeHealthy {
+			e.findings[e.main].Ends = "It may recover."
+		}
+		e.add(f)
+	}
+	if c := e.condition(v1beta1.ConditionRemediationRequested); c != nil && c.Reason == v1beta1.ReasonRetriesExhausted && first.Type == failed {
+		stopped(e.plain(c))
+	}
+	if _, skip := m.Annotations[v1beta1.AnnotationSkipRemediation]; skip {
+		stopped(Finding{
+			About: e.about, Reason: RemediationSkipped, What: "It is exempt from replacement by the annotation " + v1beta1.AnnotationSkipRemediation + ".",
+			Do: "kubectl annotate ma NAME " + v1beta1.AnnotationSkipRemediation + "-",
+		})
+	}
+	if owner := metav1.GetControllerOf(m); owner == nil {
+		stopped(Finding{About: e.about, Reason: NoOwner, What: "No set owns it, so nobody replaces it.", Do: "Delete it when it is of no use: kubectl delete ma NAME"})
+		return
+	}
+	e.frozen()
+	if e.Set != nil {
+		if c := meta.FindStatusCondition(e.Set.Status.Conditions, v1beta1.ConditionScalingUp); c != nil && c.Reason == v1beta1.ReasonBackingOff {
+			e.add(fleetFinding("machineset/"+e.Set.Name, c))
+		}
+	}
+	if e.Deployment != nil {
+		if limit := e.Deployment.Spec.Remediation.MaxInFlightOrDefault(); limit.String() == "0" || limit.String() == "0%" {
+			stopped(Finding{About: "machinedeployment/" + e.Deployment.Name, Reason: NoBudget, What: "Its deployment replaces no machines: spec.remediation.maxInFlight is 0.", Do: "Raise it, or delete the machine: kubectl delete ma NAME"})
+		}
+	}
+}
+
+// policy says which policy judges an unhealthy machine, and whether it may act.
+func (e *explanation) policy() {
+	if len(e.Checks) == 0 {
+		e.findings[e.main].Ends = "It may recover. If it does not, the manager's own policy has it replaced, after 10 minutes unless the manager's flags say otherwise: no MachineHealthCheck selects it."
+		return
+	}
+	names := make([]string, len(e.Checks))
+	for i, check := range e.Checks {
+		names[i] = check.Name
+	}
+	e.findings[e.main].Ends = fmt.Sprintf("It may recover. If it does not, it is judged by MachineHealthCheck %s.", strings.Join(names, ", "))
+	for i := range e.Checks {
+		if f := checkFinding(&e.Checks[i]); f != nil {
+			e.add(*f)
+		}
+	}
+}
+
+// checkFinding says what keeps a health check from having machines replaced, nil if nothing does.
+func checkFinding(check *v1beta1.MachineHealthCheck) *Finding {
+	c := meta.FindStatusCondition(check.Status.Conditions, v1beta1.ConditionRemediationAllowed)
+	if c == nil || c.Status != metav1.ConditionFalse {
+		return nil
+	}
+	f := fleetFinding("machinehealthcheck/"+check.Name, c)
+	return &f
+}
+
+// frozen adds the freezes of set and deployment, once where they have the same reason.
+func (e *explanation) frozen() {
+	var said []string
+	if e.Deployment != nil {
+		if c := meta.FindStatusCondition(e.Deployment.Status.Conditions, v1beta1.ConditionFrozen); c != nil && c.Status == metav1.ConditionTrue {
+			said = append(said, c.Reason)
+			e.add(fleetFinding("machinedeployment/"+e.Deployment.Name, c))
+		}
+	}
+	if e.Set != nil {
+		if c := meta.FindStatusCondition(e.Set.Status.Conditions, v1beta1.ConditionFrozen); c != nil && c.Status == metav1.ConditionTrue && !slices.Contains(said, c.Reason) {
+			e.add(fleetFinding("machineset/"+e.Set.Name, c))
+		}
+	}
+}
+
+// others adds what holds the object itself.
+func (e *explanation) others() {
+	m := e.Machine
+	if c := e.condition(v1beta1.ConditionPreserved); c != nil && c.Status == metav1.ConditionFalse {
+		e.add(e.plain(c))
+	}
+	if m.DeletionTimestamp == nil {
+		if e.Set != nil && e.Set.DeletionTimestamp != nil {
+			e.add(Finding{About: "machineset/" + e.Set.Name, Reason: OwnerDeleting, What: "Its set is being deleted; Kubernetes deletes the machine with it.", Since: at(e.Set.DeletionTimestamp.Time)})
+		}
+		if m.Status.ObservedGeneration < m.Generation && len(m.Status.Conditions) > 0 {
+			e.add(Finding{About: e.about, Reason: Unobserved, What: "Its specification changed, and no process has said yet that it acted upon that.", Ends: "It does within seconds where the provider's process is at work."})
+		}
+		return
+	}
+	foreign := slices.DeleteFunc(slices.Clone(m.Finalizers), func(f string) bool { return f == v1beta1.MachineFinalizer })
+	if len(foreign) == 0 {
+		return
+	}
+	f := Finding{
+		About: e.about, Reason: ForeignFinalizers, What: "Finalizers of others hold the object too: " + strings.Join(foreign, ", ") + ".",
+		Ends: "It goes when their owners take them off.", Do: "See what each is for before you take one off by hand.",
+	}
+	if len(foreign) == len(m.Finalizers) {
+		f.What = "Machinist holds it no longer; finalizers of others do: " + strings.Join(foreign, ", ") + "."
+		f.Since = at(m.DeletionTimestamp.Time)
+		e.findings = nil
+	}
+	e.add(f)
+}

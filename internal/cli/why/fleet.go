@@ -1,0 +1,113 @@
+package why
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// ExplainFleet says why a deployment, or a set without one, is not what was declared, and what its machines wait for.
+func ExplainFleet(f FleetFacts) []Finding {
+	about, generation, observed, deleted, conditions := "", int64(0), int64(0), (*metav1.Time)(nil), []metav1.Condition(nil)
+	if d := f.Deployment; d != nil {
+		about, generation, observed, deleted, conditions = "machinedeployment/"+d.Name, d.Generation, d.Status.ObservedGeneration, d.DeletionTimestamp, d.Status.Conditions
+	} else {
+		s := f.Set
+		about, generation, observed, deleted, conditions = "machineset/"+s.Name, s.Generation, s.Status.ObservedGeneration, s.DeletionTimestamp, s.Status.Conditions
+	}
+	findings := f.Manager.absent(about, "If none runs, nothing is made, exchanged or replaced.")
+	if deleted != nil {
+		findings = append(findings, Finding{
+			About: about, Reason: OwnerDeleting, What: "It is being deleted; its machines go first.", Since: at(deleted.Time), Ends: "It goes when they are gone.",
+		})
+	} else if observed < generation {
+		findings = append(findings, Finding{
+			About: about, Reason: Unobserved, What: "It was changed, and no process has said yet that it acted upon that.",
+			Ends: "It does within seconds where machinist-manager is at work.",
+		})
+	}
+	if deleted == nil {
+		findings = append(findings, stops(about, f.Deployment, conditions)...)
+	}
+	for _, g := range Groups(f.Machines, func(m *v1beta1.Machine) string { return m.Name }) {
+		findings = append(findings, groupFinding(g))
+	}
+	if len(findings) == 0 {
+		findings = append(findings, atRest(about, f.Deployment, conditions))
+	}
+	return findings
+}
+
+// stops are the conditions that stop a fleet or tell what it does, the most decisive first.
+func stops(about string, d *v1beta1.MachineDeployment, conditions []metav1.Condition) []Finding {
+	var findings []Finding
+	said := map[string]bool{}
+	tell := func(kind string, when bool) {
+		c := meta.FindStatusCondition(conditions, kind)
+		if c == nil || !when || said[c.Reason] {
+			return
+		}
+		said[c.Reason] = true
+		findings = append(findings, fleetFinding(about, c))
+	}
+	is := func(kind string, status metav1.ConditionStatus) bool {
+		c := meta.FindStatusCondition(conditions, kind)
+		return c != nil && c.Status == status
+	}
+	backingOff := func() bool {
+		c := meta.FindStatusCondition(conditions, v1beta1.ConditionScalingUp)
+		return c != nil && c.Reason == v1beta1.ReasonBackingOff
+	}
+	tell(v1beta1.ConditionFrozen, is(v1beta1.ConditionFrozen, metav1.ConditionTrue))
+	// Progressing says the same of a pause and of a freeze, in fewer words.
+	said[v1beta1.ReasonFrozen] = true
+	tell(v1beta1.ConditionPaused, d != nil && d.Spec.Paused)
+	tell(v1beta1.ConditionProgressing, is(v1beta1.ConditionProgressing, metav1.ConditionFalse))
+	tell(v1beta1.ConditionReplicaFailure, is(v1beta1.ConditionReplicaFailure, metav1.ConditionTrue))
+	// Why a failing revision is not rolled out is said by then.
+	tell(v1beta1.ConditionRollingOut, is(v1beta1.ConditionRollingOut, metav1.ConditionTrue) && !said[v1beta1.ReasonRevisionFailing])
+	tell(v1beta1.ConditionScalingUp, backingOff())
+	tell(v1beta1.ConditionAdoptionSkipped, is(v1beta1.ConditionAdoptionSkipped, metav1.ConditionTrue))
+	return findings
+}
+
+func fleetFinding(about string, c *metav1.Condition) Finding {
+	m := MeaningOf(c.Type, c.Reason)
+	_, name, _ := strings.Cut(about, "/")
+	return Finding{
+		About: about, Condition: c.Type, Reason: c.Reason, What: m.Says, Message: c.Message, Since: at(c.LastTransitionTime.Time),
+		Ends: m.Ends, Do: strings.ReplaceAll(m.Do, "md/NAME", "md/"+name),
+	}
+}
+
+func groupFinding(g Group) Finding {
+	f := Finding{
+		About: "machine/" + g.Machines[0], Condition: g.Condition, Reason: g.Reason, What: MeaningOf(g.Condition, g.Reason).Says, Since: g.Oldest,
+		Do: "machinist why machine/" + g.Machines[0] + " says more.",
+	}
+	if g.Count > 1 {
+		f.About, f.Machines = fmt.Sprintf("%d machines", g.Count), g.Machines
+	}
+	return f
+}
+
+func atRest(about string, d *v1beta1.MachineDeployment, conditions []metav1.Condition) Finding {
+	f := Finding{About: about, Reason: v1beta1.ReasonAllMachinesReady, What: "It waits for nothing: all its machines are there, Ready and what it asks for."}
+	since := time.Time{}
+	if c := meta.FindStatusCondition(conditions, v1beta1.ConditionMachinesReady); c != nil {
+		f.Condition, since = c.Type, c.LastTransitionTime.Time
+		if c.Status != metav1.ConditionTrue {
+			f.Reason, f.What, f.Message = c.Reason, "It waits for nothing that its machines say.", c.Message
+		}
+	}
+	if d != nil && d.ReplicasOrDefault() == 0 {
+		f.What = "It waits for nothing: it wants no machines, and has none."
+	}
+	f.Since = at(since)
+	return f
+}

@@ -1,0 +1,136 @@
+package why
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/cli/text"
+)
+
+func frozenSet(reason, message string) *v1beta1.MachineSet {
+	s := &v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "s"}}
+	s.Status.Conditions = set(nil, v1beta1.ConditionFrozen, metav1.ConditionTrue, reason, message, 3*time.Minute)
+	return s
+}
+
+func check(reason, message string) v1beta1.MachineHealthCheck {
+	c := v1beta1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "all"}}
+	status := metav1.ConditionTrue
+	if reason != v1beta1.ReasonRemediationAllowed {
+		status = metav1.ConditionFalse
+	}
+	c.Status.Conditions = set(nil, v1beta1.ConditionRemediationAllowed, status, reason, message, time.Minute)
+	return c
+}
+
+// Each is a machine as its controllers leave it, and what a person is told of it.
+func TestWhatAMachineWaitsFor(t *testing.T) {
+	none, refused := intstr.FromInt32(0), &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Name: "small"}}
+	refused.Status.Conditions = set(nil, v1beta1.ConditionReady, metav1.ConditionFalse, v1beta1.ReasonInvalidProviderSpec, "spec.providerSpec.type: no such type", time.Hour)
+	unhealthy := func(m *v1beta1.Machine) {
+		phase(v1beta1.MachineUnhealthy)(m)
+		no(v1beta1.ConditionNodeHealthy, v1beta1.ReasonNodeUnresponsive, "The kubelet of node node-1 does not report.", 2*time.Minute)(m)
+		no(v1beta1.ConditionReady, v1beta1.ReasonNodeUnresponsive, "The kubelet of node node-1 does not report.", 2*time.Minute)(m)
+	}
+	failing := func(m *v1beta1.Machine) {
+		starting(m)
+		at := ago(time.Minute)
+		m.Status.Phase, m.Status.FailureReason, m.Status.FailureMessage = v1beta1.MachineFailed, v1beta1.FailureJoinClusterTimeout, "The instance did not become a Ready node within 20m0s."
+		m.Status.LastOperation = &v1beta1.LastOperation{Type: v1beta1.OperationCreate, State: v1beta1.OperationFailed, LastUpdateTime: &at}
+		yes(v1beta1.ConditionLaunched, v1beta1.ReasonInstanceLaunched, "", 21*time.Minute)(m)
+		no(v1beta1.ConditionRegistered, v1beta1.ReasonWaitingForNode, "No node with the provider ID sim://1 has registered.", 21*time.Minute)(m)
+	}
+	for name, f := range map[string]Facts{
+		"running": {Machine: machine()},
+		"no-process": {
+			Machine:  machine(),
+			Provider: Process{Name: "machinist-provider-sim", Known: true, Seen: at(now.Add(-3 * time.Minute))},
+		},
+		"no-lease":      {Machine: machine(starting), Provider: Process{Name: "machinist-provider-sim", Searched: []string{"machinist-system", "kube-system"}}},
+		"paused":        {Machine: machine(annotated(v1beta1.AnnotationPaused, ""), yes(v1beta1.ConditionPaused, v1beta1.ReasonPausedByAnnotation, "", time.Minute))},
+		"queue":         {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonPending, "Waiting for one of the 5 places for creations under way.", time.Minute))},
+		"class":         {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonClassNotFound, `MachineClass "small" does not exist in namespace "prod"`, time.Minute)), ClassMissing: true},
+		"class-refused": {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonInvalidConfiguration, "the provider refuses it", time.Minute)), Class: refused},
+		"credentials":   {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonCredentialsRefused, "wrong token", time.Minute))},
+		"quota": {Machine: machine(starting, phase(v1beta1.MachineProvisioning), no(v1beta1.ConditionLaunched, v1beta1.ReasonInsufficientResources, "quota of 10 used up", 4*time.Minute), func(m *v1beta1.Machine) {
+			m.Status.LastOperation = &v1beta1.LastOperation{Type: v1beta1.OperationCreate, State: v1beta1.OperationProcessing, Code: "ResourceExhausted", Attempts: 3}
+		})},
+		"no-node": {Machine: machine(starting, phase(v1beta1.MachineProvisioned), yes(v1beta1.ConditionLaunched, v1beta1.ReasonInstanceLaunched, "", 4*time.Minute),
+			no(v1beta1.ConditionRegistered, v1beta1.ReasonWaitingForNode, "No node with the provider ID sim://1 has registered.", 4*time.Minute))},
+		"startup-taint": {Machine: machine(phase(v1beta1.MachineProvisioned), yes(v1beta1.ConditionLaunched, v1beta1.ReasonInstanceLaunched, "", 4*time.Minute),
+			yes(v1beta1.ConditionRegistered, v1beta1.ReasonWaitingForStartupTaints, "Taint cni.example.com/wait:NoSchedule is still on node node-1.", time.Minute))},
+		"unhealthy":          {Machine: machine(unhealthy)},
+		"unhealthy-checked":  {Machine: machine(unhealthy), Checks: []v1beta1.MachineHealthCheck{check(v1beta1.ReasonRemediationAllowed, "")}},
+		"unhealthy-meltdown": {Machine: machine(unhealthy), Checks: []v1beta1.MachineHealthCheck{check(v1beta1.ReasonMeltdown, "6 of 8 nodes are not Ready.")}},
+		"unhealthy-frozen":   {Machine: machine(unhealthy), Set: frozenSet(v1beta1.ReasonOvershoot, "12 machines, 10 tolerated.")},
+		"unhealthy-exempt":   {Machine: machine(unhealthy, annotated(v1beta1.AnnotationSkipRemediation, ""))},
+		"marked":             {Machine: machine(unhealthy, yes(v1beta1.ConditionRemediationRequested, v1beta1.ReasonBuiltInPolicy, "Ready is Unknown for 10m0s (node n).", time.Minute))},
+		"failed":             {Machine: machine(failing)},
+		"failed-unowned":     {Machine: machine(failing, func(m *v1beta1.Machine) { m.OwnerReferences = nil })},
+		"failed-no-budget": {
+			Machine:    machine(failing),
+			Deployment: &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: v1beta1.MachineDeploymentSpec{Remediation: v1beta1.DeploymentRemediation{MaxInFlight: &none}}},
+		},
+		"failed-retries": {Machine: machine(failing, no(v1beta1.ConditionRemediationRequested, v1beta1.ReasonRetriesExhausted, "3 in a row were replaced.", time.Minute))},
+		"set-aside":      {Machine: machine(annotated(v1beta1.AnnotationPreservedUntil, "2026-07-03T12:00:00Z"))},
+		"updating": {Machine: machine(phase(v1beta1.MachineUpdating), no(v1beta1.ConditionUpToDate, v1beta1.ReasonUpdating, "resizing", 5*time.Minute), func(m *v1beta1.Machine) {
+			began := ago(5 * time.Minute)
+			m.Status.LastOperation = &v1beta1.LastOperation{Type: v1beta1.OperationUpdate, State: v1beta1.OperationProcessing, LastUpdateTime: &began}
+		})},
+		"update-refused": {Machine: machine(no(v1beta1.ConditionUpToDate, v1beta1.ReasonUnsupportedChange, "the disk cannot shrink", time.Hour))},
+		"hook": {Machine: machine(leaving, yes(v1beta1.ConditionDeleting, v1beta1.ReasonWaitingForPreDrainHook, "Waiting for an old hook.", 10*time.Minute), func(m *v1beta1.Machine) {
+			m.Spec.LifecycleHooks.PreDrain = []v1beta1.LifecycleHook{{Name: "backup.example.com", Owner: "the backup team"}}
+		})},
+		"drain": {Machine: machine(leaving, yes(v1beta1.ConditionDeleting, v1beta1.ReasonDraining, "Evicting the pods of node node-1.", 10*time.Minute),
+			no(v1beta1.ConditionDrained, v1beta1.ReasonBlockedByDisruptionBudget, "Evicting the pods of node node-1. In the way: prod/db-0 (PodDisruptionBudget db: 0 of 1 may go).", 9*time.Minute))},
+		"drain-extended": {Machine: machine(leaving, yes(v1beta1.ConditionDeleting, v1beta1.ReasonDraining, "", 10*time.Minute), no(v1beta1.ConditionDrained, v1beta1.ReasonDraining, "Evicting.", 9*time.Minute),
+			yes(v1beta1.ConditionDrainExtended, v1beta1.ReasonTargetUnreachable, "The target cluster was away until 2026-07-01T11:55:00Z: 5m0s do not count.", 5*time.Minute))},
+		"volumes":     {Machine: machine(leaving, yes(v1beta1.ConditionDeleting, v1beta1.ReasonWaitingForVolumeDetach, "Waiting for pvc-1.", 10*time.Minute))},
+		"target-away": {Machine: machine(leaving, yes(v1beta1.ConditionDeleting, v1beta1.ReasonTargetUnreachable, "The target cluster cannot be reached since 2026-07-01T11:50:00Z.", 10*time.Minute))},
+		"cloud-refuses": {Machine: machine(leaving, yes(v1beta1.ConditionDeleting, v1beta1.ReasonDeleteError, "the instance is locked", 10*time.Minute), func(m *v1beta1.Machine) {
+			m.Status.LastOperation = &v1beta1.LastOperation{Type: v1beta1.OperationDelete, State: v1beta1.OperationProcessing, Code: "FailedPrecondition", Attempts: 2}
+		})},
+		"held-by-others":  {Machine: machine(leaving, func(m *v1beta1.Machine) { m.Finalizers = []string{"example.com/x"} })},
+		"hostile-message": {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonCreateFailed, "\x1b[2Jall is\nwell\u202e", time.Minute))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f.Now = now
+			if f.Provider.Name == "" {
+				f.Provider = atWork
+			}
+			view := View{Now: now, Object: "machine/web-1", Namespace: "prod", State: string(f.Machine.Status.Phase), Findings: Explain(f)}
+			if f.Machine.Status.NodeRef != nil {
+				view.Node = f.Machine.Status.NodeRef.Name
+			}
+			golden(t, "machine-"+name, view, text.Style{})
+		})
+	}
+}
+
+func TestColoursAndReasonsAreThereWhereTheyAreWanted(t *testing.T) {
+	f := Facts{Now: now, Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonClassNotFound, "", time.Minute)), Provider: atWork}
+	view := View{Now: now, Object: "machine/web-1", Namespace: "prod", Findings: Explain(f), Unread: []string{"You may not read leases."}}
+	golden(t, "style-wide-colour", view, text.Style{Wide: true, Colour: true})
+}
+
+func TestALeaseTellsWhetherAProcessIsAtWork(t *testing.T) {
+	for name, test := range map[string]struct {
+		holder string
+		age    time.Duration
+		want   bool
+	}{
+		"renewed":  {"host_1", 2 * time.Second, true},
+		"late":     {"host_1", 18 * time.Second, true},
+		"over":     {"host_1", 21 * time.Second, false},
+		"released": {"", time.Second, false},
+	} {
+		lease := leaseOf(test.holder, now.Add(-test.age))
+		if p := Judge(lease, now); !p.Known || p.AtWork != test.want || !p.Seen.Equal(now.Add(-test.age)) {
+			t.Errorf("%s: judged %+v", name, p)
+		}
+	}
+}

@@ -1,0 +1,39 @@
+package why
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+)
+
+// Meaning is what a reason means to a person.
+type Meaning struct {
+	// Says is a sentence.
+	Says string
+	// Ends says what ends it, empty where nothing has to.
+	Ends string
+	// Do says what a person can do, empty where there is nothing to do but wait.
+	Do string
+}
+
+// MeaningOf returns what a reason means in a condition. A reason that is not known, of a newer version or of somebody else,
+// stands for itself.
+func MeaningOf(condition, reason string) Meaning {
+	all := meanings()
+	if m, known := all[condition+"/"+reason]; known {
+		return m
+	}
+	if m, known := all[reason]; known {
+		return m
+	}
+	return Meaning{Says: fmt.Sprintf("%s says %s.", cmp.Or(condition, "The object"), cmp.Or(reason, "nothing"))}
+}
+
+// meanings returns the table. A key is a reason, or a condition and a reason where the condition makes a difference.
+func meanings() map[string]Meaning {
+	all := launchMeanings()
+	for _, more := range []map[string]Meaning{nodeMeanings(), updateMeanings(), deletionMeanings(), fleetMeanings(), healthMeanings()} {
+		maps.Copy(all, more)
+	}
+	return all
+}

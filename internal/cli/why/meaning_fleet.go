@@ -1,0 +1,75 @@
+package why
+
+import "machinist.dev/machinist/api/v1beta1"
+
+// ReasonInUse is one of classes, beside those of the API.
+const ReasonInUse = "InUse"
+
+// fleetMeanings are the reasons of sets and deployments.
+func fleetMeanings() map[string]Meaning {
+	return map[string]Meaning{
+		v1beta1.ReasonScalingUp:         {Says: "Machines are being made.", Ends: "It is done when there are as many as replicas."},
+		v1beta1.ReasonScalingDown:       {Says: "Machines are being deleted.", Ends: "It is done when there are as many as replicas."},
+		v1beta1.ReasonAtDesiredReplicas: {Says: "There are as many machines as replicas."},
+		v1beta1.ReasonBackingOff:        {Says: "Failed machines are not replaced yet, since their replacements failed too.", Ends: "It is tried again after 10 seconds to 30 minutes, and at once when a machine comes to run.", Do: "See why machines fail: machinist why machine/NAME for one of them."},
+
+		v1beta1.ReasonMachineCreateFailed: {Says: "The API server refuses to let a machine be made.", Ends: "It is tried again by itself.", Do: "The message says why: a quota, a policy or a webhook of the control cluster may be in the way."},
+		v1beta1.ReasonMachineDeleteFailed: {Says: "The API server refuses to let a machine be deleted.", Ends: "It is tried again by itself.", Do: "The message says why: a policy or a webhook of the control cluster may be in the way."},
+		v1beta1.ReasonTooManyMachines:     {Says: "There are far too many machines, those being deleted included: no more are made.", Ends: "It goes on when deletions are done.", Do: "See what holds those deletions up: machinist status."},
+		v1beta1.ReasonInvalidSelector:     {Says: "The selector is empty, cannot be read or does not match the template: nothing is done.", Ends: untilChanged, Do: "Make a new object with a selector that matches its template; a selector does not change."},
+		v1beta1.ReasonNoFailure:           {Says: "Machines can be made and deleted."},
+		v1beta1.ConditionReplicaFailure + "/" + v1beta1.ReasonInvalidConfiguration: {Says: "What machines are to be made from is refused: no more are made while three such exist.", Ends: untilChanged, Do: "machinist why machine/NAME for one of them says what is refused."},
+
+		v1beta1.ReasonEnoughReplicas:   {Says: "A matching machine without an owner is not adopted: there are as many as wanted.", Ends: "It is adopted when one is missing.", Do: "Delete it, take its labels off, or raise replicas."},
+		v1beta1.ReasonSetDeleting:      {Says: "A matching machine without an owner is not adopted: the set is being deleted."},
+		v1beta1.ReasonNothingToAdopt:   {Says: "There is nothing to adopt."},
+		v1beta1.ReasonAllMachinesReady: {Says: "All machines are Ready."},
+		v1beta1.ReasonMachinesNotReady: {Says: "Some machines are not Ready.", Ends: "See what each waits for."},
+
+		v1beta1.ReasonOvershoot: {
+			Says: "It is frozen: there are more machines than there may be. No machines are made; too many are deleted as ever.",
+			Ends: "It goes on by itself when enough of them are gone.",
+			Do:   "See who else makes machines under its labels or owner; " + v1beta1.AnnotationUnfreeze + " on it ends the freeze once that is settled.",
+		},
+		v1beta1.ReasonControlPlaneUnreachable: {
+			Says: "It is frozen: the control or the target cluster cannot be reached. Nothing is made, exchanged or replaced.",
+			Ends: "It goes on by itself within seconds after the cluster is back.",
+			Do:   "Bring that cluster's API server back, or the way from the processes to it.",
+		},
+		v1beta1.ReasonMeltdown: {
+			Says: "It is frozen: too many nodes became unhealthy at once, which is no failure of machines. None is replaced.",
+			Ends: "It goes on by itself when enough of them are well again.",
+			Do:   "Look for what they have in common: network, zone, API server, an image that was rolled out.",
+		},
+		v1beta1.ReasonFrozenByLabel: {Says: "It is frozen by a person: the label " + v1beta1.LabelFreeze + " stops the making of machines and rollouts.", Ends: "It goes on when the label is gone.", Do: "Take the label off when its reason is over."},
+		v1beta1.ReasonFrozen:        {Says: "It is frozen.", Ends: "It goes on when the freeze is over; the condition Frozen says why."},
+		v1beta1.ReasonThawed:        {Says: "It is no longer frozen."},
+
+		v1beta1.ReasonMinimumReplicasAvailable:   {Says: "Enough machines are available."},
+		v1beta1.ReasonMinimumReplicasUnavailable: {Says: "Too few machines are available.", Ends: "See what each waits for."},
+
+		v1beta1.ReasonNewMachineSetCreated:   {Says: "The rollout of a new revision has begun."},
+		v1beta1.ReasonFoundNewMachineSet:     {Says: "The rollout back to an earlier revision has begun."},
+		v1beta1.ReasonMachineSetUpdated:      {Says: "The rollout advances."},
+		v1beta1.ReasonNewMachineSetAvailable: {Says: "The rollout is complete."},
+		v1beta1.ReasonMachineSetCreateError:  {Says: "The set of the new revision cannot be made.", Ends: "It is tried again by itself.", Do: "The message is the API server's own: a quota, a policy or the template may be in the way."},
+		v1beta1.ReasonProgressDeadlineExceeded: {
+			Says: "The rollout makes no progress within its deadline. It is not stopped, and goes on when it can.",
+			Ends: "It goes on when what it waits for comes.",
+			Do:   "See what the new machines wait for; machinist rollout undo goes back.",
+		},
+		v1beta1.ReasonDeploymentPaused:  {Says: "Its rollout is paused. Scaling and repair go on.", Ends: "It goes on when spec.paused is taken back.", Do: "machinist rollout resume md/NAME"},
+		v1beta1.ReasonDeploymentResumed: {Says: "Its rollout goes on after a stop."},
+		v1beta1.ReasonRevisionFailing: {
+			Says: "Three machines of the new revision in a row failed: no more of them are made beyond replicas. The old ones stay.",
+			Ends: "It goes on when one of the new revision comes to run, or with another revision.",
+			Do:   "See why they failed, and roll out what is right; machinist rollout undo goes back.",
+		},
+
+		v1beta1.ReasonRollingOut:          {Says: "Machines of an old revision are being replaced.", Ends: "It goes on by itself."},
+		v1beta1.ReasonRolloutComplete:     {Says: "All machines are of the newest revision."},
+		v1beta1.ReasonRolloutBlocked:      {Says: "The rollout takes no step at the moment.", Ends: "It goes on when what it waits for comes."},
+		v1beta1.ReasonWaitingForDeletion:  {Says: "The new revision is only used for machines that somebody deletes (strategy OnDelete).", Ends: "It goes on with each machine of an old revision that is deleted.", Do: "kubectl delete ma NAME, one after the other, as it suits you."},
+		v1beta1.ReasonWaitingForSelection: {Says: "The rollout waits until somebody chooses machines (strategy InPlace, orchestration Manual).", Ends: "It goes on with each machine that is chosen.", Do: "kubectl label ma NAME " + v1beta1.LabelSelectedForUpdate + "=true"},
+	}
+}

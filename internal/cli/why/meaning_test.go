@@ -1,0 +1,110 @@
+package why
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// constants returns the values of the constants in a folder, and in those below it, whose names match.
+func constants(t *testing.T, folder, names string) map[string]string {
+	t.Helper()
+	matches := regexp.MustCompile(names)
+	found := map[string]string{}
+	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "/internal/cli/") {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		for _, d := range file.Decls {
+			g, ok := d.(*ast.GenDecl)
+			if !ok || g.Tok != token.CONST {
+				continue
+			}
+			for _, s := range g.Specs {
+				v := s.(*ast.ValueSpec)
+				for i, name := range v.Names {
+					if !matches.MatchString(name.Name) || i >= len(v.Values) {
+						continue
+					}
+					if literal, ok := v.Values[i].(*ast.BasicLit); ok {
+						if found[name.Name], err = strconv.Unquote(literal.Value); err != nil {
+							return err
+						}
+					}
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// Whatever a controller may write as a reason has a sentence for people: in the API, and in the rooms that have their own.
+func TestEveryReasonHasASentence(t *testing.T) {
+	reasons := constants(t, "../../../api/v1beta1", "^(Reason|Failure)[A-Z]")
+	if len(reasons) < 100 {
+		t.Fatalf("found only %d reasons in the API: is it somewhere else?", len(reasons))
+	}
+	// Those of internal/bootstrap are of events and logs.
+	rooms := map[string]string{}
+	for _, room := range []string{"machine", "machineclass", "machineset", "machinedeployment", "healthcheck", "safety"} {
+		maps.Copy(rooms, constants(t, "../../../internal/"+room, "^Reason[A-Z]"))
+	}
+	if len(rooms) == 0 {
+		t.Error("found no reasons in the rooms: are they somewhere else?")
+	}
+	all := meanings()
+	known := map[string]bool{}
+	for _, where := range []map[string]string{reasons, rooms} {
+		for name, reason := range where {
+			known[reason] = true
+			if all[reason].Says == "" {
+				t.Errorf("%s = %q has no sentence", name, reason)
+			}
+		}
+	}
+	var conditions []string
+	for _, c := range constants(t, "../../../api/v1beta1", "^Condition[A-Z]") {
+		conditions = append(conditions, c)
+	}
+	for key, m := range all {
+		condition, reason, special := strings.Cut(key, "/")
+		if !special {
+			reason = key
+		} else if condition != failed && condition != classReady && !slices.Contains(conditions, condition) {
+			t.Errorf("%s: there is no such condition", key)
+		}
+		if !known[reason] {
+			t.Errorf("%s: there is no such reason", key)
+		}
+		for _, sentence := range []string{m.Says, m.Ends} {
+			if sentence != "" && !strings.HasSuffix(sentence, ".") || strings.TrimSpace(sentence) != sentence {
+				t.Errorf("%s: %q is no sentence", key, sentence)
+			}
+		}
+		if m.Says == "" {
+			t.Errorf("%s says nothing", key)
+		}
+	}
+}
+
+func TestAReasonOfSomebodyElseStandsForItself(t *testing.T) {
+	if got := MeaningOf("Ready", "Fancy").Says; got != "Ready says Fancy." {
+		t.Errorf("got %q", got)
+	}
+}

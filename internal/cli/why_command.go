@@ -1,0 +1,262 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/cli/why"
+)
+
+func whyCommand(env *Env) *cobra.Command {
+	var s scope
+	cmd := &cobra.Command{
+		Use:   "why TYPE/NAME",
+		Short: "Say what a machine, a node's machine or a deployment waits for, and what you can do",
+		Long: `Say in plain words what a machine waits for: since when, until when or what ends it, and what you can do. Of a deployment
+or a set it says why it is not what was declared, and what its machines wait for.
+
+A node's name finds its machine, in any namespace that you may list.`,
+		Example: `  # Why is this machine not a node yet, or not gone yet?
+  machinist why machine/workers-abc12-x7k2p
+
+  # Why does this rollout stand?
+  machinist why md/workers
+
+  # What is going on with the machine of this node?
+  machinist why node/worker-17`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 || len(args) > 2 {
+				return fmt.Errorf("%d words: say what you ask about as TYPE/NAME, such as machine/NAME, md/NAME or node/NAME", len(args))
+			}
+			return nil
+		},
+		ValidArgsFunction: env.completion(machine, deployment, set),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkFormat(s.format); err != nil {
+				return err
+			}
+			k, name, err := reference(args, machine, deployment, set, node)
+			if err != nil {
+				return err
+			}
+			c, err := env.Connect()
+			if err != nil {
+				return err
+			}
+			ask := asker{Cluster: c, system: s.system}
+			view, err := ask.why(cmd.Context(), k, name)
+			if err != nil {
+				return err
+			}
+			return env.Print(view, s.format)
+		},
+	}
+	s.systemFlag(cmd)
+	outputFlag(cmd, &s.format)
+	return cmd
+}
+
+// asker reads what is needed to say why.
+type asker struct {
+	*Cluster
+	system string
+	unread []string
+}
+
+func (a *asker) why(ctx context.Context, k kind, name string) (why.View, error) {
+	switch k {
+	case deployment:
+		return a.deploymentWhy(ctx, name)
+	case set:
+		return a.setWhy(ctx, name)
+	case node:
+		m, err := a.machineOfNode(ctx, name)
+		if err != nil {
+			return why.View{}, err
+		}
+		return a.machineWhy(ctx, m), nil
+	}
+	m := &v1beta1.Machine{}
+	if err := a.get(ctx, k, name, m); err != nil {
+		return why.View{}, err
+	}
+	return a.machineWhy(ctx, m), nil
+}
+
+// get reads an object that was asked for.
+func (c *Cluster) get(ctx context.Context, k kind, name string, o client.Object) error {
+	switch err := c.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, o); {
+	case apierrors.IsNotFound(err) && !isUnknownResource(err):
+		return fmt.Errorf("%s %q not found in namespace %q", k, name, c.Namespace)
+	case err != nil:
+		return c.Explain(err)
+	}
+	return nil
+}
+
+// beside reads an object that would help, and notes why if it cannot be. It reports whether it is there, and whether it is
+// certain that it is not.
+func (a *asker) beside(ctx context.Context, what, namespace, name string, o client.Object) (there, missing bool) {
+	switch err := a.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, o); {
+	case err == nil:
+		return true, false
+	case apierrors.IsNotFound(err) && !isUnknownResource(err):
+		return false, true
+	case apierrors.IsForbidden(err):
+		a.unread = append(a.unread, fmt.Sprintf("You may not read %s %s, so nothing is said of it.", what, name))
+	default:
+		a.unread = append(a.unread, fmt.Sprintf("%s %s could not be read: %v", what, name, err))
+	}
+	return false, false
+}
+
+// machineOfNode finds the machine of a node: in all namespaces, or where that may not be asked in the chosen one.
+func (a *asker) machineOfNode(ctx context.Context, name string) (*v1beta1.Machine, error) {
+	var list v1beta1.MachineList
+	where := "any namespace"
+	err := a.List(ctx, &list)
+	if apierrors.IsForbidden(err) {
+		where = fmt.Sprintf("namespace %q, the only one that was looked in, since you may not list machines in all", a.Namespace)
+		err = a.List(ctx, &list, client.InNamespace(a.Namespace))
+	}
+	if err != nil {
+		return nil, a.Explain(err)
+	}
+	expected := -1
+	for i := range list.Items {
+		m := &list.Items[i]
+		switch {
+		case m.Status.NodeRef != nil && m.Status.NodeRef.Name == name:
+			return m, nil
+		case m.Status.NodeRef == nil && m.Status.Instance != nil && m.Status.Instance.NodeName == name:
+			expected = i
+		}
+	}
+	if expected >= 0 {
+		return &list.Items[expected], nil
+	}
+	return nil, fmt.Errorf("no machine in %s has the node %q", where, name)
+}
+
+func (a *asker) machineWhy(ctx context.Context, m *v1beta1.Machine) why.View {
+	f := why.Facts{Machine: m}
+	if owner := metav1.GetControllerOf(m); owner != nil && owner.Kind == "MachineSet" {
+		found := &v1beta1.MachineSet{}
+		if there, _ := a.beside(ctx, "machineset", m.Namespace, owner.Name, found); there && found.UID == owner.UID {
+			f.Set = found
+		}
+	}
+	if f.Set != nil {
+		if owner := metav1.GetControllerOf(f.Set); owner != nil && owner.Kind == "MachineDeployment" {
+			found := &v1beta1.MachineDeployment{}
+			if there, _ := a.beside(ctx, "machinedeployment", m.Namespace, owner.Name, found); there && found.UID == owner.UID {
+				f.Deployment = found
+			}
+		}
+	}
+	if ref := m.Spec.ClassRef; ref != nil {
+		found := &v1beta1.MachineClass{}
+		there, missing := a.beside(ctx, "machineclass", m.Namespace, ref.Name, found)
+		if f.ClassMissing = missing; there {
+			f.Class = found
+		}
+	}
+	f.Checks = a.checksOf(ctx, m)
+	provider := providerOf(m)
+	if provider == "" && f.Class != nil {
+		provider = f.Class.Spec.Provider
+	}
+	if provider != "" {
+		process, unread := a.process(ctx, providerProcess+provider, m.Namespace, a.system)
+		if f.Provider = process; unread != "" {
+			a.unread = append(a.unread, unread)
+		}
+	}
+	f.Now = a.clock.Now()
+	view := why.View{Now: f.Now, Object: "machine/" + m.Name, Namespace: m.Namespace, State: string(m.Status.Phase), Findings: why.Explain(f), Unread: a.unread}
+	if m.Status.NodeRef != nil {
+		view.Node = m.Status.NodeRef.Name
+	}
+	return view
+}
+
+// checksOf returns the health checks that select a machine.
+func (a *asker) checksOf(ctx context.Context, m *v1beta1.Machine) []v1beta1.MachineHealthCheck {
+	var list v1beta1.MachineHealthCheckList
+	if err := a.List(ctx, &list, client.InNamespace(m.Namespace)); err != nil {
+		if apierrors.IsForbidden(err) {
+			a.unread = append(a.unread, "You may not list health checks, so nothing is said of them.")
+		}
+		return nil
+	}
+	return slices.DeleteFunc(list.Items, func(c v1beta1.MachineHealthCheck) bool {
+		selector, err := metav1.LabelSelectorAsSelector(&c.Spec.Selector)
+		return err != nil || !selector.Matches(labels.Set(m.Labels))
+	})
+}
+
+func (a *asker) deploymentWhy(ctx context.Context, name string) (why.View, error) {
+	d := &v1beta1.MachineDeployment{}
+	if err := a.get(ctx, deployment, name, d); err != nil {
+		return why.View{}, err
+	}
+	var sets v1beta1.MachineSetList
+	if err := a.List(ctx, &sets, client.InNamespace(d.Namespace)); err != nil {
+		a.unread = append(a.unread, fmt.Sprintf("Its sets could not be listed, so nothing is said of its machines: %v", err))
+	}
+	ours := map[types.UID]bool{}
+	for i := range sets.Items {
+		if metav1.IsControlledBy(&sets.Items[i], d) {
+			ours[sets.Items[i].UID] = true
+		}
+	}
+	f := why.FleetFacts{Deployment: d, Machines: a.machinesOf(ctx, d.Namespace, func(m *v1beta1.Machine) bool {
+		owner := metav1.GetControllerOf(m)
+		return owner != nil && ours[owner.UID]
+	})}
+	return a.fleetWhy(ctx, f, "machinedeployment/"+name, d.Namespace, d.ReplicasOrDefault()), nil
+}
+
+func (a *asker) setWhy(ctx context.Context, name string) (why.View, error) {
+	s := &v1beta1.MachineSet{}
+	if err := a.get(ctx, set, name, s); err != nil {
+		return why.View{}, err
+	}
+	f := why.FleetFacts{Set: s, Machines: a.machinesOf(ctx, s.Namespace, func(m *v1beta1.Machine) bool { return metav1.IsControlledBy(m, s) })}
+	return a.fleetWhy(ctx, f, "machineset/"+name, s.Namespace, s.ReplicasOrDefault()), nil
+}
+
+func (a *asker) machinesOf(ctx context.Context, namespace string, belongs func(*v1beta1.Machine) bool) []*v1beta1.Machine {
+	var list v1beta1.MachineList
+	if err := a.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		a.unread = append(a.unread, fmt.Sprintf("Its machines could not be listed, so nothing is said of them: %v", err))
+	}
+	var machines []*v1beta1.Machine
+	for i := range list.Items {
+		if belongs(&list.Items[i]) {
+			machines = append(machines, &list.Items[i])
+		}
+	}
+	return machines
+}
+
+func (a *asker) fleetWhy(ctx context.Context, f why.FleetFacts, object, namespace string, replicas int32) why.View {
+	process, unread := a.process(ctx, managerProcess, namespace, a.system)
+	if f.Manager = process; unread != "" {
+		a.unread = append(a.unread, unread)
+	}
+	f.Now = a.clock.Now()
+	return why.View{
+		Now: f.Now, Object: object, Namespace: namespace, State: fmt.Sprintf("%d machines, %d wanted", len(f.Machines), replicas),
+		Findings: why.ExplainFleet(f), Unread: a.unread,
+	}
+}

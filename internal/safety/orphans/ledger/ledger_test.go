@@ -1,0 +1,90 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+func read(t *testing.T, c client.Client, key string) (Page, int) {
+	t.Helper()
+	kept := &corev1.ConfigMap{}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "system", Name: Name}, kept); err != nil {
+		t.Fatal(err)
+	}
+	page, err := Decode(kept.Data[key])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return page, len(kept.Data[key])
+}
+
+// Whatever a cloud calls its instances, and however many there are: a page fits, and it says how many there are.
+//
+// F-28.
+func TestAPageIsBounded(t *testing.T) {
+	c := fake.NewClientBuilder().Build()
+	page := Page{Provider: "sim", Total: 5000}
+	for i := range 5000 {
+		page.Entries = append(page.Entries, Entry{ProviderID: fmt.Sprint(i) + strings.Repeat("é", 10_000), Machine: strings.Repeat("m", 10_000)})
+		page.Unlisted = append(page.Unlisted, Unlisted{Source: strings.Repeat("s", 10_000)})
+	}
+	if err := (Book{c, "system"}).Keep(t.Context(), page); err != nil {
+		t.Fatal(err)
+	}
+	kept, size := read(t, c, "sim")
+	if kept.Total != 5000 || len(kept.Entries) != MostEntries || len(kept.Unlisted) != MostEntries || size > 200_000 {
+		t.Errorf("kept %d of %d in %d bytes", len(kept.Entries), kept.Total, size)
+	}
+}
+
+// F-28.
+func TestProvidersDoNotOverwriteEachOther(t *testing.T) {
+	conflicts := 0
+	c := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.UpdateOption) error {
+			if conflicts++; conflicts == 1 {
+				return apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, Name, fmt.Errorf("another was faster"))
+			}
+			return c.Update(ctx, o, options...)
+		},
+	})
+	book := Book{c, "system"}
+	for _, page := range []Page{{Provider: "sim", Total: 1}, {Provider: "azure", Total: 2}, {Provider: "azure", Namespace: "prod", Total: 3}} {
+		if err := book.Keep(t.Context(), page); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for key, want := range map[string]int{"sim": 1, "azure": 2, "azure.prod": 3} {
+		if page, _ := read(t, c, key); page.Total != want {
+			t.Errorf("%s: kept %+v", key, page)
+		}
+	}
+	if conflicts != 3 {
+		t.Errorf("%d updates, want one again after a conflict", conflicts)
+	}
+}
+
+// Another one's rubbish in the way is replaced, not kept for ever.
+//
+// F-28.
+func TestAPageThatCannotBeReadIsReplaced(t *testing.T) {
+	kept := &corev1.ConfigMap{Data: map[string]string{"sim": "{"}}
+	kept.Namespace, kept.Name = "system", Name
+	c := fake.NewClientBuilder().WithObjects(kept).Build()
+	if err := (Book{c, "system"}).Keep(t.Context(), Page{Provider: "sim", Written: time.Now(), Total: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if page, _ := read(t, c, "sim"); page.Total != 1 {
+		t.Errorf("kept %+v", page)
+	}
+}

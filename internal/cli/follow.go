@@ -25,13 +25,19 @@ const (
 )
 
 // follow calls seen with the deployment and with each later version of it, until that says done, returns an error, or ctx
-// ends. A watch that ends is begun again, and an API server that is away is waited for: lost is called once for each time.
-func (c *Cluster) follow(ctx context.Context, d *v1beta1.MachineDeployment, seen func(*v1beta1.MachineDeployment) (done bool, err error), lost func(error)) error {
+// ends. If it says when to look again it is called then at the latest. A watch that ends is begun again, and an API server that is away is waited for: lost is called once for each time.
+func (c *Cluster) follow(ctx context.Context, d *v1beta1.MachineDeployment, seen func(*v1beta1.MachineDeployment) (done bool, again time.Duration, err error), lost func(error)) error {
 	first := d
 	f := follower{Cluster: c, lost: lost, pause: firstRetry}
 	for {
-		if done, err := seen(d); done || err != nil {
+		done, again, err := seen(d)
+		if done || err != nil {
+			f.stop()
 			return err
+		}
+		f.again = nil
+		if again > 0 {
+			f.again = time.After(again)
 		}
 		next, err := f.next(ctx, d)
 		if err != nil {
@@ -51,6 +57,8 @@ type follower struct {
 	*Cluster
 	lost   func(error)
 	events watch.Interface
+	// again is when to look at the same version again, nil if never.
+	again <-chan time.Time
 	// watched says that there was a watch, started when the last one began.
 	watched bool
 	started time.Time
@@ -78,6 +86,8 @@ func (f *follower) next(ctx context.Context, d *v1beta1.MachineDeployment) (*v1b
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
+		case <-f.again:
+			return d, nil
 		case event, open := <-f.events.ResultChan():
 			got, _ := event.Object.(*v1beta1.MachineDeployment)
 			switch {

@@ -184,7 +184,9 @@ func TestStatusEndsWhenTheDeploymentIsDeleted(t *testing.T) {
 	f.roll("b")
 	ended := make(chan outcome)
 	go func() { ended <- f.run("rollout", "status", "md/web") }()
-	f.await("the rollout to wait", func(d *v1beta1.MachineDeployment) bool { return d.Status.UpdatedReplicas == 1 && d.Status.Replicas == 2 })
+	f.await("the rollout to wait", func(d *v1beta1.MachineDeployment) bool {
+		return d.Status.UpdatedReplicas == 1 && d.Status.Replicas == 2
+	})
 	f.must(f.api.Delete(context.Background(), f.deployment()))
 	select {
 	case o := <-ended:

@@ -64,7 +64,9 @@ func TestWhatMayNotBeWatchedIsShownOnce(t *testing.T) {
 	f := newRolledFleet(t, 1)
 	f.provider.set(f.provider.held, "b", true)
 	f.roll("b")
-	f.await("the rollout to wait", func(d *v1beta1.MachineDeployment) bool { return d.Status.UpdatedReplicas == 1 && d.Status.Replicas == 2 })
+	f.await("the rollout to wait", func(d *v1beta1.MachineDeployment) bool {
+		return d.Status.UpdatedReplicas == 1 && d.Status.Replicas == 2
+	})
 	grant(t, f.api, f.namespace, "looker", rbacv1.PolicyRule{APIGroups: []string{v1beta1.GroupVersion.Group}, Resources: []string{"machinedeployments"}, Verbs: []string{"get"}})
 	f.run("rollout", "status", "md/web", "--as", "looker").fails(t, "the verb watch is needed", "--watch=false")
 	f.run("rollout", "status", "md/web", "--as", "looker", "--watch=false").succeeds(t).prints(t, "1 of 1 updated, 1 old left")

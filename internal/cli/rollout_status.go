@@ -61,19 +61,19 @@ func (s *statusWait) run(ctx context.Context, c *Cluster, name, format string) e
 	}
 	live := &text.Live{Out: s.env.Out, Terminal: s.env.Terminal}
 	var last rollout.Progress
-	err = c.follow(ctx, d, func(d *v1beta1.MachineDeployment) (done bool, err error) {
-		last = rollout.Judge(d)
+	err = c.follow(ctx, d, func(d *v1beta1.MachineDeployment) (done bool, again time.Duration, err error) {
+		last = rollout.Judge(d, c.clock.Now())
 		if s.revision > 0 && last.State != rollout.Unobserved && last.Revision != s.revision {
-			return true, fmt.Errorf("machinedeployment %q: revision %d is asked about, and %d is the one that is rolled out", name, s.revision, last.Revision)
+			return true, 0, fmt.Errorf("machinedeployment %q: revision %d is asked about, and %d is the one that is rolled out", name, s.revision, last.Revision)
 		}
 		if !s.watch || last.State == rollout.Complete || last.State == rollout.Failed {
-			return true, nil
+			return true, 0, nil
 		}
 		if format == asText || format == asWide {
 			// A terminal that does not say how wide it is must not be written beyond its edge: what wraps is not drawn over.
 			live.Draw(last.Picture(s.env.style(format), cmp.Or(s.env.Width, 80)), last.Line())
 		}
-		return false, nil
+		return false, last.Again, nil
 	}, func(trouble error) {
 		live.Erase()
 		fmt.Fprintf(s.env.Err, "Lost sight of the rollout, trying again: %v\n", trouble)

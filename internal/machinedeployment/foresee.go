@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -121,6 +122,10 @@ func RestartAt(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now tim
 	}
 	if after := d.Spec.RolloutAfter; after != nil && !after.After(now) {
 		later(after.Time)
+	}
+	// Later than the last rollout ended, too: so that can be told from the end of this one.
+	if c := meta.FindStatusCondition(d.Status.Conditions, v1beta1.ConditionRollingOut); c != nil && c.LastTransitionTime.Sub(now) < time.Minute {
+		later(c.LastTransitionTime.Time)
 	}
 	return at
 }

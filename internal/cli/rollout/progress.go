@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,10 +53,15 @@ type Progress struct {
 	Message string `json:"message,omitempty"`
 	// FailedMachines describes some of the machines that failed.
 	FailedMachines []v1beta1.FailedMachine `json:"failedMachines,omitempty"`
+	// Again is when to judge again without news, 0 if never.
+	Again time.Duration `json:"-"`
 }
 
-// Judge says how the deployment's rollout stands.
-func Judge(d *v1beta1.MachineDeployment) Progress {
+// aboutToBegin is how long a controller whose clock is behind may take until a restart begins.
+const aboutToBegin = 10 * time.Second
+
+// Judge says how the deployment's rollout stands at a time of the API server.
+func Judge(d *v1beta1.MachineDeployment, now time.Time) Progress {
 	s := d.Status
 	p := Progress{
 		Kind: "RolloutStatus", Namespace: d.Namespace, Name: d.Name, State: Progressing, Revision: s.CurrentRevision, Replicas: d.ReplicasOrDefault(),
@@ -75,6 +81,11 @@ func Judge(d *v1beta1.MachineDeployment) Progress {
 		}
 	case p.Updated == p.Replicas && p.Machines == p.Replicas && p.Available >= p.Replicas && rolling != nil && rolling.Status == metav1.ConditionFalse:
 		p.State, p.Reason, p.Message = Complete, rolling.Reason, rolling.Message
+		// A restart that was just asked for shows nowhere yet, and what was complete before it is not what is asked about.
+		if due := d.Spec.RolloutAfter; due != nil && p.Replicas > 0 && !d.Spec.Paused && rolling.LastTransitionTime.Before(due) &&
+			now.Sub(due.Time).Abs() < aboutToBegin {
+			p.State, p.Message, p.Again = Unobserved, "The machines are about to be renewed.", due.Add(aboutToBegin).Sub(now)
+		}
 	default:
 		if d.Spec.Paused {
 			p.State = Paused

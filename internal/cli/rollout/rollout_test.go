@@ -57,6 +57,11 @@ func paused(d *v1beta1.MachineDeployment)     { d.Spec.Paused = true }
 func unobserved(d *v1beta1.MachineDeployment) { d.Status.ObservedGeneration = 1 }
 func edited(d *v1beta1.MachineDeployment)     { d.Generation = 3 }
 
+// due asks for a restart.
+func due(in time.Duration) func(*v1beta1.MachineDeployment) {
+	return func(d *v1beta1.MachineDeployment) { d.Spec.RolloutAfter = &metav1.Time{Time: now.Add(in)} }
+}
+
 func failedMachine(d *v1beta1.MachineDeployment) {
 	for _, name := range []string{"web-x-1", "web-x-2", "web-x-3", "web-x-4"} {
 		d.Status.FailedMachines = append(d.Status.FailedMachines, v1beta1.FailedMachine{Name: name, Reason: "CreateError", Message: "no such size\x1b[31m"})
@@ -91,8 +96,11 @@ func TestJudge(t *testing.T) {
 		"refused, and so never observed":      {web(says(v1beta1.ConditionProgressing, metav1.ConditionFalse, v1beta1.ReasonInvalidConfiguration, "spec.x"), unobserved), Failed},
 		"a set could not be made, for now":    {web(says(v1beta1.ConditionProgressing, metav1.ConditionFalse, v1beta1.ReasonMachineSetCreateError, "quota"), unobserved), Unobserved},
 		"no machines are wanted, one is left": {web(numbers(1, 1, 1), done, well, func(d *v1beta1.MachineDeployment) { d.Spec.Replicas = new(int32) }), Progressing},
+		"restarted, and nothing shows it yet": {web(done, well, due(time.Second)), Unobserved},
+		"restarted long ago":                  {web(done, well, due(-time.Minute)), Complete},
+		"to be restarted tonight":             {web(done, well, due(6*time.Hour)), Complete},
 	} {
-		if got := Judge(test.of).State; got != test.want {
+		if got := Judge(test.of, now).State; got != test.want {
 			t.Errorf("%s: %s, expected %s", name, got, test.want)
 		}
 	}
@@ -111,7 +119,7 @@ func TestWordsOfProgress(t *testing.T) {
 		{"failing", web(numbers(4, 1, 3), rolling, failing, failedMachine)},
 		{"refused", web(says(v1beta1.ConditionProgressing, metav1.ConditionFalse, v1beta1.ReasonInvalidConfiguration, "spec.x"), unobserved)},
 	} {
-		p := Judge(c.of)
+		p := Judge(c.of, now)
 		out.WriteString("== " + c.name + "\n" + p.Line() + "\n")
 		for _, picture := range [][]string{p.Picture(text.Style{Plain: true}, 0), p.Picture(text.Style{Plain: true}, 60), p.Picture(text.Style{}, 24), p.Picture(text.Style{Colour: true}, 80)} {
 			out.WriteString("  |" + strings.Join(picture, "\n  |") + "\n")
@@ -122,7 +130,7 @@ func TestWordsOfProgress(t *testing.T) {
 	}
 	golden(t, "progress", out.String())
 	for _, width := range []int{10, 24, 40, 80} {
-		for _, line := range Judge(web(numbers(4, 2, 3), rolling, paused)).Picture(text.Style{}, width) {
+		for _, line := range Judge(web(numbers(4, 2, 3), rolling, paused), now).Picture(text.Style{}, width) {
 			if text.Visible(line) > width {
 				t.Errorf("on %d columns a line takes %d: %q", width, text.Visible(line), line)
 			}

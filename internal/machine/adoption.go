@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -111,14 +110,8 @@ func (p *pass) adopt(ctx context.Context) (progress, error) {
 // tag makes the instance ours. That it may have been asked for is durable before it is: should the answer be lost and the
 // Machine be deleted, the tags may come all the same, and the instance with them.
 func (p *pass) tag(ctx context.Context, inputs resolve.Resolved) (progress, error) {
-	live := &v1beta1.Machine{}
-	switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(p.machine), live); {
-	case apierrors.IsNotFound(err):
-		return wait, errStale
-	case err != nil:
-		return wait, fmt.Errorf("read machine before it adopts its instance: %w", err)
-	case live.UID != p.machine.UID || live.ResourceVersion != p.before.ResourceVersion:
-		return wait, errStale
+	if err := p.confirm(ctx, "it adopts its instance"); err != nil {
+		return wait, err
 	}
 	if !p.machine.Adopting() {
 		p.machine.Status.Launch = &v1beta1.LaunchStatus{Attempt: p.machine.LaunchAttempt(), Step: v1beta1.LaunchStepAdopting}

@@ -168,6 +168,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: p.wakeAfter}, nil
 }
 
+// confirm reads the Machine live before something is done that a newer version of it might forbid: a cache may be late by
+// any amount.
+func (p *pass) confirm(ctx context.Context, before string) error {
+	live := &v1beta1.Machine{}
+	switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(p.machine), live); {
+	case apierrors.IsNotFound(err):
+		return errStale
+	case err != nil:
+		return fmt.Errorf("read machine before %s: %w", before, err)
+	case live.UID != p.machine.UID || live.ResourceVersion != p.before.ResourceVersion:
+		return errStale
+	}
+	return nil
+}
+
 // errStale is returned by a pass that found out that the Machine is not what the cache says: nothing is written then.
 var errStale = errors.New("the cached machine is out of date")
 

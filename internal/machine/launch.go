@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -55,16 +54,10 @@ func (p *pass) launch(ctx context.Context) (progress, error) {
 	}
 	p.memory.update(p.machine, func(m *recollection) { m.queuedSince = time.Time{} })
 
-	// A cache may be late by any amount. Nothing is created for a Machine that has meanwhile gone, is going, or has its
-	// instance: a token that the cloud has forgotten would make a second one.
-	live := &v1beta1.Machine{}
-	switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(p.machine), live); {
-	case apierrors.IsNotFound(err):
-		return wait, errStale
-	case err != nil:
-		return wait, fmt.Errorf("read machine before creating its instance: %w", err)
-	case live.UID != p.machine.UID || live.ResourceVersion != p.before.ResourceVersion:
-		return wait, errStale
+	// Nothing is created for a Machine that has meanwhile gone, is going, or has its instance: a token that the cloud has
+	// forgotten would make a second one.
+	if err := p.confirm(ctx, "creating its instance"); err != nil {
+		return wait, err
 	}
 
 	userData, proceed, err := p.renderUserData(ctx, inputs, attempt)

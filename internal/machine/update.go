@@ -281,6 +281,13 @@ func (p *pass) uncordon(ctx context.Context) error {
 		meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionDrained) != nil {
 		return nil
 	}
+	if !drain.Cordoned(p.node) {
+		return nil
+	}
+	// What the node was drained for may have come since.
+	if err := p.confirm(ctx, "putting its node back into service"); err != nil {
+		return err
+	}
 	node, err := drain.Uncordon(ctx, p.Target.Nodes, p.node)
 	if err != nil {
 		return err

@@ -35,6 +35,12 @@ func Cordon(ctx context.Context, target client.Client, node *corev1.Node) (*core
 	return patch.apply(ctx, target, node, "cordon")
 }
 
+// Cordoned reports whether there is anything for Uncordon to take back.
+func Cordoned(node *corev1.Node) bool {
+	_, cordoned := node.Annotations[v1beta1.NodeAnnotationCordoned]
+	return cordoned || node.Labels[v1beta1.NodeLabelExcludeFromLoadBalancers] == labelValue
+}
+
 // Uncordon takes back what Cordon did, in one patch, none if there is nothing to take back. What others did is left:
 // a Node that was cordoned before stays so, and so does the label of another.
 func Uncordon(ctx context.Context, target client.Client, node *corev1.Node) (*corev1.Node, error) {

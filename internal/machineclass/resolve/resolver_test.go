@@ -279,7 +279,13 @@ func TestASecretWakesWhoWaitsForItAndNobodyElse(t *testing.T) {
 		return m
 	}
 	adopts := func(m *v1beta1.Machine) { m.Spec.ProviderID = "sim://r/z/i-1" }
-	launched := func(m *v1beta1.Machine) { adopts(m); m.Status.Instance = &v1beta1.InstanceStatus{} }
+	launched := func(m *v1beta1.Machine) {
+		adopts(m)
+		m.Status.Instance = &v1beta1.InstanceStatus{}
+		m.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionUpToDate, Status: metav1.ConditionTrue}}
+	}
+	changed := func(m *v1beta1.Machine) { launched(m); m.Generation = 2 }
+	updating := func(m *v1beta1.Machine) { launched(m); m.Status.Conditions[0].Status = metav1.ConditionFalse }
 	deleting := func(m *v1beta1.Machine) { m.DeletionTimestamp, m.Finalizers = &now, []string{v1beta1.MachineFinalizer} }
 	ofSecret := inline()
 	ofSecret.Name = "inline"
@@ -300,7 +306,7 @@ func TestASecretWakesWhoWaitsForItAndNobodyElse(t *testing.T) {
 			return nil
 		}).
 		WithObjects(class(), other, ofSecret, elsewhere,
-			machine("waits", "c"), machine("adopts", "c", adopts), machine("runs", "c", launched), machine("goes", "c", launched, deleting), machine("others", "other")).
+			machine("waits", "c"), machine("adopts", "c", adopts), machine("runs", "c", launched), machine("changed", "c", changed), machine("updating", "c", updating), machine("goes", "c", launched, deleting), machine("others", "other")).
 		Build()
 	names := func(requests []reconcile.Request) []string {
 		var names []string
@@ -311,9 +317,9 @@ func TestASecretWakesWhoWaitsForItAndNobodyElse(t *testing.T) {
 		return names
 	}
 	for what, test := range map[string]struct{ got, want []string }{
-		"a Secret":                          {names(resolve.MachinesOfSecret(c)(t.Context(), secret("creds", "", ""))), []string{"ns/adopts", "ns/goes", "ns/inline", "ns/waits"}},
-		"a class":                           {names(resolve.MachinesOfClass(c)(t.Context(), class())), []string{"ns/adopts", "ns/goes", "ns/waits"}},
-		"a Secret of user data for several": {names(resolve.MachinesOfSecret(c)(t.Context(), secret("boot", "", ""))), []string{"ns/adopts", "ns/goes", "ns/others", "ns/waits"}},
+		"a Secret":                          {names(resolve.MachinesOfSecret(c)(t.Context(), secret("creds", "", ""))), []string{"ns/adopts", "ns/changed", "ns/goes", "ns/inline", "ns/updating", "ns/waits"}},
+		"a class":                           {names(resolve.MachinesOfClass(c)(t.Context(), class())), []string{"ns/adopts", "ns/changed", "ns/goes", "ns/updating", "ns/waits"}},
+		"a Secret of user data for several": {names(resolve.MachinesOfSecret(c)(t.Context(), secret("boot", "", ""))), []string{"ns/adopts", "ns/changed", "ns/goes", "ns/others", "ns/updating", "ns/waits"}},
 		"a Secret of nobody's":              {names(resolve.MachinesOfSecret(c)(t.Context(), secret("unrelated", "", ""))), nil},
 	} {
 		if !slices.Equal(test.got, test.want) {

@@ -245,16 +245,9 @@ func (p *pass) findUndescribed(ctx context.Context) (progress, error) {
 		p.notOurs = true // Nobody was ever asked to make it so.
 		return next, nil
 	}
-	inputs, err := p.Classes.ResolveForDeletion(ctx, p.machine)
-	if missing, ok := errors.AsType[*resolve.Error](err); ok {
-		if p.deletingBlocked(missing.Reason, missing.Message) {
-			p.warn(missing.Reason, "Delete", missing.Message)
-		}
-		p.wakeIn(secretBackstop)
-		return wait, nil
-	}
-	if err != nil {
-		return wait, fmt.Errorf("resolve how to find the instance: %w", err)
+	inputs, proceed, err := p.resolveForDeletion(ctx)
+	if err != nil || !bool(proceed) {
+		return wait, err
 	}
 	instance, err := p.lookUp(ctx, inputs)
 	switch {

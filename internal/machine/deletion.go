@@ -154,21 +154,30 @@ func (p *pass) forced() bool {
 	return force
 }
 
-// deleteInstance asks the provider to remove the instance until it is gone.
-func (p *pass) deleteInstance(ctx context.Context) (progress, error) {
-	if p.notOurs && bornWithInstance(p.machine) {
-		return next, nil
-	}
+// resolveForDeletion finds out how the instance is reached to take it down, and waits for what is missing.
+func (p *pass) resolveForDeletion(ctx context.Context) (resolve.Resolved, progress, error) {
 	inputs, err := p.Classes.ResolveForDeletion(ctx, p.machine)
 	if missing, ok := errors.AsType[*resolve.Error](err); ok {
 		if p.deletingBlocked(missing.Reason, missing.Message) {
 			p.warn(missing.Reason, "Delete", missing.Message)
 		}
 		p.wakeIn(secretBackstop)
-		return wait, nil
+		return inputs, wait, nil
 	}
 	if err != nil {
-		return wait, fmt.Errorf("resolve how to delete the instance: %w", err)
+		return inputs, wait, fmt.Errorf("resolve how to reach the instance to be deleted: %w", err)
+	}
+	return inputs, next, nil
+}
+
+// deleteInstance asks the provider to remove the instance until it is gone.
+func (p *pass) deleteInstance(ctx context.Context) (progress, error) {
+	if p.notOurs && bornWithInstance(p.machine) {
+		return next, nil
+	}
+	inputs, proceed, err := p.resolveForDeletion(ctx)
+	if err != nil || !bool(proceed) {
+		return wait, err
 	}
 	if never, err := p.neverLaunched(ctx, inputs); err != nil || never {
 		return progress(never), err

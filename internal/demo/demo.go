@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"io"
 	"strings"
 	"time"
@@ -93,17 +94,27 @@ func instructions(s *stack.Stack) string {
 In another terminal:
 
   export KUBECONFIG=%[1]s
-  alias kubectl=%[2]s
+  alias kubectl=%[2]s machinist=%[3]s
   kubectl get md,ms,ma,mclass
   kubectl scale md/workers --replicas=5
   kubectl patch md/workers --type=merge -p '{"spec":{"template":{"spec":{"classRef":{"name":"large"}}}}}'
-  kubectl describe ma
+  machinist rollout status md/workers
+  machinist rollout undo md/workers
+  machinist status
   kubectl get nodes
-`, s.Control.Kubeconfig(), s.Control.Kubectl())
+`, s.Control.Kubeconfig(), s.Control.Kubectl(), self())
 	if s.Target != s.Control {
 		text += fmt.Sprintf("\nThe nodes are in the target cluster: kubectl --kubeconfig=%s get nodes\n", s.Target.Kubeconfig())
 	}
 	return text + fmt.Sprintf("\nLogs are in %s. Ctrl-C ends everything.\n", s.Dir())
+}
+
+// self is how this program is called from another folder.
+func self() string {
+	if path, err := os.Executable(); err == nil {
+		return path
+	}
+	return "machinist"
 }
 
 // byHand tells how to run the processes and a fleet without the demo.

@@ -65,8 +65,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "create-from-stale-view", file: "internal/machine/launch.go",
-		from:     "	case apierrors.IsNotFound(err):\n		return wait, errStale\n	case err != nil:\n		return wait, fmt.Errorf(\"read machine before creating its instance: %w\", err)\n	case live.UID != p.machine.UID || live.ResourceVersion != p.before.ResourceVersion:\n",
-		to:       "	case apierrors.IsConflict(err):\n",
+		from: `if err := p.confirm(ctx, "creating its instance"); err != nil {`, to: "if err := error(nil); err != nil {",
 		scenario: "create-then-delete", finds: "at rest|instances",
 	},
 	{
@@ -132,6 +131,11 @@ var mutants = []mutant{
 	{
 		name: "agent-asked-before-the-drain", file: "internal/machine/agent.go",
 		from: "	if proceed, err := p.drain(ctx); err != nil {", to: "	if proceed, err := next, error(nil); err != nil {",
+		scenario: "update-by-agent", finds: "agent: ",
+	},
+	{
+		name: "uncordoned-from-a-stale-view", file: "internal/machine/update.go",
+		from: `if err := p.confirm(ctx, "putting its node back into service"); err != nil {`, to: "if err := error(nil); err != nil {",
 		scenario: "update-by-agent", finds: "agent: ",
 	},
 	{

@@ -110,7 +110,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "mark-seen-late-by-the-deployment", file: "internal/machinedeployment/claim.go",
-		from: "if p.known.trusted && (seen || !p.mayShrink(sets)) {", to: "_ = seen\n	if p.known.trusted {",
+		from: "!takenBack && (seen || !p.mayShrink(sets)) {", to: "!takenBack && (seen || true) {",
 		scenario: "autoscaler-roll", finds: "autoscaler: the manager deleted",
 	},
 	{

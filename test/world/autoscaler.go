@@ -268,10 +268,11 @@ func (d Deed) onceDecisionsLeft(n int) Deed {
 	return d
 }
 
-// loseInstance lets an instance vanish that may not be a Node yet, whichever is the i-th then.
+// loseInstance lets an instance vanish whose Node may not be Ready yet, whichever is the i-th then. That of one that has no
+// Node yet is missed when its time to join is up, which is longer than the world's patience.
 func loseInstance(i int) Deed {
 	return Deed{Name: "lose an instance", Do: func(_ context.Context, w *World, _ client.Client) error {
-		known := w.recorded()
+		known := slices.DeleteFunc(w.recorded(), func(in *instance) bool { return w.node(in.NodeName) == nil })
 		if n := len(known); n > 0 {
 			lost := known[n-1-i%n]
 			w.tell("it is %s of %s", lost.ProviderID, lost.MachineKey)

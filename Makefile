@@ -35,10 +35,11 @@ e2e: controlplane build ## Long scenarios: the real binaries, crashes, two leade
 	$(GO) test -tags e2e -count=1 -parallel 3 -timeout 40m -v ./test/e2e/...
 
 .PHONY: simulate
-simulate: ## Run the controllers in the deterministic world: random runs, each fault at each effect, planted bugs
+simulate: ## Run the controllers in the deterministic world: random runs, each fault at each effect, planted bugs; and fuzz a little
 	$(GO) run ./test/simulate
 	$(GO) run ./test/simulate --effects --group lifecycle,fleets --runs 2000
 	$(GO) run ./test/simulate mutants
+	@$(MAKE) --no-print-directory fuzz FUZZTIME=2s
 
 .PHONY: generate
 generate: ## Generate CRDs, deepcopy functions, RBAC and reference documentation
@@ -57,10 +58,11 @@ lint: ## Run golangci-lint, built from its pinned module
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME each
-	@for m in $(MODULES); do (cd $$m && for p in $$($(GO) list ./...); do \
-	  for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz' || true); do \
-	    echo "== $$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$p || exit 1; \
-	  done; done) || exit 1; done
+	@for file in $$(grep -rlE --include='*_test.go' '^func Fuzz' . | sort); do \
+	  for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' $$file); do \
+	    echo "== $${file%/*} $$target"; \
+	    (cd $${file%/*} && $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) .) || exit 1; \
+	  done; done
 
 .PHONY: clean
 clean: ## Remove bin/; the cache stays

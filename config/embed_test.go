@@ -2,10 +2,15 @@ package config
 
 import (
 	"slices"
+	"strings"
 	"testing"
+	"testing/fstest"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+
+	"machinist.dev/machinist/internal/manifest"
 )
 
 func TestAllKindsAreEmbedded(t *testing.T) {
@@ -60,6 +65,47 @@ func TestFlowSchemasAreOfALevelThatExists(t *testing.T) {
 	}
 	if schemas != 2 {
 		t.Errorf("%d flow schemas, want one for leases and one for the rest", schemas)
+	}
+}
+
+// Each webhook goes to its own Service, and none is in the way of kube-system.
+//
+//
+func TestWebhooksHaveServices(t *testing.T) {
+	for name, configuration := range map[string]*admissionv1.ValidatingWebhookConfiguration{
+		"machinist-manager": ManagerWebhook(), "machinist-provider-sim": ProviderWebhook("sim"),
+	} {
+		if configuration.Name != name || len(configuration.Webhooks) == 0 {
+			t.Errorf("%s has %d webhooks, want those of %s", configuration.Name, len(configuration.Webhooks), name)
+		}
+		for _, webhook := range configuration.Webhooks {
+			to := webhook.ClientConfig.Service
+			if to == nil || to.Name != name || to.Namespace != "machinist-system" || strings.Contains(webhook.Name, placeholder) {
+				t.Errorf("webhook %s goes to %+v", webhook.Name, to)
+			}
+			if s := webhook.NamespaceSelector; s == nil || len(s.MatchExpressions) != 1 || !slices.Contains(s.MatchExpressions[0].Values, "kube-system") {
+				t.Errorf("webhook %s is for the namespaces %+v", webhook.Name, s)
+			}
+		}
+		at := At(configuration, "https://localhost:9443/").Webhooks[0].ClientConfig
+		if at.Service != nil || at.URL == nil || *at.URL != "https://localhost:9443/validate" {
+			t.Errorf("%s at a URL goes to %+v", name, at)
+		}
+	}
+	for _, file := range []string{"manager", "provider"} {
+		text, err := webhooks.ReadFile("webhook/" + file + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		filled := fstest.MapFS{"w.yaml": {Data: []byte(strings.ReplaceAll(string(text), placeholder, "sim"))}}
+		objects, err := manifest.Decode(filled, "w.yaml", admissionv1.AddToScheme, corev1.AddToScheme)
+		if err != nil || len(objects) != 2 {
+			t.Fatalf("%s: %d objects, %v; want the configuration and a Service", file, len(objects), err)
+		}
+		service := objects[1].(*corev1.Service)
+		if service.Name != objects[0].GetName() || len(service.Spec.Ports) != 1 || service.Spec.Selector["app.kubernetes.io/name"] != service.Name {
+			t.Errorf("%s: the Service is %+v", file, service)
+		}
 	}
 }
 

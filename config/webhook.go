@@ -13,6 +13,9 @@ import (
 //go:embed webhook/*.yaml
 var webhooks embed.FS
 
+// placeholder stands for the provider's name in its manifest.
+const placeholder = "PROVIDER"
+
 // ManagerWebhook returns the webhook configuration of machinist-manager, reached through its Service.
 func ManagerWebhook() *admissionv1.ValidatingWebhookConfiguration { return webhook("manager", "") }
 
@@ -34,7 +37,7 @@ func At(c *admissionv1.ValidatingWebhookConfiguration, url string) *admissionv1.
 
 // webhook returns the first object of a file; the second is the Service.
 func webhook(file, provider string) *admissionv1.ValidatingWebhookConfiguration {
-	text := strings.ReplaceAll(string(must(fs.ReadFile(webhooks, "webhook/"+file+".yaml"))), "PROVIDER", provider)
+	text := strings.ReplaceAll(string(must(fs.ReadFile(webhooks, "webhook/"+file+".yaml"))), placeholder, provider)
 	text, _, _ = strings.Cut(text, "\n---\n")
 	c := &admissionv1.ValidatingWebhookConfiguration{}
 	return must(c, yaml.UnmarshalStrict([]byte(text), c))

@@ -53,7 +53,8 @@ const (
 	ReasonInstanceAdopted = "InstanceAdopted"
 
 	// ReasonInvalidConfiguration surfaces when spec, class, user data or provider spec is refused. Nothing is tried
-	// until one of them changes. MachineSets show it too, in ReplicaFailure.
+	// until one of them changes. MachineSets show it too, in ReplicaFailure, and MachineHealthChecks, in
+	// RemediationAllowed.
 	ReasonInvalidConfiguration = "InvalidConfiguration"
 
 	// ReasonUnknownTypeVersion surfaces when the label machinist.dev/type-version has a value other than ours.

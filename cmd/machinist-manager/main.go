@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/admission"
 	"machinist.dev/machinist/internal/healthcheck"
 	"machinist.dev/machinist/internal/index"
 	"machinist.dev/machinist/internal/machinedeployment"
@@ -59,11 +60,24 @@ func run(ctx context.Context, config *operator.Config, s *settings) error {
 	if err != nil {
 		return err
 	}
-	op, err := operator.New(config, options(log))
+	o := options(log)
+	if o.WebhookServer, err = s.webhook.Server(); err != nil {
+		return err
+	}
+	op, err := operator.New(config, o)
 	if err != nil {
 		return err
 	}
-	return op.Run(ctx, func(ctx context.Context) error { return addControllers(ctx, op, s) })
+	return op.Run(ctx, func(ctx context.Context) error {
+		webhook := admission.Process{
+			Name: config.Name, Namespace: op.OwnNamespace(), Only: config.Namespace,
+			Manager: op.Manager(), Writer: op.Control().Live, Log: log,
+		}
+		if err := s.webhook.Serve(ctx, webhook, admission.NewCore(o.Scheme, op.Control().Cache, op.Control().Live)); err != nil {
+			return err
+		}
+		return addControllers(ctx, op, s)
+	})
 }
 
 func options(log logr.Logger) operator.Options {

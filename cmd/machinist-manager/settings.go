@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"machinist.dev/machinist/internal/admission"
 	"machinist.dev/machinist/internal/healthcheck"
 	"machinist.dev/machinist/internal/safety/overshoot"
 )
@@ -17,6 +18,7 @@ type settings struct {
 	markOutdatedNodes     bool
 	health                healthcheck.BuiltIn
 	overshoot             overshoot.Limits
+	webhook               admission.Serving
 }
 
 func (s *settings) addFlags(fs *pflag.FlagSet) {
@@ -24,6 +26,7 @@ func (s *settings) addFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&s.concurrentDeployments, "concurrent-machinedeployments", 8, "machine deployments worked on at the same time")
 	s.health.AddFlags(fs)
 	s.overshoot.AddFlags(fs)
+	s.webhook.AddFlags(fs)
 	fs.BoolVar(&s.markOutdatedNodes, "mark-outdated-nodes", true, "while machines are exchanged, have pods prefer the new nodes and autoscalers leave the old ones alone; without it, marks that are there are taken off")
 }
 
@@ -35,5 +38,5 @@ func (s *settings) validate() error {
 		}
 	}
 	_, err := s.health.Policy()
-	return errors.Join(append(errs, err, s.overshoot.Validate())...)
+	return errors.Join(append(errs, err, s.overshoot.Validate(), s.webhook.Validate())...)
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,13 +20,14 @@ import (
 // Core is the webhook for the core's kinds.
 type Core struct {
 	decoder admission.Decoder
-	// reader reads classes, sets and deployments from caches. What it cannot read is not judged.
-	reader client.Reader
+	// cache has the classes, sets and deployments; live is the API server itself. What cannot be read is not judged.
+	cache, live client.Reader
 }
 
-// NewCore returns the handler of the core's webhook. The scheme knows the core's kinds.
-func NewCore(scheme *runtime.Scheme, reader client.Reader) *Core {
-	return &Core{decoder: admission.NewDecoder(scheme), reader: reader}
+// NewCore returns the handler of the core's webhook. The scheme knows the core's kinds. cache is read for each request, live
+// only where cache does not have the class that an object names: one that was made a moment before.
+func NewCore(scheme *runtime.Scheme, cache, live client.Reader) *Core {
+	return &Core{decoder: admission.NewDecoder(scheme), cache: cache, live: live}
 }
 
 // Handle judges one request.
@@ -88,16 +90,31 @@ func answer(r admission.Request, v Verdict) admission.Response {
 	return response.WithWarnings(v.Warnings...)
 }
 
+// liveTimeout is far less than an API server waits for a webhook.
+const liveTimeout = time.Second
+
 func (c *Core) classes(ctx context.Context, namespace string) func(string) (*v1beta1.MachineClass, bool) {
 	return func(name string) (*v1beta1.MachineClass, bool) {
 		class := &v1beta1.MachineClass{}
-		err := c.reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, class)
-		if err != nil && !apierrors.IsNotFound(err) {
+		err := c.cache.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, class)
+		if apierrors.IsNotFound(err) {
+			ctx, cancel := context.WithTimeout(ctx, liveTimeout)
+			defer cancel()
+			// Not a Get: to list is what the process is allowed.
+			list := &v1beta1.MachineClassList{}
+			byName := client.MatchingFields{metav1.ObjectNameField: name}
+			if err = c.live.List(ctx, list, client.InNamespace(namespace), byName); err == nil && len(list.Items) == 0 {
+				return nil, false
+			}
+			if err == nil {
+				return &list.Items[0], true
+			}
+		}
+		if err != nil {
 			// Nothing is known of it: it is taken to be there and to allow what is asked.
 			class.Name, class.Spec.Adoption = name, v1beta1.AdoptionAllow
-			return class, true
 		}
-		return class, err == nil
+		return class, true
 	}
 }
 
@@ -105,16 +122,19 @@ func (c *Core) classes(ctx context.Context, namespace string) func(string) (*v1b
 func (c *Core) surroundings(ctx context.Context, namespace string) Surroundings {
 	s := Surroundings{Class: c.classes(ctx, namespace)}
 	deployments, sets := &v1beta1.MachineDeploymentList{}, &v1beta1.MachineSetList{}
-	if c.reader.List(ctx, deployments, client.InNamespace(namespace), client.UnsafeDisableDeepCopy) == nil {
+	if c.cache.List(ctx, deployments, client.InNamespace(namespace), client.UnsafeDisableDeepCopy) == nil {
 		for i := range deployments.Items {
 			d := &deployments.Items[i]
+			if d.DeletionTimestamp != nil {
+				continue
+			}
 			s.Claims = append(s.Claims, Claim{"MachineDeployment", d.Name, &d.Spec.Selector, d.Spec.Template.ObjectMeta.Labels})
 		}
 	}
-	if c.reader.List(ctx, sets, client.InNamespace(namespace), client.UnsafeDisableDeepCopy) == nil {
+	if c.cache.List(ctx, sets, client.InNamespace(namespace), client.UnsafeDisableDeepCopy) == nil {
 		for i := range sets.Items {
 			// The sets of a deployment select what it does.
-			if m := &sets.Items[i]; metav1.GetControllerOf(m) == nil {
+			if m := &sets.Items[i]; metav1.GetControllerOf(m) == nil && m.DeletionTimestamp == nil {
 				s.Claims = append(s.Claims, Claim{"MachineSet", m.Name, &m.Spec.Selector, m.Spec.Template.ObjectMeta.Labels})
 			}
 		}

@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"fmt"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -9,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/refusal"
 )
 
 // Claim is what an owner of machines selects and makes.
@@ -30,7 +32,7 @@ type Surroundings struct {
 func Deployment(d *v1beta1.MachineDeployment, s Surroundings) (v Verdict) {
 	spec := field.NewPath("spec")
 	v.template(spec.Child("template"), &d.Spec.Template)
-	v.reserved(spec.Child("selector", "matchLabels"), d.Spec.Selector.MatchLabels, v1beta1.LabelTemplateHash)
+	v.refuse(refusal.Selector(spec.Child("selector"), &d.Spec.Selector)...)
 	v.reserved(spec.Child("template", "metadata", "labels"), d.Spec.Template.ObjectMeta.Labels, v1beta1.LabelTemplateHash,
 		v1beta1.LabelMachineSet, v1beta1.LabelMachineDeployment)
 	v.classExists(spec.Child("template", "spec"), &d.Spec.Template.Spec, s)
@@ -104,6 +106,9 @@ func (v *Verdict) classExists(path *field.Path, spec *v1beta1.MachineSpec, s Sur
 	return class
 }
 
+// mostNamed is how many objects a warning names; API servers cut long ones off.
+const mostNamed = 3
+
 // overlap warns of owners that would take this one's machines, or it theirs.
 func (v *Verdict) overlap(path *field.Path, own Claim, s Surroundings) {
 	var with []string
@@ -114,6 +119,9 @@ func (v *Verdict) overlap(path *field.Path, own Claim, s Surroundings) {
 		if matches(own.Selector, other.Labels) || matches(other.Selector, own.Labels) {
 			with = append(with, other.Kind+" "+other.Name)
 		}
+	}
+	if more := len(with) - mostNamed; more > 0 {
+		with = append(with[:mostNamed], fmt.Sprintf("%d more", more))
 	}
 	if len(with) > 0 {
 		v.warn(path, "it also selects machines of others, or they select this one's: %s. Give each a label of its own", strings.Join(with, ", "))

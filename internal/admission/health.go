@@ -1,27 +1,21 @@
 package admission
 
 import (
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/refusal"
 )
 
 // HealthCheck judges a MachineHealthCheck.
 func HealthCheck(c *v1beta1.MachineHealthCheck) (v Verdict) {
 	spec := field.NewPath("spec")
 	conditions := spec.Child("unhealthyNodeConditions")
+	v.refuse(refusal.HealthCheck(c)...)
 	for i, condition := range c.Spec.UnhealthyNodeConditions {
-		at := conditions.Index(i)
-		for _, problem := range validation.IsQualifiedName(string(condition.Type)) {
-			v.refuse(field.Invalid(at.Child("type"), condition.Type, problem))
-		}
-		if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
-			v.refuse(field.Invalid(at.Child("status"), condition.Status, "a Node that is Ready is not unhealthy"))
-		}
 		if condition.Timeout.Duration == 0 {
-			v.warn(at.Child("timeout"), "0s replaces a machine at the first sign")
+			v.warn(conditions.Index(i).Child("timeout"), "0s replaces a machine at the first sign")
 		}
 	}
 	if len(c.Spec.UnhealthyNodeConditions) == 0 && c.Spec.NodeStartupTimeout == nil {

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"runtime/debug"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -56,19 +58,35 @@ func (p *Provider) spec(ctx context.Context, path *field.Path, name string, spec
 		v.refuse(field.TooLong(path, "", provider.MaxSpecBytes))
 		return v
 	}
-	err := p.driver.Validate(ctx, provider.ValidateRequest{Class: provider.Class{Spec: bytes.Clone(spec.Raw)}})
+	err := p.validate(ctx, bytes.Clone(spec.Raw))
 	if err == nil {
 		return v
 	}
 	problem, ok := errors.AsType[*provider.Error](err)
-	if !ok || problem.Code != provider.InvalidArgument {
-		// The driver could not judge. It will, before it makes a machine.
+	if ok && problem.Field != "" {
+		path = path.Child(problem.Field)
+	}
+	switch {
+	case ok && problem.Code == provider.FailedPrecondition:
+		v.warn(path, "as things are no machine can be made of it: %s", problem.Message)
+		return v
+	case !ok || problem.Code != provider.InvalidArgument:
+		// It is asked again before it makes a machine.
 		v.warn(path, "the provider could not judge it: %v", err)
 		return v
 	}
-	if problem.Field != "" {
-		path = path.Child(problem.Field)
-	}
 	v.refuse(&field.Error{Type: field.ErrorTypeInvalid, Field: path.String(), BadValue: field.OmitValueType{}, Detail: problem.Message})
 	return v
+}
+
+// validate asks the driver, whose panic is not the sender's fault.
+func (p *Provider) validate(ctx context.Context, spec []byte) (err error) {
+	defer func() {
+		if recovered := recover(); recovered != nil {
+			// Not the panic's value: it may hold what the driver was given.
+			err = provider.Errorf(provider.Internal, "the driver panicked")
+			logf.FromContext(ctx).Error(err, "Recovered from a panic", "stack", string(debug.Stack()))
+		}
+	}()
+	return p.driver.Validate(ctx, provider.ValidateRequest{Class: provider.Class{Spec: spec}})
 }

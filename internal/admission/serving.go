@@ -1,12 +1,12 @@
 package admission
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -65,7 +65,7 @@ func (s *Serving) Validate() error {
 		}
 	}
 	if s.CertDir != "" {
-		if _, err := tls.LoadX509KeyPair(filepath.Join(s.CertDir, "tls.crt"), filepath.Join(s.CertDir, "tls.key")); err != nil && !os.IsNotExist(err) {
+		if _, err := tls.LoadX509KeyPair(filepath.Join(s.CertDir, "tls.crt"), filepath.Join(s.CertDir, "tls.key")); err != nil {
 			errs = append(errs, fmt.Errorf("--webhook-cert-dir is %q: %w", s.CertDir, err))
 		}
 	}
@@ -92,12 +92,12 @@ func (s *Serving) Server() (webhook.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return webhook.NewServer(webhook.Options{Host: host, Port: port, CertDir: s.CertDir, TLSOpts: []func(*tls.Config){func(c *tls.Config) {
+	return &server{leave: leaveTime, Server: webhook.NewServer(webhook.Options{Host: host, Port: port, CertDir: s.CertDir, TLSOpts: []func(*tls.Config){func(c *tls.Config) {
 		c.MinVersion = tls.VersionTLS12
 		if s.keeper != nil {
 			c.GetCertificate = s.keeper.GetCertificate
 		}
-	}}}), nil
+	}}})}, nil
 }
 
 // Process is what Serving needs to know of the process that serves.
@@ -105,20 +105,29 @@ type Process struct {
 	Name string
 	// Namespace is where its Secret is.
 	Namespace string
-	Manager   manager.Manager
+	// Only is the one namespace that the process looks at; "" is all.
+	Only    string
+	Manager manager.Manager
 	// Writer writes to the control cluster for the leader only.
 	Writer client.Client
 	Log    logr.Logger
 }
 
-// Serve adds the webhook to a process whose manager has the server of Serving. Without one it does nothing.
-func (s *Serving) Serve(p Process, handler admission.Handler) error {
+// Serve adds the webhook to a process whose manager has the server of Serving. Without one it does nothing. From the end of
+// ctx on, API servers are sent away from this process, which answers all the same until it has ended.
+func (s *Serving) Serve(ctx context.Context, p Process, handler admission.Handler) error {
 	if s.Off() {
 		return nil
 	}
-	server := p.Manager.GetWebhookServer()
-	server.Register(Path, &webhook.Admission{Handler: handler})
-	ready := server.StartedChecker()
+	if s.CertDir == "" && p.Only != "" {
+		return errors.New("--webhook-cert-dir is required with --namespace: the process has no right to the webhook configuration, which is cluster-wide, so it cannot keep a certificate itself")
+	}
+	serving := p.Manager.GetWebhookServer()
+	if own, ok := serving.(*server); ok {
+		own.leaveAfter(ctx)
+	}
+	serving.Register(Path, &webhook.Admission{Handler: within(p.Only, handler)})
+	ready := serving.StartedChecker()
 	if s.CertDir == "" {
 		hosts := s.Hosts
 		if len(hosts) == 0 {
@@ -133,7 +142,22 @@ func (s *Serving) Serve(p Process, handler admission.Handler) error {
 			return fmt.Errorf("keep the certificate of the webhook: %w", err)
 		}
 		started := ready
-		ready = func(r *http.Request) error { return errors.Join(s.keeper.Ready(r), started(r)) }
+		ready = func(r *http.Request) error {
+			if err := s.keeper.Ready(r); err != nil {
+				return err
+			}
+			return started(r)
+		}
 	}
 	return p.Manager.AddReadyzCheck("webhook", ready)
+}
+
+// within admits what is in another namespace than the one that the process looks at, if there is one: it knows nothing of it.
+func within(namespace string, handler admission.Handler) admission.Handler {
+	return admission.HandlerFunc(func(ctx context.Context, r admission.Request) admission.Response {
+		if namespace != "" && r.Namespace != namespace {
+			return admission.Allowed("")
+		}
+		return handler.Handle(ctx, r)
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/refusal"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -28,11 +29,8 @@ func (v *Verdict) spec(path *field.Path, s *v1beta1.MachineSpec) {
 
 // nodeTemplate judges what a Node shall carry.
 func (v *Verdict) nodeTemplate(path *field.Path, n *v1beta1.NodeTemplate) {
-	labels, annotations := path.Child("labels"), path.Child("annotations")
-	v.reserved(labels, n.Labels, v1beta1.NodeLabelMachine)
-	v.reserved(annotations, n.Annotations, v1beta1.NodeAnnotationMachine, v1beta1.NodeAnnotationClusterNamespace,
-		v1beta1.NodeAnnotationLastAppliedNodeTemplate, v1beta1.NodeAnnotationUpdateRequested, v1beta1.NodeAnnotationUpdateResult,
-		v1beta1.NodeAnnotationCordoned)
+	v.refuse(refusal.NodeTemplate(path, n)...)
+	labels := path.Child("labels")
 	if _, found := n.Labels[corev1.LabelHostname]; found {
 		v.warn(labels.Key(corev1.LabelHostname), "the kubelet sets it, and all machines would have the same")
 	}
@@ -42,38 +40,19 @@ func (v *Verdict) nodeTemplate(path *field.Path, n *v1beta1.NodeTemplate) {
 
 func (v *Verdict) taints(path *field.Path, taints []corev1.Taint) {
 	for i, t := range taints {
-		key := path.Index(i).Child("key")
-		switch {
-		case t.Key == v1beta1.NodeTaintUninitialized, t.Key == v1beta1.NodeTaintOutdated:
-			v.refuse(field.Forbidden(key, t.Key+" is Machinist's own"))
-		case strings.HasPrefix(t.Key, "node.kubernetes.io/"):
-			v.warn(key, "%s belongs to Kubernetes, which may remove it", t.Key)
+		if strings.HasPrefix(t.Key, "node.kubernetes.io/") {
+			v.warn(path.Index(i).Child("key"), "%s belongs to Kubernetes, which may remove it", t.Key)
 		}
 	}
 }
 
 // reserved refuses keys that Machinist writes itself.
 func (v *Verdict) reserved(path *field.Path, in map[string]string, keys ...string) {
-	for _, key := range keys {
-		if _, found := in[key]; found {
-			v.refuse(field.Forbidden(path.Key(key), "Machinist sets it"))
-		}
-	}
+	v.refuse(refusal.Keys(path, in, keys...)...)
 }
 
 // template judges what Machines are made from.
 func (v *Verdict) template(path *field.Path, t *v1beta1.MachineTemplateSpec) {
-	annotations := path.Child("metadata", "annotations")
-	v.reserved(annotations, t.ObjectMeta.Annotations, v1beta1.AnnotationPreservedUntil, v1beta1.AnnotationMoveTo,
-		v1beta1.AnnotationReceiveFrom, v1beta1.AnnotationLastAppliedTemplate)
-	for key, effect := range map[string]string{
-		v1beta1.AnnotationDeleteMachine: "deleted first",
-		v1beta1.AnnotationForceDelete:   "deleted without a drain",
-		v1beta1.AnnotationRemediate:     "replaced as soon as it is made",
-	} {
-		if _, found := t.ObjectMeta.Annotations[key]; found {
-			v.refuse(field.Forbidden(annotations.Key(key), "every machine of the template would be "+effect+": put it on single Machines"))
-		}
-	}
+	v.refuse(refusal.Annotations(path.Child("metadata", "annotations"), t.ObjectMeta.Annotations)...)
 	v.spec(path.Child("spec"), &t.Spec)
 }

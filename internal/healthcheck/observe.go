@@ -16,6 +16,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/refusal"
 )
 
 // Nothing here waits for this process's own writes, since with many machines some write of a set is always under way: what
@@ -99,7 +100,7 @@ type group struct {
 	check     *v1beta1.MachineHealthCheck
 	namespace string
 	// unusable says why the check selects nothing.
-	unusable string
+	unusable Reason
 }
 
 // groups returns the machines of every check, and of the built-in policy in every namespace that has any or had a refusal.
@@ -111,8 +112,11 @@ func (p *pass) groups() []group {
 		c := &p.checks[i]
 		g := group{policy: PolicyOf(c), check: c, namespace: c.Namespace}
 		selector, err := metav1.LabelSelectorAsSelector(&c.Spec.Selector)
+		if errs := refusal.HealthCheck(c); len(errs) > 0 {
+			g.unusable, selector = Reason{v1beta1.ReasonInvalidConfiguration, errs[0].Error()}, labels.Nothing()
+		}
 		if err != nil {
-			g.unusable, selector = "spec.selector: "+err.Error(), labels.Nothing()
+			g.unusable, selector = Reason{v1beta1.ReasonInvalidSelector, "spec.selector: " + err.Error()}, labels.Nothing()
 		}
 		checks, usable = append(checks, g), append(usable, selector)
 		selectors[c.Namespace] = append(selectors[c.Namespace], i)

@@ -43,8 +43,8 @@ func (p *pass) report(ctx context.Context, g group, j Judgement) error {
 	status.ExpectedMachines, status.CurrentHealthy, status.RemediationsAllowed = int32(j.Expected), int32(j.Healthy), int32(j.Allowed)
 	status.Targets = j.Targets[:min(len(j.Targets), maxTargets)]
 	why := j.Refusal
-	if g.unusable != "" {
-		why = Reason{v1beta1.ReasonInvalidSelector, g.unusable}
+	if g.unusable.Reason != "" {
+		why = g.unusable
 	}
 	p.setCondition(g.check, status, why)
 	return p.writeStatus(ctx, g.check, status)

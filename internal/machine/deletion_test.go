@@ -233,6 +233,30 @@ func TestAMachineThatIsDeletedWhileItsInstanceIsMade(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
+// Clocks are set, by days and both ways. That makes no machine fail, loop, or have a second instance.
+func TestAClockThatIsSetHarmsNoMachine(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, joining)
+	w.class("small", joinsWithToken)
+	const day = 24 * time.Hour
+	for name, jumps := range map[string][3]time.Duration{"back": {-day, -day, -day}, "on": {0, day, day}, "to-and-fro": {-day, 3 * day, -2 * day}} {
+		w.born(name)
+		w.step(jumps[0])
+		m := w.untilPhase(name, v1beta1.MachineRunning)
+		made := len(w.cloud.created())
+		w.step(jumps[1])
+		w.reconcile(name)
+		if w.wantRest(name); len(w.cloud.created()) != made || m.Spec.ProviderID != w.get(name).Spec.ProviderID {
+			t.Errorf("%s: another instance was made", name)
+		}
+		w.delete(name)
+		w.reconcile(name)
+		w.step(jumps[2])
+		w.untilGone(name)
+		w.wantNothingLeft(name)
+	}
+}
+
 func TestACloudThatNeedsNoSettlingIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

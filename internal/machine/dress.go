@@ -7,8 +7,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/refusal"
 )
 
 // lastApplied is what a Node carried on our account: the third side of the merge. Keys in it that are wanted no longer
@@ -61,6 +63,15 @@ func dressed(node *corev1.Node, m *v1beta1.Machine) (*corev1.Node, error) {
 		return nil, nil
 	}
 	return out, nil
+}
+
+// reservedKeys says what the Machine wants on its Node that is Machinist's own, "" if nothing. What several hands write would
+// never come to rest, and an agent on the node, or a rollout, would take it for an order.
+func reservedKeys(m *v1beta1.Machine) string {
+	if errs := refusal.NodeTemplate(field.NewPath("spec", "node"), &m.Spec.Node); len(errs) > 0 {
+		return errs[0].Error()
+	}
+	return ""
 }
 
 func set(m *map[string]string, key, value string) {

@@ -31,6 +31,10 @@ func (p *pass) launch(ctx context.Context) (progress, error) {
 	if preservation.SetAside(p.machine) {
 		return wait, nil // It is kept to be looked at, and there is nothing to look at.
 	}
+	if refused := reservedKeys(p.machine); refused != "" {
+		p.launchRefused(v1beta1.ReasonInvalidConfiguration, refused)
+		return wait, nil
+	}
 	inputs, proceed, err := p.resolveInputs(ctx)
 	if err != nil || !bool(proceed) {
 		return wait, err

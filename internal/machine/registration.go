@@ -149,6 +149,9 @@ func (p *pass) dress(ctx context.Context, node *corev1.Node) (refused string, er
 	if paused(p.machine) || foreign(p.machine) != "" {
 		return "", nil
 	}
+	if refused := reservedKeys(p.machine); refused != "" {
+		return refused, nil
+	}
 	for attempt := 0; ; attempt++ {
 		dressed, err := dressed(node, p.machine)
 		if err != nil || dressed == nil {

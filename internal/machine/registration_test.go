@@ -321,6 +321,56 @@ func TestANodeTemplateThatIsRefused(t *testing.T) {
 	w.wantRest("old")
 }
 
+// What Machinist writes on Nodes itself is no part of what a person declares. A machine that wants it is not launched for
+// nothing, and one that runs keeps its Node as it is.
+//
+//
+func TestANodeTemplateWithKeysOfMachinists(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	for name, spoil := range map[string]func(*v1beta1.NodeTemplate){
+		"spec.node.labels[machinist.dev/machine]": func(n *v1beta1.NodeTemplate) {
+			n.Labels = map[string]string{v1beta1.NodeLabelMachine: "other"}
+		},
+		"spec.node.annotations[machinist.dev/update-requested]": func(n *v1beta1.NodeTemplate) {
+			n.Annotations = map[string]string{v1beta1.NodeAnnotationUpdateRequested: "v9.9.9"}
+		},
+		"spec.node.taints[0].key": func(n *v1beta1.NodeTemplate) {
+			n.Taints = []corev1.Taint{{Key: v1beta1.NodeTaintOutdated, Effect: corev1.TaintEffectNoExecute}}
+		},
+	} {
+		machine := fmt.Sprintf("m%d", len(name))
+		made := len(w.cloud.created())
+		w.born("new-"+machine, func(m *v1beta1.Machine) { spoil(&m.Spec.Node) })
+		w.reconcile("new-" + machine)
+		c := w.wantCondition(w.get("new-"+machine), v1beta1.ConditionLaunched, "False", v1beta1.ReasonInvalidConfiguration)
+		if !strings.Contains(c.Message, name) {
+			t.Errorf("the message does not name %s: %s", name, c.Message)
+		}
+		if n := len(w.cloud.created()); n != made {
+			t.Errorf("%s: an instance was asked for", name)
+		}
+		w.wantRest("new-" + machine)
+
+		before := w.running(machine)
+		node := w.getNode(before.Status.NodeRef.Name)
+		w.events.take()
+		w.update(machine, func(m *v1beta1.Machine) { spoil(&m.Spec.Node) })
+		w.reconcile(machine)
+		w.wantPhase(w.get(machine), v1beta1.MachineRunning)
+		w.wantCondition(w.get(machine), v1beta1.ConditionRegistered, "True", v1beta1.ReasonInvalidConfiguration)
+		want(t, "events", reasons(w.events.take()), v1beta1.ReasonInvalidConfiguration)
+		if now := w.getNode(node.Name); now.ResourceVersion != node.ResourceVersion {
+			t.Errorf("%s: the node was changed: %v %v %v", name, now.Labels, now.Annotations, now.Spec.Taints)
+		}
+		w.wantRest(machine)
+		w.update(machine, func(m *v1beta1.Machine) { m.Spec.Node = v1beta1.NodeTemplate{} })
+		w.reconcile(machine)
+		w.wantCondition(w.get(machine), v1beta1.ConditionRegistered, "True", v1beta1.ReasonNodeRegistered)
+	}
+}
+
 // M-4.
 func TestAPausedMachineIsObservedAndNotTouched(t *testing.T) {
 	t.Parallel()

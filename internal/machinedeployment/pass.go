@@ -8,9 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machinedeployment/bounds"
+	"machinist.dev/machinist/internal/refusal"
 )
 
 // pass is one look at one MachineDeployment.
@@ -63,8 +65,14 @@ func (p *pass) run(ctx context.Context) error {
 	if selector.Empty() {
 		return p.refuse(ctx, ReasonInvalidSelector, "spec.selector is empty: it would match every set")
 	}
+	if errs := refusal.Selector(field.NewPath("spec", "selector"), &d.Spec.Selector); len(errs) > 0 {
+		return p.refuse(ctx, ReasonInvalidSelector, errs[0].Error())
+	}
 	if message := tooManyLabels(d); message != "" {
 		return p.refuse(ctx, v1beta1.ReasonInvalidConfiguration, message)
+	}
+	if errs := refusal.Template(&d.Spec.Template); len(errs) > 0 {
+		return p.refuse(ctx, v1beta1.ReasonInvalidConfiguration, errs[0].Error())
 	}
 	limits, err := bounds.Resolve(d.Spec.Strategy, max(0, d.ReplicasOrDefault()))
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/refusal"
 )
 
 const (
@@ -165,7 +166,7 @@ func Decide(s State) Plan {
 
 // selectorOf returns the selector of a set that can be acted upon, or why it cannot. The API refuses such sets; one that
 // slipped through must do no harm: an empty selector would adopt everything, and machines that do not match once they are
-// made would be released and made again without end.
+// made, or that their template marks for their end, would be made again without end.
 func selectorOf(set *v1beta1.MachineSet) (labels.Selector, Reason) {
 	if n := set.ReplicasOrDefault(); n < 0 || n > maxReplicas {
 		return nil, Reason{v1beta1.ReasonInvalidConfiguration, fmt.Sprintf("spec.replicas is %d, not between 0 and %d", n, maxReplicas)}
@@ -185,6 +186,9 @@ func selectorOf(set *v1beta1.MachineSet) (labels.Selector, Reason) {
 		if r.Key() == v1beta1.LabelProvider && !has(set.Spec.Template.ObjectMeta.Labels, r.Key()) {
 			return nil, Reason{v1beta1.ReasonInvalidSelector, "spec.selector must not select by " + r.Key() + ", which machines get later"}
 		}
+	}
+	if errs := refusal.Template(&set.Spec.Template); len(errs) > 0 {
+		return nil, Reason{v1beta1.ReasonInvalidConfiguration, errs[0].Error()}
 	}
 	return selector, Reason{}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -78,6 +79,12 @@ func TestDecide(t *testing.T) {
 		{"a selector by what machines get later", stateOf(aSet(3, func(s *v1beta1.MachineSet) {
 			s.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: v1beta1.LabelProvider, Operator: metav1.LabelSelectorOpDoesNotExist}}
 		})), "but InvalidSelector"},
+		//
+		{"a template that preserves its machines until a time", stateOf(aSet(3, templateAnnotated(v1beta1.AnnotationPreservedUntil)), newMachine("a", up)), "but InvalidConfiguration"},
+		{"a template whose machines are to be remediated", stateOf(aSet(3, templateAnnotated(v1beta1.AnnotationRemediate)), newMachine("a", up)), "but InvalidConfiguration"},
+		{"a template whose nodes are outdated", stateOf(aSet(3, func(s *v1beta1.MachineSet) {
+			s.Spec.Template.Spec.Node.Taints = []corev1.Taint{{Key: v1beta1.NodeTaintOutdated, Effect: corev1.TaintEffectNoSchedule}}
+		})), "but InvalidConfiguration"},
 		{"negative replicas", stateOf(aSet(-1), newMachine("a", up)), "but InvalidConfiguration"},
 		{"absurd replicas", stateOf(aSet(1<<31-1), newMachine("a", up)), "but InvalidConfiguration"},
 		{"a template of another schema", stateOf(aSet(1, func(s *v1beta1.MachineSet) { s.Spec.Template.ObjectMeta.Labels[v1beta1.LabelTypeVersion] = "v9" })), "but UnknownTypeVersion"},
@@ -232,4 +239,8 @@ func TestAutoscalerMarks(t *testing.T) {
 	if !ok || !marked.Equal(now) {
 		t.Errorf("the present time as Go prints it, %q, is read as %v, %v", now.String(), marked, ok)
 	}
+}
+
+func templateAnnotated(key string) func(*v1beta1.MachineSet) {
+	return func(s *v1beta1.MachineSet) { s.Spec.Template.ObjectMeta.Annotations = map[string]string{key: "x"} }
 }

@@ -21,7 +21,6 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -64,22 +63,20 @@ func New(o Options) *Keeper {
 	return &Keeper{Options: o}
 }
 
-// Register adds the keeper to a manager. Its cache holds the one Secret and the one configuration.
+// Register adds the keeper to a manager. Its cache holds the one Secret and the one configuration, and no start waits for
+// it: a process that may not read them serves no webhook, but does everything else.
 func (k *Keeper) Register(mgr manager.Manager) error {
 	only := func(name string) fields.Selector { return fields.OneTermEqualSelector(metav1.ObjectNameField, name) }
-	own, err := cluster.New(mgr.GetConfig(), func(o *cluster.Options) {
-		o.Scheme, o.Logger = mgr.GetScheme(), k.Log
-		o.Cache.ByObject = map[client.Object]cache.ByObject{
+	var err error
+	k.cache, err = cache.New(mgr.GetConfig(), cache.Options{
+		Scheme: mgr.GetScheme(), HTTPClient: mgr.GetHTTPClient(), Mapper: mgr.GetRESTMapper(),
+		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Secret{}: {Namespaces: map[string]cache.Config{k.Secret.Namespace: {FieldSelector: only(k.Secret.Name)}}},
 			&admissionv1.ValidatingWebhookConfiguration{}: {Field: only(k.Configuration)},
-		}
+		},
 	})
 	if err != nil {
 		return fmt.Errorf("make the cache for the certificate of webhooks: %w", err)
-	}
-	k.cache = own.GetCache()
-	if err := mgr.Add(own); err != nil {
-		return err
 	}
 	if err := mgr.Add(presenter{k}); err != nil {
 		return err
@@ -162,18 +159,21 @@ func (k *Keeper) writeSecret(ctx context.Context, seen *corev1.Secret, data map[
 		}
 		return err
 	}
-	k.Log.Info("renew the certificate of webhooks", "secret", k.Secret)
+	k.Log.Info("Write the certificate of the webhook", "secret", k.Secret)
 	secret := seen.DeepCopy()
 	secret.Data = data
-	return ignoreConflict(k.Writer.Update(ctx, secret))
+	return ignoreConflict(k.Writer.Patch(ctx, secret, client.MergeFromWithOptions(seen, client.MergeFromWithOptimisticLock{})))
 }
 
 func (k *Keeper) writeBundles(ctx context.Context, seen *admissionv1.ValidatingWebhookConfiguration, bundles [][]byte) error {
+	k.Log.Info("Write the authorities of the webhook's certificate", "configuration", k.Configuration)
 	configuration := seen.DeepCopy()
 	for i := range bundles {
 		configuration.Webhooks[i].ClientConfig.CABundle = bundles[i]
 	}
-	return ignoreConflict(k.Writer.Patch(ctx, configuration, client.MergeFromWithOptions(seen, client.MergeFromWithOptimisticLock{})))
+	// A strategic patch has nothing but the bundles, so that all else stays with whoever applies the configuration.
+	patch := client.StrategicMergeFrom(seen, client.MergeFromWithOptimisticLock{})
+	return ignoreConflict(k.Writer.Patch(ctx, configuration, patch))
 }
 
 // ignoreConflict drops the error of a write that came too late: what came before it is an event.
@@ -198,29 +198,24 @@ func (k *Keeper) Ready(*http.Request) error {
 	return err
 }
 
-// presenter follows the Secret in every replica.
+// presenter runs the cache and follows the Secret, in every replica.
 type presenter struct{ *Keeper }
 
 // NeedLeaderElection is false: all replicas serve.
 func (presenter) NeedLeaderElection() bool { return false }
 
 func (p presenter) Start(ctx context.Context) error {
-	informer, err := p.cache.GetInformer(ctx, &corev1.Secret{})
+	informer, err := p.cache.GetInformer(ctx, &corev1.Secret{}, cache.BlockUntilSynced(false))
 	if err != nil {
-		if ctx.Err() != nil {
-			return nil
-		}
 		return fmt.Errorf("follow the certificate of webhooks: %w", err)
 	}
-	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+	if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { p.present(object) },
 		UpdateFunc: func(_, object any) { p.present(object) },
-	})
-	if err != nil {
+	}); err != nil {
 		return fmt.Errorf("follow the certificate of webhooks: %w", err)
 	}
-	<-ctx.Done()
-	return informer.RemoveEventHandler(registration)
+	return p.cache.Start(ctx)
 }
 
 // present takes what the Secret holds if it is a certificate. Otherwise the one before is presented on.
@@ -232,7 +227,7 @@ func (p presenter) present(object any) {
 	cert, err := tls.X509KeyPair(secret.Data[certKey], secret.Data[privateKey])
 	if err != nil {
 		// The error tells nothing of the key.
-		p.Log.Error(errors.New("not a pair of a certificate and its key"), "keep the certificate of webhooks as it is", "secret", p.Secret)
+		p.Log.Error(errors.New("not a pair of a certificate and its key"), "The Secret of the webhook's certificate cannot be used, the certificate before is presented on", "secret", p.Secret)
 		return
 	}
 	p.serving.Store(&cert)

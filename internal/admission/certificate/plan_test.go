@@ -10,7 +10,7 @@ import (
 var (
 	start = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 	hosts = []string{"machinist-manager.machinist-system.svc", "localhost"}
-	lives = Lifetimes{Authority: 100 * time.Hour, Serving: 20 * time.Hour, Ahead: 5 * time.Hour}
+	lives = Lifetimes{Authority: 100 * time.Hour, Serving: 60 * time.Hour, Ahead: 5 * time.Hour}
 )
 
 // installation is a Secret and the bundles of two webhooks, and plays the keeper's part on a clock.

@@ -19,6 +19,7 @@ func healthMeanings() map[string]Meaning {
 		allowed + v1beta1.ReasonControlPlaneUnreachable: {Says: "The control or the target cluster cannot be reached: nothing is judged.", Ends: "It goes on by itself when it is back, and clocks start anew.", Do: "Bring that cluster's API server back, or the way from the processes to it."},
 		allowed + v1beta1.ReasonFrozen:                  {Says: "The owner of the machines is frozen: none is replaced.", Ends: "It goes on when the freeze is over."},
 		allowed + v1beta1.ReasonRetriesExhausted:        {Says: "A machine is not replaced any more: as many in a row were replaced before it as maxRetries allows.", Ends: "It goes on when one in its place works for an hour, or maxRetries is raised.", Do: "Find out why machines in that place fail, then delete the broken one."},
+		allowed + v1beta1.ReasonInvalidConfiguration:    {Says: "No Node can be unhealthy by a condition of the check: it judges nothing.", Ends: untilChanged, Do: "Correct spec.unhealthyNodeConditions."},
 		allowed + v1beta1.ReasonInvalidSelector:         {Says: "The check's selector cannot be used: it judges nothing.", Ends: untilChanged, Do: "Correct spec.selector."},
 	}
 }

@@ -142,7 +142,10 @@ func TestMarkLeavesOutWhatWasBefore(t *testing.T) {
 func TestRequestsHasReadsToo(t *testing.T) {
 	const outside = `{"stage":"ResponseComplete","requestURI":"/readyz?verbose","verb":"get","user":{"username":"manager"},"responseStatus":{"code":403},` +
 		`"annotations":{"authorization.k8s.io/decision":"forbid"}}` + "\n"
-	log := open(t, line("manager", "list", "", "pods", "", 200)+line("manager", "create", "", "pods", "eviction", 429)+outside)
+	const ending = `{"stage":"ResponseComplete","requestURI":"/api/v1/namespaces/default/pods","verb":"create","user":{"username":"manager"},` +
+		`"objectRef":{"resource":"pods","namespace":"default"},` +
+		`"responseStatus":{"code":403,"details":{"causes":[{"reason":"NamespaceTerminating","field":"metadata.namespace"}]}}}` + "\n"
+	log := open(t, line("manager", "list", "", "pods", "", 200)+line("manager", "create", "", "pods", "eviction", 429)+outside+ending)
 	got, err := log.Requests(Filter{})
 	if err != nil {
 		t.Fatal(err)
@@ -151,6 +154,7 @@ func TestRequestsHasReadsToo(t *testing.T) {
 		{User: "manager", Verb: "list", Resource: "pods", Namespace: "default", Name: "a", Code: 200},
 		{User: "manager", Verb: "create", Resource: "pods", Subresource: "eviction", Namespace: "default", Name: "a", Code: 429},
 		{User: "manager", Verb: "get", Path: "/readyz", Code: 403, Denied: true},
+		{User: "manager", Verb: "create", Resource: "pods", Namespace: "default", Code: 403, NamespaceEnds: true},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("requests (-want +got):\n%s", diff)

@@ -6,7 +6,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Request is an answered request.
@@ -21,7 +25,9 @@ type Request struct {
 	Path        string // of a request for no resource, such as "/readyz"; else ""
 	Code        int    // HTTP status of the answer
 	Denied      bool   // by the authorizer; a refusal with 403 may also be admission's
-	DryRun      bool
+	// NamespaceEnds says that it was refused because nothing is made any more in a namespace that is being deleted.
+	NamespaceEnds bool
+	DryRun        bool
 }
 
 // entry is what is used of a line of the log, an audit.k8s.io/v1 Event.
@@ -40,7 +46,10 @@ type entry struct {
 		Name        string `json:"name"`
 	} `json:"objectRef"`
 	ResponseStatus struct {
-		Code int `json:"code"`
+		Code    int `json:"code"`
+		Details struct {
+			Causes []metav1.StatusCause `json:"causes"`
+		} `json:"details"`
 	} `json:"responseStatus"`
 	Annotations map[string]string `json:"annotations"`
 }
@@ -73,6 +82,9 @@ func parse(line []byte) (request Request, ok bool, err error) {
 		Verb:   e.Verb,
 		Code:   e.ResponseStatus.Code,
 		Denied: e.Annotations["authorization.k8s.io/decision"] == "forbid",
+		NamespaceEnds: slices.ContainsFunc(e.ResponseStatus.Details.Causes, func(c metav1.StatusCause) bool {
+			return c.Type == corev1.NamespaceTerminatingCause
+		}),
 		DryRun: uri.Query().Has("dryRun"),
 	}
 	if ref := e.ObjectRef; ref == nil {

@@ -12,7 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -244,6 +246,25 @@ func TestASelectorThatCannotBeUsedIsReported(t *testing.T) {
 	b.restart()
 	b.after(10 * time.Minute)
 	b.wantCheck(c, v1beta1.ReasonInvalidSelector, "no label", 0, 0, 1)
+	b.wantMarked(machines[0]) // by the built-in policy
+}
+
+// To a check that slipped through every machine that works would be unhealthy.
+//
+//
+func TestACheckByWhichReadyIsUnhealthySelectsNothing(t *testing.T) {
+	b := newBench(t)
+	c := b.check()
+	machines := b.machines(5)
+	slipped := photographed(b)
+	spec := &slipped.checks.Items[0].Spec
+	spec.MaxUnhealthy = ptr.To(intstr.FromString("100%"))
+	spec.UnhealthyNodeConditions = []v1beta1.UnhealthyNodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	b.silence(machines[0])
+	b.options.Client = slipped.of(b.options.Client)
+	b.restart()
+	b.after(10 * time.Minute)
+	b.wantCheck(c, v1beta1.ReasonInvalidConfiguration, "spec.unhealthyNodeConditions[0].status", 0, 0, 1)
 	b.wantMarked(machines[0]) // by the built-in policy
 }
 

@@ -280,6 +280,7 @@ func TestADeadlineThatPassesIsReported(t *testing.T) {
 	b.wantReplicas(map[string]int32{"a": 3, "b": 0})
 }
 
+//
 func TestInputThatTheAPIWouldRefuseHarmsNothing(t *testing.T) {
 	for name, test := range map[string]struct {
 		spoil  func(*v1beta1.MachineDeployment)
@@ -289,6 +290,15 @@ func TestInputThatTheAPIWouldRefuseHarmsNothing(t *testing.T) {
 		"malformed selector": {func(d *v1beta1.MachineDeployment) {
 			d.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Maybe"}}
 		}, machinedeployment.ReasonInvalidSelector},
+		"selector by what its sets get": {func(d *v1beta1.MachineDeployment) {
+			d.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: v1beta1.LabelTemplateHash, Operator: metav1.LabelSelectorOpDoesNotExist}}
+		}, machinedeployment.ReasonInvalidSelector},
+		"selector by a hash of its own": {func(d *v1beta1.MachineDeployment) {
+			d.Spec.Selector.MatchLabels = map[string]string{v1beta1.LabelTemplateHash: "x"}
+		}, machinedeployment.ReasonInvalidSelector},
+		"template whose machines are to be remediated": {func(d *v1beta1.MachineDeployment) {
+			d.Spec.Template.ObjectMeta.Annotations = map[string]string{v1beta1.AnnotationRemediate: ""}
+		}, v1beta1.ReasonInvalidConfiguration},
 		"negative surge": {rolling("-1", "0"), v1beta1.ReasonInvalidConfiguration},
 		"no number":      {rolling("many", "0"), v1beta1.ReasonInvalidConfiguration},
 	} {

@@ -69,6 +69,8 @@ func TestJudge(t *testing.T) {
 			[]auditlog.Request{get("inside"), with(get("outside"), denied)}, []Grant{inside}, []string{`get secrets in namespace "outside" by p was refused`}},
 		"a refusal by admission, whatever was admitted before": {all,
 			[]auditlog.Request{get("default"), with(get("default"), refused)}, []Grant{control}, []string{`get secrets in namespace "default" by p was refused`}},
+		"a refusal because the namespace is being deleted": {all,
+			[]auditlog.Request{with(get("default"), func(r *auditlog.Request) { r.Code, r.NamespaceEnds = 403, true })}, nil, nil},
 		"what everybody may ask": {all, []auditlog.Request{{User: "p", Verb: "get", Path: "/readyz", Code: 200}}, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,187 @@
+package examples_test
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	sigsyaml "sigs.k8s.io/yaml"
+
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/simcloud/driver"
+	"machinist.dev/machinist/test/env"
+)
+
+// A manifest in the documentation is one that a reader can apply: an API server takes it, strictly, and the simulated cloud
+// takes what is said of its instances. A YAML block that begins no object, having neither apiVersion nor kind, shows a part
+// of one, and is only read.
+//
+// A-1.
+func TestAnAPIServerTakesEveryManifestOfTheDocumentation(t *testing.T) {
+	c, namespace := env.Client(t), env.Namespace(t)
+	sim, err := driver.New(driver.Options{Endpoints: []string{"http://127.0.0.1:1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := 0
+	for _, b := range blocks(t) {
+		object, whole, err := b.object()
+		switch {
+		case err != nil:
+			t.Errorf("%s: %v", b.at, err)
+			continue
+		case !whole:
+			continue
+		}
+		count++
+		object.SetNamespace(namespace)
+		if err := c.Create(t.Context(), object, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
+			t.Errorf("%s: %v", b.at, err)
+		}
+		name, _, _ := unstructured.NestedString(object.Object, "spec", "provider")
+		if spec, found, _ := unstructured.NestedMap(object.Object, "spec", "providerSpec"); found && name == driver.Name {
+			text, err := sigsyaml.Marshal(spec)
+			if err == nil {
+				text, err = sigsyaml.YAMLToJSON(text)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := sim.Validate(t.Context(), provider.ValidateRequest{Class: provider.Class{Spec: text}}); err != nil {
+				t.Errorf("%s: %v", b.at, err)
+			}
+		}
+	}
+	if count < 5 {
+		t.Errorf("%d manifests in the documentation: are some overlooked?", count)
+	}
+}
+
+// What neither a fence says to be YAML nor a shell gives to kubectl would not be looked at.
+func TestEveryManifestOfTheDocumentationIsLookedAt(t *testing.T) {
+	inside := map[string]int{}
+	for _, b := range blocks(t) {
+		inside[b.file] += len(apiVersion.FindAllString(b.text, -1))
+	}
+	for path, text := range pages(t) {
+		if all := len(apiVersion.FindAllString(text, -1)); all != inside[path] {
+			t.Errorf("%s: %d of %d lines that begin with apiVersion are in a block that is marked yaml or given to kubectl", path, inside[path], all)
+		}
+	}
+}
+
+var apiVersion = regexp.MustCompile(`(?m)^ *apiVersion: `)
+
+// block is a document of a YAML block.
+type block struct{ file, at, text string }
+
+// object decodes the block. It is no whole object if it has neither apiVersion nor kind.
+func (b block) object() (object *unstructured.Unstructured, whole bool, err error) {
+	object = &unstructured.Unstructured{}
+	if err := sigsyaml.UnmarshalStrict([]byte(b.text), &object.Object); err != nil {
+		return nil, false, err
+	}
+	version, kind := object.GetAPIVersion(), object.GetKind()
+	if (version == "") != (kind == "") {
+		return nil, false, fmt.Errorf("apiVersion is %q and kind %q: an object has both, and a part of one neither", version, kind)
+	}
+	return object, kind != "", nil
+}
+
+// pages returns the documentation for people by its paths.
+func pages(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := fs.WalkDir(os.DirFS(".."), ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && path != "." && strings.HasPrefix(d.Name(), ".") || path == "bin" {
+			return fs.SkipDir
+		}
+		if d.IsDir() || !strings.HasSuffix(path, ".md") {
+			return nil
+		}
+		text, err := os.ReadFile(filepath.Join("..", path))
+		all[path] = string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all["README.md"] == "" || all["docs/keeping-machines.md"] == "" {
+		t.Fatal("the documentation is not where this test looks")
+	}
+	return all
+}
+
+var (
+	fence = regexp.MustCompile("^( *)```(.*)$")
+	// heredoc is how a shell's block gives a manifest to kubectl.
+	heredoc = regexp.MustCompile(`kubectl .*-f - <<'?([A-Z]+)'?$`)
+)
+
+// blocks returns the documents of all YAML blocks, without the indentation of their fences, and those that blocks for a shell
+// give to kubectl.
+func blocks(t *testing.T) []block {
+	t.Helper()
+	var all []block
+	for path, page := range pages(t) {
+		indent, end, opened, inside := "", "", 0, false
+		var text []string
+		for n, line := range strings.Split(page, "\n") {
+			m := fence.FindStringSubmatch(line)
+			line = strings.TrimPrefix(line, indent)
+			switch {
+			case m != nil && !inside:
+				inside, indent, opened = true, m[1], n+1
+				if language := strings.TrimSpace(m[2]); language == "yaml" || language == "yml" {
+					end = "```"
+				}
+			case inside && end != "" && line == end:
+				all = append(all, documentsOf(t, path, fmt.Sprintf("%s:%d", path, opened), strings.Join(text, "\n")+"\n")...)
+				end, text = "", nil
+			case end != "":
+				text = append(text, line)
+			case inside && heredoc.MatchString(line):
+				end, opened = heredoc.FindStringSubmatch(line)[1], n+1
+			}
+			if m != nil && opened != n+1 {
+				inside, indent = false, ""
+			}
+		}
+		if inside || end != "" {
+			t.Errorf("%s:%d: the block has no end", path, opened)
+		}
+	}
+	slices.SortFunc(all, func(a, b block) int { return strings.Compare(a.at, b.at) })
+	return all
+}
+
+func documentsOf(t *testing.T, file, at, text string) []block {
+	t.Helper()
+	var all []block
+	for reader := yaml.NewYAMLReader(bufio.NewReader(bytes.NewReader([]byte(text)))); ; {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", at, err)
+		}
+		all = append(all, block{file, at, string(document)})
+	}
+}

@@ -1,0 +1,208 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	admissionwebhook "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"machinist.dev/machinist/config"
+	"machinist.dev/machinist/internal/admission"
+	"machinist.dev/machinist/internal/controlplane"
+	"machinist.dev/machinist/internal/install"
+	"machinist.dev/machinist/test/env"
+)
+
+const (
+	system = "machinist-system"
+	core   = "machinist-manager"
+	sim    = "machinist-provider-sim"
+	// held is a lease that somebody else holds for ever.
+	held = "held"
+)
+
+func TestMain(m *testing.M) { os.Exit(env.Main(m)) }
+
+// eventually asks until there is no error.
+func eventually(t *testing.T, what string, ask func() error) {
+	t.Helper()
+	var last error
+	if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, env.Patience, true, func(context.Context) (bool, error) {
+		last = ask()
+		return last == nil, nil
+	}); err != nil {
+		t.Fatalf("wait until %s: %v: %v", what, err, last)
+	}
+}
+
+func must(t *testing.T, what string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+}
+
+// installed installs webhooks for the time of the test, before anything serves them.
+func installed(t *testing.T, configurations ...*admissionv1.ValidatingWebhookConfiguration) {
+	t.Helper()
+	c := env.Client(t)
+	if err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: system}}); client.IgnoreAlreadyExists(err) != nil {
+		t.Fatal(err)
+	}
+	must(t, "install the webhooks", install.Webhooks(t.Context(), env.Config(), configurations...))
+	t.Cleanup(func() {
+		for _, configuration := range configurations {
+			if err := c.Delete(context.Background(), configuration); err != nil {
+				t.Error(err)
+			}
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: configuration.Name + "-webhook"}}
+			if err := c.Delete(context.Background(), secret); client.IgnoreNotFound(err) != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// at returns a webhook at an address.
+func at(c *admissionv1.ValidatingWebhookConfiguration, address string) *admissionv1.ValidatingWebhookConfiguration {
+	_, port, _ := net.SplitHostPort(address)
+	return config.At(c, "https://localhost:"+port)
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	address, err := controlplane.FreeAddress()
+	must(t, "find an address", err)
+	return address
+}
+
+// serve runs a process that serves one webhook, for the time of the test. Only a leader keeps the certificate.
+func serve(t *testing.T, name string, leads bool, handler func(manager.Manager) admissionwebhook.Handler, flags ...string) {
+	t.Helper()
+	serving := &admission.Serving{}
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	serving.AddFlags(fs)
+	must(t, "parse the flags", fs.Parse(append([]string{"--webhook-hosts=localhost"}, flags...)))
+	must(t, "validate the flags", serving.Validate())
+	server, err := serving.Server()
+	must(t, "make the server", err)
+	now := metav1.NowMicro()
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: held}, Spec: coordinationv1.LeaseSpec{
+		HolderIdentity: ptr.To("somebody"), LeaseDurationSeconds: ptr.To[int32](100000), AcquireTime: &now, RenewTime: &now,
+	}}
+	if err := env.Client(t).Create(t.Context(), lease); client.IgnoreAlreadyExists(err) != nil {
+		t.Fatal(err)
+	}
+	mgr, err := manager.New(env.Config(), manager.Options{
+		Scheme: env.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"}, WebhookServer: server,
+		LeaderElection: !leads, LeaderElectionID: held, LeaderElectionNamespace: system,
+		Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},
+	})
+	must(t, "make the manager", err)
+	ctx, cancel := context.WithCancel(context.Background())
+	must(t, "serve the webhook", serving.Serve(ctx, admission.Process{
+		Name: name, Namespace: system, Manager: mgr, Writer: mgr.GetClient(), Log: mgr.GetLogger(),
+	}, handler(mgr)))
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("the process ended with %v", err)
+		}
+	})
+}
+
+func asCore(mgr manager.Manager) admissionwebhook.Handler {
+	return admission.NewCore(mgr.GetScheme(), mgr.GetCache(), mgr.GetAPIReader())
+}
+
+// presented returns the certificate that a server presents.
+func presented(address string) ([]byte, error) {
+	conn, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true})
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	return conn.ConnectionState().PeerCertificates[0].Raw, nil
+}
+
+// presents returns nil if all servers present this one.
+func presents(want []byte, addresses ...string) error {
+	for _, address := range addresses {
+		got, err := presented(address)
+		if err != nil {
+			return err
+		}
+		if !bytes.Equal(got, want) {
+			return fmt.Errorf("%s presents another certificate", address)
+		}
+	}
+	return nil
+}
+
+// listener is a client that writes down what it is warned of.
+type listener struct {
+	client.Client
+	mu       sync.Mutex
+	warnings []string
+}
+
+func newListener(t *testing.T) *listener {
+	t.Helper()
+	l := &listener{}
+	c := rest.CopyConfig(env.Config())
+	c.WarningHandler = l
+	var err error
+	l.Client, err = client.New(c, client.Options{Scheme: env.Scheme()})
+	must(t, "make a client", err)
+	return l
+}
+
+// HandleWarningHeader implements rest.WarningHandler.
+func (l *listener) HandleWarningHeader(_ int, _ string, text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.warnings = append(l.warnings, text)
+}
+
+func (l *listener) heard() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.warnings)
+}
+
+// fields are those of an error that the API server calls invalid, nil for any other.
+func fields(err error) []string {
+	status, ok := err.(apierrors.APIStatus)
+	if !ok || status.Status().Details == nil || !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "admission webhook") {
+		return nil
+	}
+	var list []string
+	for _, cause := range status.Status().Details.Causes {
+		list = append(list, cause.Field)
+	}
+	return list
+}

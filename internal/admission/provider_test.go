@@ -1,0 +1,148 @@
+package admission
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// strict is a driver that only judges.
+type strict struct {
+	provider.Driver
+	judge func(spec string) error
+}
+
+func (strict) Name() string { return "strict" }
+
+func (s strict) Validate(_ context.Context, r provider.ValidateRequest) error {
+	if !r.Class.Credentials.Empty() {
+		return errors.New("asked with more than the specification")
+	}
+	return s.judge(string(r.Class.Spec))
+}
+
+func scheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	utilruntime.Must(v1beta1.AddToScheme(s))
+	return s
+}
+
+// request is that of an API server about an object, and about what it was before, if anything.
+func request(t *testing.T, kind string, now, before client.Object) admission.Request {
+	t.Helper()
+	raw := func(o client.Object) []byte {
+		text, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	r := admissionv1.AdmissionRequest{
+		Kind: metav1.GroupVersionKind{Group: v1beta1.GroupName, Version: v1beta1.Version, Kind: kind},
+		Name: now.GetName(), Namespace: "default", Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: raw(now)},
+	}
+	if before != nil {
+		r.Operation, r.OldObject.Raw = admissionv1.Update, raw(before)
+	}
+	return admission.Request{AdmissionRequest: r}
+}
+
+// carriers are the four kinds that carry a providerSpec, each with the path to it.
+func carriers(name, spec string) map[string]struct {
+	object client.Object
+	path   string
+} {
+	inline := v1beta1.MachineSpec{Provider: name, ProviderSpec: &runtime.RawExtension{Raw: []byte(spec)}}
+	meta, template := metav1.ObjectMeta{Name: "one"}, v1beta1.MachineTemplateSpec{Spec: inline}
+	return map[string]struct {
+		object client.Object
+		path   string
+	}{
+		"MachineClass":      {&v1beta1.MachineClass{ObjectMeta: meta, Spec: v1beta1.MachineClassSpec{Provider: name, ProviderSpec: inline.ProviderSpec}}, "spec.providerSpec"},
+		"Machine":           {&v1beta1.Machine{ObjectMeta: meta, Spec: inline}, "spec.providerSpec"},
+		"MachineSet":        {&v1beta1.MachineSet{ObjectMeta: meta, Spec: v1beta1.MachineSetSpec{Template: template}}, "spec.template.spec.providerSpec"},
+		"MachineDeployment": {&v1beta1.MachineDeployment{ObjectMeta: meta, Spec: v1beta1.MachineDeploymentSpec{Template: template}}, "spec.template.spec.providerSpec"},
+	}
+}
+
+// What the driver says of a field is said of that field of the object, in each kind that has one.
+//
+// A-11.
+func TestTheDriversVerdictIsTheWebhooks(t *testing.T) {
+	for name, test := range map[string]struct {
+		err     error
+		field   string // below providerSpec
+		detail  string
+		warning string
+	}{
+		"nothing":      {},
+		"a field":      {err: provider.InvalidField("disk.sizeGiB", "must be positive"), field: ".disk.sizeGiB", detail: "must be positive"},
+		"no field":     {err: provider.Errorf(provider.InvalidArgument, "is nonsense"), detail: "is nonsense"},
+		"wrapped":      {err: fmt.Errorf("validate: %w", provider.InvalidField("size", "is required")), field: ".size", detail: "is required"},
+		"not for now":  {err: &provider.Error{Code: provider.FailedPrecondition, Field: "image", Message: "is gone"}, warning: ".image: as things are no machine can be made of it: is gone"},
+		"no answer":    {err: provider.Errorf(provider.Unavailable, "try later"), warning: ": the provider could not judge it: Unavailable: try later"},
+		"no code":      {err: errors.New("whatever"), warning: ": the provider could not judge it: whatever"},
+		"other values": {err: errors.New("not asked")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			of := "strict"
+			if name == "other values" {
+				of = "another"
+			}
+			handler := NewProvider(scheme(), strict{judge: func(string) error { return test.err }})
+			for kind, carrier := range carriers(of, `{"disk":{"sizeGiB":0}}`) {
+				answer := handler.Handle(t.Context(), request(t, kind, carrier.object, nil))
+				if refused := test.detail != ""; answer.Allowed == refused {
+					t.Errorf("%s: allowed=%v: %v", kind, answer.Allowed, answer.Result)
+				} else if refused {
+					causes := answer.Result.Details.Causes
+					if answer.Result.Code != 422 || len(causes) != 1 || causes[0].Field != carrier.path+test.field || !strings.Contains(causes[0].Message, test.detail) {
+						t.Errorf("%s: refused with %d %+v, want the field %s", kind, answer.Result.Code, causes, carrier.path+test.field)
+					}
+				}
+				if want := carrier.path + test.warning; test.warning != "" && (len(answer.Warnings) != 1 || answer.Warnings[0] != want) {
+					t.Errorf("%s: warned of %q, want %q", kind, answer.Warnings, want)
+				} else if test.warning == "" && len(answer.Warnings) > 0 {
+					t.Errorf("%s: warned of %q", kind, answer.Warnings)
+				}
+			}
+		})
+	}
+}
+
+// The panic of a driver refuses nothing, and its value is told to nobody.
+//
+// A-11.
+func TestADriverThatPanicsRefusesNothing(t *testing.T) {
+	handler := NewProvider(scheme(), strict{judge: func(spec string) error { panic(spec) }})
+	for kind, carrier := range carriers("strict", `{"secret":1}`) {
+		answer := handler.Handle(t.Context(), request(t, kind, carrier.object, nil))
+		if !answer.Allowed || len(answer.Warnings) != 1 || strings.Contains(answer.Warnings[0], "secret") {
+			t.Errorf("%s: allowed=%v %q", kind, answer.Allowed, answer.Warnings)
+		}
+	}
+}
+
+// A-11.
+func TestAProviderSpecThatIsTooLargeIsNotShownToTheDriver(t *testing.T) {
+	handler := NewProvider(scheme(), strict{judge: func(string) error { t.Error("asked"); return nil }})
+	for kind, carrier := range carriers("strict", `{"a":"`+strings.Repeat("x", provider.MaxSpecBytes)+`"}`) {
+		answer := handler.Handle(t.Context(), request(t, kind, carrier.object, nil))
+		if answer.Allowed || answer.Result.Details.Causes[0].Field != carrier.path {
+			t.Errorf("%s: allowed=%v %v", kind, answer.Allowed, answer.Result)
+		}
+	}
+}

@@ -1,0 +1,183 @@
+package admission
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/open-policy-agent/cert-controller/pkg/rotator"
+	"github.com/spf13/pflag"
+)
+
+// certificates fills a folder as cert-manager would.
+func certificates(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir()
+	maker := &rotator.CertRotator{CAName: "test", DNSName: "localhost", ExtKeyUsages: &[]x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	begin, end := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	authority, err := maker.CreateCACert(begin, end)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key, err := maker.CreateCertPEM(authority, begin, end)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{"tls.crt": cert, "tls.key": key} {
+		if err := os.WriteFile(filepath.Join(folder, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder
+}
+
+func parsed(t *testing.T, args ...string) *Serving {
+	t.Helper()
+	s, fs := &Serving{}, pflag.NewFlagSet("", pflag.ContinueOnError)
+	s.AddFlags(fs)
+	if err := fs.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// serve starts a server, and returns a function that asks it, which says whether that was on the connection of before. tell
+// tells it to end, endWork ends the work of its process; its own end is sent to ended.
+func serve(t *testing.T, leave time.Duration) (ask func() (reused bool, err error), tell, endWork func(), ended <-chan error) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	listener.Close()
+	serving, err := parsed(t, "--webhook-bind-address="+address, "--webhook-cert-dir="+certificates(t)).Server()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := serving.(*server)
+	told, tell := context.WithCancel(t.Context())
+	s.leaveAfter(told)
+	s.leave = leave
+	s.Register("/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Proto) }))
+	work, endWork := context.WithCancel(t.Context())
+	end := make(chan error, 1)
+	go func() { end <- s.Start(work) }()
+
+	client := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	ask = func() (reused bool, err error) {
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { reused = i.Reused }})
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+address+"/", strings.NewReader("{}"))
+		if err != nil {
+			return false, err
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			return false, err
+		}
+		defer response.Body.Close()
+		if body, err := io.ReadAll(response.Body); err != nil || string(body) != "HTTP/2.0" {
+			return false, fmt.Errorf("answered %q, %w", body, err)
+		}
+		return reused, nil
+	}
+	deadline := time.Now().Add(10 * time.Second)
+	for _, err := ask(); err != nil; _, err = ask() {
+		if time.Now().After(deadline) {
+			t.Fatalf("it does not serve: %v", err)
+		}
+	}
+	return ask, tell, endWork, end
+}
+
+// A process that was told to end answers on, and sends whoever asks to another connection, as long as its work takes.
+//
+// A-15.
+func TestAServerSendsThoseAwayWhoAskWhileItsProcessEnds(t *testing.T) {
+	ask, tell, endWork, ended := serve(t, time.Millisecond)
+	if reused, err := ask(); err != nil || !reused {
+		t.Fatalf("before its end: on the same connection=%v, %v", reused, err)
+	}
+	tell()
+	if _, err := ask(); err != nil {
+		t.Fatalf("the last one on the connection: %v", err)
+	}
+	for range 3 {
+		if reused, err := ask(); err != nil || reused {
+			t.Errorf("while it leaves: on the same connection=%v, %v", reused, err)
+		}
+	}
+	select {
+	case err := <-ended:
+		t.Fatalf("it ended while there was work: %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	if _, err := ask(); err != nil {
+		t.Errorf("while work ends: %v", err)
+	}
+	endWork()
+	if err := <-ended; err != nil {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+// Also where there is no work to wait for, those who have a connection are given the time to ask once more.
+//
+// A-15.
+func TestAServerWithoutWorkIsNotGoneAtOnce(t *testing.T) {
+	const leave = 3 * time.Second
+	ask, tell, endWork, ended := serve(t, leave)
+	begun := time.Now()
+	endWork()
+	tell()
+	if _, err := ask(); err != nil {
+		t.Errorf("after its end began: %v", err)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("it ended with %v", err)
+	}
+	if took := time.Since(begun); took < leave {
+		t.Errorf("it was gone after %s", took)
+	}
+}
+
+func TestFlagsOfTheWebhook(t *testing.T) {
+	folder := certificates(t)
+	for args, want := range map[string]string{
+		"":                             "",
+		"--webhook-bind-address=0":     "",
+		"--webhook-bind-address=:9443": "",
+		"--webhook-bind-address=:9443 --webhook-hosts=a.example,localhost":     "",
+		"--webhook-bind-address=:9443 --webhook-cert-dir=" + folder:            "",
+		"--webhook-bind-address=9443":                                          `--webhook-bind-address is "9443"`,
+		"--webhook-bind-address=:0":                                            `--webhook-bind-address is ":0"`,
+		"--webhook-bind-address=:https":                                        `--webhook-bind-address is ":https"`,
+		"--webhook-bind-address=:9443 --webhook-hosts=a_b":                     `--webhook-hosts has "a_b"`,
+		"--webhook-bind-address=:9443 --webhook-cert-dir=" + folder + "/empty": `--webhook-cert-dir is "` + folder + `/empty"`,
+		"--webhook-hosts=a_b":                                                  "", // It serves none.
+	} {
+		s := parsed(t, strings.Fields(args)...)
+		if err := s.Validate(); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %v, want %q", args, err, want)
+		}
+		if off := !strings.Contains(args, "address=:") && !strings.Contains(args, "address=9"); s.Off() != off {
+			t.Errorf("%q: off=%v", args, s.Off())
+		}
+	}
+	// Who may look at one namespace only may not write the configuration, which is for all.
+	s := parsed(t, "--webhook-bind-address=:9443")
+	err := s.Serve(t.Context(), Process{Name: "p", Only: "team-a"}, nil)
+	if err == nil || !strings.Contains(err.Error(), "--webhook-cert-dir is required with --namespace") {
+		t.Errorf("for one namespace: %v", err)
+	}
+}

@@ -1,0 +1,74 @@
+package bounds
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// FuzzResolve (D-2) gives strategies what a CRD may never have seen. What is refused names the field; what is not leaves a
+// machine to move with, and makes no sum overflow. What the CRD admits is never refused, and is what it says.
+func FuzzResolve(f *testing.F) {
+	for i, value := range []string{"0", "1", "-1", "0%", "1%", "100%", "101%", "1.5%", "%", "", "some", "2147483647", "2147483648", "99999999999999999999%", "١%", "+5%", "-0%"} {
+		f.Add(value, "0", int32(i*i*i), uint8(i), false)
+		f.Add("0%", value, int32(math.MaxInt32-i), uint8(0), true)
+	}
+	strategies := []v1beta1.DeploymentStrategyType{"", v1beta1.StrategyRollingUpdate, v1beta1.StrategyRecreate, v1beta1.StrategyOnDelete, v1beta1.StrategyInPlace}
+	f.Fuzz(func(t *testing.T, one, other string, replicas int32, which uint8, numbers bool) {
+		if replicas < 0 {
+			return // ReplicasOrDefault and the schema know none.
+		}
+		surge, unavailable := value(one, numbers), value(other, numbers)
+		strategy := v1beta1.DeploymentStrategy{
+			Type:          strategies[int(which)%len(strategies)],
+			RollingUpdate: &v1beta1.RollingUpdate{MaxSurge: &surge, MaxUnavailable: &unavailable},
+			InPlace:       &v1beta1.InPlaceUpdate{MaxUnavailable: &unavailable},
+		}
+		b, err := Resolve(strategy, replicas)
+		rolling, inPlace := strategy.TypeOrDefault() == v1beta1.StrategyRollingUpdate, strategy.Type == v1beta1.StrategyInPlace
+		if err != nil {
+			if !strings.HasPrefix(err.Error(), "spec.strategy.") {
+				t.Errorf("%+v of %d: %v", strategy, replicas, err)
+			}
+			if admitted(unavailable) && (!rolling || admitted(surge)) {
+				t.Errorf("the schema admits surge %s, unavailable %s of %d: %v", &surge, &unavailable, replicas, err)
+			}
+			return
+		}
+		if b.MaxSurge < 0 || b.MaxUnavailable < 0 || b.MaxUnavailable > replicas || b.MaxSurge > maxMachines {
+			t.Errorf("surge %s, unavailable %s of %d: %+v", &surge, &unavailable, replicas, b)
+		}
+		if (rolling || inPlace) && replicas > 0 && b.MaxSurge+b.MaxUnavailable == 0 {
+			t.Errorf("surge %s, unavailable %s of %d leave nothing to move with", &surge, &unavailable, replicas)
+		}
+		if least := b.MinAvailable(replicas); least < 0 || least > replicas {
+			t.Errorf("%d of %d must stay available", least, replicas)
+		}
+		if percent, err := strconv.Atoi(strings.TrimSuffix(one, "%")); rolling && admitted(surge) && surge.Type == intstr.String && err == nil {
+			if want := (int64(percent)*int64(replicas) + 99) / 100; int64(b.MaxSurge) != min(want, maxMachines) {
+				t.Errorf("%s of %d is %d, want %d", &surge, replicas, b.MaxSurge, want)
+			}
+		}
+	})
+}
+
+func value(text string, number bool) intstr.IntOrString {
+	if n, err := strconv.ParseInt(text, 10, 32); number && err == nil {
+		return intstr.FromInt32(int32(n))
+	}
+	return intstr.FromString(text)
+}
+
+// admitted says whether the schema takes a value: a number of at least 0, or 0% to 100% without a leading zero.
+func admitted(v intstr.IntOrString) bool {
+	if v.Type == intstr.Int {
+		return v.IntVal >= 0
+	}
+	n, err := strconv.Atoi(strings.TrimSuffix(v.StrVal, "%"))
+	return err == nil && n >= 0 && n <= 100 && strconv.Itoa(n)+"%" == v.StrVal
+}

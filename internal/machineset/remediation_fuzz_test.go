@@ -1,0 +1,33 @@
+package machineset
+
+import (
+	"math"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// FuzzRemediationLimit (S-7): whatever a deployment says, the limit is none only where that is what it says.
+func FuzzRemediationLimit(f *testing.F) {
+	for _, seed := range []string{"0%", "0", "1%", "100%", "-1%", "many", "", "99999999999999999999%", "9223372036854775807%"} {
+		f.Add(seed, int32(0), int32(100000))
+	}
+	f.Add("", int32(-1), int32(math.MaxInt32))
+	f.Fuzz(func(t *testing.T, text string, number, replicas int32) {
+		if replicas < 0 {
+			return
+		}
+		limit := intstr.FromString(text)
+		if text == "" {
+			limit = intstr.FromInt32(number)
+		}
+		d := &v1beta1.MachineDeployment{}
+		d.Spec.Replicas, d.Spec.Remediation.MaxInFlight = &replicas, &limit
+		none := limit == intstr.FromInt32(0) || limit == intstr.FromString("0%")
+		if n := remediationLimit(d); n < 0 || n == 0 && !none || none && n != 0 {
+			t.Errorf("%s of %d is %d", limit.String(), replicas, n)
+		}
+	})
+}

@@ -1,0 +1,45 @@
+package manifests
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"machinist.dev/machinist/config"
+)
+
+// wrongTypes puts into each field of each kind, one at a time, what is of another type.
+func wrongTypes() []Bad {
+	samples := map[string]string{
+		"MachineClass": Class, "Machine": Machine, "MachineSet": Set, "MachineDeployment": Deployment, "MachineHealthCheck": HealthCheck,
+	}
+	var all []Bad
+	for _, crd := range config.CRDs() {
+		kind := crd.Spec.Names.Kind
+		eachField("spec", crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"], func(path string, value any) {
+			field := strings.ReplaceAll(path, "/", ".")
+			all = append(all, Bad{
+				Name: kind + " with a " + field + " of another type", Sample: samples[kind], Changes: Changes{path: value},
+				Says: says(field), By: BySchema,
+			})
+		})
+	}
+	return all
+}
+
+// eachField calls visit with each field that has a name, and what no value of it may be.
+func eachField(path string, s apiextensionsv1.JSONSchemaProps, visit func(path string, other any)) {
+	switch {
+	case s.XIntOrString:
+		visit(path, []any{})
+	case s.Type == "string":
+		visit(path, 7)
+	default:
+		visit(path, "text")
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
+		eachField(path+"/"+name, s.Properties[name], visit)
+	}
+}

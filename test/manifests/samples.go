@@ -1,0 +1,157 @@
+package manifests
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// The smallest valid object of each kind, as a person would write it. The others refer to the class.
+const (
+	Class = `
+apiVersion: machinist.dev/v1beta1
+kind: MachineClass
+metadata: {name: small}
+spec:
+  provider: sim
+  providerSpec: {apiVersion: sim.machinist.dev/v1beta1, kind: SimMachine, region: sim-1, instanceType: small, image: sim-os-1}
+`
+	Machine = `
+apiVersion: machinist.dev/v1beta1
+kind: Machine
+metadata: {name: one}
+spec:
+  classRef: {name: small}
+`
+	InlineMachine = `
+apiVersion: machinist.dev/v1beta1
+kind: Machine
+metadata: {name: one}
+spec:
+  provider: sim
+  providerSpec: {apiVersion: sim.machinist.dev/v1beta1, kind: SimMachine, region: sim-1, instanceType: small, image: sim-os-1}
+`
+	Set = `
+apiVersion: machinist.dev/v1beta1
+kind: MachineSet
+metadata: {name: pool}
+spec:
+  selector: {matchLabels: {pool: a}}
+  template:
+    metadata: {labels: {pool: a}}
+    spec: {classRef: {name: small}}
+`
+	Deployment = `
+apiVersion: machinist.dev/v1beta1
+kind: MachineDeployment
+metadata: {name: pool}
+spec:
+  selector: {matchLabels: {pool: a}}
+  template:
+    metadata: {labels: {pool: a}}
+    spec: {classRef: {name: small}}
+`
+	HealthCheck = `
+apiVersion: machinist.dev/v1beta1
+kind: MachineHealthCheck
+metadata: {name: check}
+spec:
+  selector: {matchLabels: {pool: a}}
+  unhealthyNodeConditions:
+    - {type: Ready, status: Unknown, timeout: 5m}
+`
+)
+
+// Samples returns the smallest valid object of each kind and form, in the order in which to create them.
+func Samples() []string {
+	return []string{Class, Machine, InlineMachine, Set, Deployment, HealthCheck}
+}
+
+// Changes are parts of an object in another state, by their paths. The parts of a path are separated by slashes; a slash
+// within one is written ~1. A value may be of any type that JSON has a form for; nil removes the part.
+type Changes map[string]any
+
+// Parse reads a sample and puts it into a namespace.
+func Parse(namespace, sample string) (*unstructured.Unstructured, error) {
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(sample), &object.Object); err != nil {
+		return nil, fmt.Errorf("parse the sample: %w", err)
+	}
+	object.SetNamespace(namespace)
+	return object, nil
+}
+
+// Apply makes changes to an object, the outer parts before those within them.
+func (c Changes) Apply(object *unstructured.Unstructured) error {
+	for _, path := range slices.Sorted(maps.Keys(c)) {
+		parts := strings.Split(path, "/")
+		for i := range parts {
+			parts[i] = strings.ReplaceAll(parts[i], "~1", "/")
+		}
+		if err := set(object.Object, parts, c[path]); err != nil {
+			return fmt.Errorf("change %s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+func set(in map[string]any, path []string, value any) error {
+	for _, name := range path[:len(path)-1] {
+		next, ok := in[name].(map[string]any)
+		if !ok {
+			if in[name] != nil {
+				return fmt.Errorf("%s is no object", name)
+			}
+			next = map[string]any{}
+			in[name] = next
+		}
+		in = next
+	}
+	last := path[len(path)-1]
+	if value == nil {
+		delete(in, last)
+		return nil
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	var plain any
+	if err := json.Unmarshal(text, &plain); err != nil {
+		return err
+	}
+	in[last] = wholeNumbers(plain)
+	return nil
+}
+
+// wholeNumbers turns floats into the int64 that unstructured objects hold.
+func wholeNumbers(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		for name := range v {
+			v[name] = wholeNumbers(v[name])
+		}
+	case []any:
+		for i := range v {
+			v[i] = wholeNumbers(v[i])
+		}
+	case float64:
+		if v == float64(int64(v)) {
+			return int64(v)
+		}
+	}
+	return value
+}
+
+// Ref is a reference by name.
+func Ref(name string) map[string]any { return map[string]any{"name": name} }
+
+// MatchLabels is a selector of one label.
+func MatchLabels(key, value string) map[string]any {
+	return map[string]any{"matchLabels": map[string]any{key: value}}
+}

@@ -42,6 +42,7 @@ const strictly = client.FieldValidation(metav1.FieldValidationStrict)
 //
 //
 func TestBadInputHarmsNobody(t *testing.T) {
+	t.Parallel()
 	addresses := map[string]string{stack.Manager: freeAddress(t), stack.Provider: freeAddress(t)}
 	m := start(t, stack.Options{
 		ManagerArgs:  []string{"--metrics-bind-address=" + addresses[stack.Manager]},

@@ -14,6 +14,7 @@ func FuzzRemediationLimit(f *testing.F) {
 	for _, seed := range []string{"0%", "0", "1%", "100%", "-1%", "many", "", "99999999999999999999%", "9223372036854775807%"} {
 		f.Add(seed, int32(0), int32(100000))
 	}
+	f.Add("1%", int32(0), int32(0))
 	f.Add("", int32(-1), int32(math.MaxInt32))
 	f.Fuzz(func(t *testing.T, text string, number, replicas int32) {
 		if replicas < 0 {

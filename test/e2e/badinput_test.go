@@ -5,12 +5,9 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -23,7 +20,6 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/config"
 	"machinist.dev/machinist/examples"
-	"machinist.dev/machinist/internal/controlplane/auditlog"
 	"machinist.dev/machinist/internal/stack"
 	"machinist.dev/machinist/simcloud/driver"
 	"machinist.dev/machinist/test/env"
@@ -252,82 +248,6 @@ func (b *badInput) create() map[string]manifests.Bad {
 	}
 	b.t.Logf("%d bad objects are there", len(admitted))
 	return admitted
-}
-
-// quiet expects that nothing is written for a while.
-func (b *badInput) quiet() {
-	b.t.Helper()
-	log, err := auditlog.Open(b.Control.AuditLog())
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	if err := log.Mark(); err != nil {
-		b.t.Fatal(err)
-	}
-	const window = 15 * time.Second
-	passed := time.NewTimer(window)
-	defer passed.Stop()
-	<-passed.C
-	ours := auditlog.Filter{Users: []string{stack.Manager, stack.Provider}}
-	counts, err := log.Count(ours)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	if counts.Writes+counts.Events+counts.Conflicts+counts.Failed > 0 {
-		b.t.Errorf("in %s of rest there were %s", window, counts)
-		requests, err := log.Requests(ours)
-		if err != nil {
-			b.t.Fatal(err)
-		}
-		byObject := map[string]int{}
-		for _, r := range requests {
-			if r.Verb != "get" && r.Verb != "list" && r.Verb != "watch" && r.Resource != "leases" {
-				byObject[fmt.Sprintf("%s %s %s/%s %d", r.User, r.Verb, r.Resource, r.Name, r.Code)]++
-			}
-		}
-		b.t.Logf("%v", byObject)
-	}
-}
-
-// size is how much of the machine a process takes.
-type size struct{ goroutines, bytes float64 }
-
-func (b *badInput) sizes() map[string]size {
-	b.t.Helper()
-	all := map[string]size{}
-	for program, address := range b.addresses {
-		_, body := get(b.t, "https://"+address+"/metrics", b.token)
-		all[program] = size{b.metric(body, "go_goroutines"), b.metric(body, "process_resident_memory_bytes")}
-	}
-	return all
-}
-
-func (b *badInput) metric(body, name string) float64 {
-	b.t.Helper()
-	found := regexp.MustCompile(`(?m)^` + name + ` (\S+)$`).FindStringSubmatch(body)
-	if found == nil {
-		b.t.Fatalf("there is no metric %s", name)
-	}
-	value, err := strconv.ParseFloat(found[1], 64)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return value
-}
-
-// flat expects that no process grew at rest.
-func (b *badInput) flat(before, after map[string]size) {
-	b.t.Helper()
-	for program, was := range before {
-		is := after[program]
-		b.t.Logf("%s: %.0f goroutines and %.0f MiB, then %.0f and %.0f", program, was.goroutines, was.bytes/(1<<20), is.goroutines, is.bytes/(1<<20))
-		if is.goroutines > was.goroutines+20 {
-			b.t.Errorf("%s has %.0f goroutines, and had %.0f", program, is.goroutines, was.goroutines)
-		}
-		if is.bytes > was.bytes+32<<20 {
-			b.t.Errorf("%s takes %.0f MiB, and took %.0f", program, is.bytes/(1<<20), was.bytes/(1<<20))
-		}
-	}
 }
 
 // told expects that what is wrong with an object can be read in it or in its machines, and that nothing is told twice.

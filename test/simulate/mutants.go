@@ -181,11 +181,6 @@ var mutants = []mutant{
 		scenario: "autoscaler", finds: "I3: manager deleted", last: 339,
 	},
 	{
-		name: "availability-by-a-stale-deployment", file: "internal/machineset/kept.go",
-		from: "p.Live.Get(ctx, client.ObjectKeyFromObject(p.deployment), d)", to: "p.Client.Get(ctx, client.ObjectKeyFromObject(p.deployment), d)",
-		scenario: "autoscaler", finds: "I3: manager deleted",
-	},
-	{
 		name: "token-left", file: "internal/bootstrap/token.go",
 		from: "	err = t.Client.Delete(ctx, found, client.Preconditions{UID: &found.UID})\n", to: "",
 		scenario: "create-with-token", finds: "tokens are left",

@@ -152,7 +152,7 @@ func TestEveryCallOverTheWire(t *testing.T) {
 	if all, err := s.client.ListInstanceTypes(ctx); err != nil || len(all) != 5 {
 		t.Errorf("types: %+v %v", all, err)
 	}
-	if all, err := s.client.ListImages(ctx); err != nil || len(all) != 3 {
+	if all, err := s.client.ListImages(ctx); err != nil || len(all) != 4 {
 		t.Errorf("images: %+v %v", all, err)
 	}
 	if got, err := s.client.DeleteInstance(ctx, inst.ID); err != nil || got.State != simcloud.StateShuttingDown {

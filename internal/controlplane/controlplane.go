@@ -152,6 +152,19 @@ func (cp *ControlPlane) StartEtcd(ctx context.Context) error {
 	return nil
 }
 
+// RestartControllerManager ends the kube-controller-manager as a crash would, and starts it again. After an outage of the API
+// server its informers would look again only once or twice a minute; one that begins looks at once.
+func (cp *ControlPlane) RestartControllerManager(ctx context.Context) error {
+	cp.lifecycle.Lock()
+	defer cp.lifecycle.Unlock()
+	ctx, cancel := withStartTimeout(ctx)
+	defer cancel()
+	if err := cp.controllerManager.Kill(); err != nil {
+		return err
+	}
+	return cp.startControllerManager(ctx)
+}
+
 // Stop ends all processes and removes the folder if it is a temporary one.
 // Stopping again does nothing.
 func (cp *ControlPlane) Stop() error {

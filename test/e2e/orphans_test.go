@@ -249,6 +249,9 @@ func TestTwoNamespacesLeaveEachOtherAlone(t *testing.T) {
 				t.Fatal(err)
 			}
 			end := func() {
+				if t.Failed() {
+					t.Logf("end of the log of %s:\n%s", p.Name, p.LogTail())
+				}
 				if p.Running() {
 					if err := p.Stop(15 * time.Second); err != nil {
 						t.Errorf("%s: stop the provider of namespace %s: %v\n%s", name, ns, err, p.LogTail())

@@ -107,6 +107,8 @@ func TestAnOutageOfTheTargetLongerThanEveryTimeout(t *testing.T) {
 	m.quick()
 	back := time.Now()
 	m.do(func() error { return m.Target.StartAPIServer(context.Background()) })
+	// It signs the certificates of the nodes that join, and has given up on looking often.
+	m.do(func() error { return m.Target.RestartControllerManager(context.Background()) })
 	t.Logf("the target cluster was away for %s", time.Since(away).Round(time.Second))
 	m.throughout(back.Add(health), func() { mustAskForNone(t, m.machines(), deleted.UID) })
 	m.awaitFreeze(metav1.ConditionFalse, v1beta1.ReasonThawed)

@@ -225,7 +225,6 @@ func TestTwoInstallationsInOneAccountLeaveEachOtherAlone(t *testing.T) {
 //
 // F-10, P-8.
 func TestTwoNamespacesLeaveEachOtherAlone(t *testing.T) {
-	t.Parallel()
 	m := start(t, stack.Options{NoTarget: true, Bare: true})
 	m.quick()
 	cluster := m.clusterID()

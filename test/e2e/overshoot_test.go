@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -110,13 +111,14 @@ func TestAFloodOfForeignMachinesFreezesTheirOwners(t *testing.T) {
 	m.noTwins()
 }
 
-// flood makes machines in the name of a set, of a provider that there is not, until the returned function is called.
+// flood makes machines in the name of a set, of a provider that there is not, until the returned function is called. No
+// request is broken off then: the API server may still carry out one whose client is gone.
 func (m *machinist) flood(set *v1beta1.MachineSet) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
+	var enough atomic.Bool
 	var makers sync.WaitGroup
 	for range 8 {
 		makers.Go(func() {
-			for ctx.Err() == nil {
+			for !enough.Load() {
 				foreign := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "foreign-", Labels: map[string]string{}}}
 				for key, value := range set.Spec.Selector.MatchLabels {
 					foreign.Labels[key] = value
@@ -124,14 +126,14 @@ func (m *machinist) flood(set *v1beta1.MachineSet) (stop func()) {
 				foreign.Labels[v1beta1.LabelProvider] = "elsewhere"
 				foreign.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, v1beta1.GroupVersion.WithKind("MachineSet"))}
 				foreign.Spec = *set.Spec.Template.Spec.DeepCopy()
-				if err := m.control.Create(ctx, foreign); err != nil && ctx.Err() == nil {
+				if err := m.control.Create(context.Background(), foreign); err != nil {
 					m.t.Errorf("make a foreign machine: %v", err)
 					return
 				}
 			}
 		})
 	}
-	stop = sync.OnceFunc(func() { cancel(); makers.Wait() })
+	stop = sync.OnceFunc(func() { enough.Store(true); makers.Wait() })
 	m.t.Cleanup(stop)
 	return stop
 }

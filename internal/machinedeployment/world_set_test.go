@@ -1,0 +1,201 @@
+package machinedeployment
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// remain is how many available machines of a set stay so that takes part in a hand-over: it deletes none, and gives those
+// away first that are not.
+func (s *playedSet) remain() int32 {
+	var up int32
+	for _, m := range s.machines {
+		if m.state == available && !m.deleting && !slices.Contains(s.victims, m) {
+			up++
+		}
+	}
+	if s.MoveTo == "" || s.Moves == 0 {
+		return up
+	}
+	for i, m := range s.giving() {
+		if s.BySelection && m.state == available && int32(i) < s.live()-s.replicas {
+			up-- // It may be given away.
+		}
+	}
+	if s.BySelection {
+		return up
+	}
+	return min(up, s.replicas)
+}
+
+// stay is how many machines there are that no set is told to delete.
+func (w *world) stay() (n int32) {
+	for _, s := range w.sets {
+		if s.MoveTo != "" || s.ReceiveFrom != "" {
+			n += s.live()
+		} else {
+			n += min(s.live(), s.replicas)
+		}
+	}
+	return n
+}
+
+// giving returns the machines that may be handed over in the order in which they are.
+func (s *playedSet) giving() []*playedMachine {
+	order := slices.DeleteFunc(s.order(), func(m *playedMachine) bool { return s.BySelection && !m.selected })
+	rank := func(m *playedMachine) int {
+		if m.state == available {
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(order, func(a, b *playedMachine) int { return cmp.Compare(rank(a), rank(b)) })
+	return order
+}
+
+// order returns the live machines in the order of deletion, available ones first where it leaves that open.
+func (s *playedSet) order() []*playedMachine {
+	rank := func(m *playedMachine) int {
+		switch {
+		case m.marked && m.state == available:
+			return 0
+		case m.marked:
+			return 1
+		}
+		return map[machineState]int{failed: 2, comingUp: 3, sick: 4, disturbed: 4, available: 5, asked: 5, unwilling: 5}[m.state]
+	}
+	var order []*playedMachine
+	for _, m := range s.machines {
+		if !m.deleting {
+			order = append(order, m)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b *playedMachine) int { return cmp.Compare(rank(a), rank(b)) })
+	return order
+}
+
+// decide has the set's controller look at its set, unless it still does what it decided before.
+func (w *world) decide(s *playedSet) {
+	if s.creates > 0 || len(s.victims) > 0 || len(s.gives) > 0 {
+		return
+	}
+	s.decidedOn = s.generation
+	switch live := s.live(); {
+	case s.MoveTo != "":
+		giving := s.giving()
+		s.givesTo = s.MoveTo
+		s.gives = giving[:max(0, min(s.Moves, live-s.replicas, int32(len(giving))))]
+	case live > s.replicas && s.ReceiveFrom != "":
+	case live < s.replicas && !s.noCreate && !w.frozen && !w.expects(s):
+		s.creates = s.replicas - live
+	case live > s.replicas:
+		s.victims = s.order()[:live-s.replicas]
+	}
+}
+
+// act has the set's controller create or delete one machine; it returns false if there was nothing left to do.
+func (w *world) act(s *playedSet) bool {
+	w.t.Helper()
+	defer w.crashes()
+	switch {
+	case len(s.gives) > 0:
+		w.give(s)
+	case s.creates > 0:
+		s.creates--
+		w.machines++
+		s.machines = append(s.machines, &playedMachine{name: fmt.Sprintf("%s%d", s.name, w.machines), state: comingUp, since: w.clock})
+		var all int32
+		for _, other := range w.sets {
+			all += other.live()
+		}
+		if all > w.allowed {
+			w.t.Fatalf("set %s made machine %d of at most %d\n%s", s.name, all, w.allowed, w.log)
+		}
+	case len(s.victims) > 0:
+		victim := s.victims[0]
+		s.victims = s.victims[1:]
+		if victim.state == available && !victim.deleting && w.up() <= w.replicas-w.bounds().MaxUnavailable {
+			// It stays for now, and what failed goes in its place.
+			victim = s.failed()
+		}
+		if victim == nil {
+			s.victims = nil
+			return false
+		}
+		victim.deleting = true
+	default:
+		return false
+	}
+	return true
+}
+
+// up is how many machines are available.
+func (w *world) up() (n int32) {
+	for _, s := range w.sets {
+		for _, m := range s.machines {
+			if m.state == available && !m.deleting {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// failed returns a machine of the set that nobody has decided to delete and that is of no use, nil if there is none.
+func (s *playedSet) failed() *playedMachine {
+	for _, m := range s.machines {
+		if m.state == failed && !m.deleting && !slices.Contains(s.victims, m) {
+			return m
+		}
+	}
+	return nil
+}
+
+// expects reports whether machines are being handed over to the set.
+func (w *world) expects(s *playedSet) bool {
+	from := w.set(s.ReceiveFrom)
+	return from != nil && from.MoveTo == s.name
+}
+
+// give hands one machine over, unless somebody deleted it meanwhile.
+func (w *world) give(s *playedSet) {
+	w.t.Helper()
+	m, to := s.gives[0], w.set(s.givesTo)
+	s.gives = s.gives[1:]
+	switch {
+	case s.MoveTo == "" && (to == nil || to.ReceiveFrom != s.name):
+		s.gives = nil // That the other is ready is confirmed before it acts.
+		return
+	case m.deleting || !slices.Contains(s.machines, m) || w.manual && !m.selected:
+		return // Somebody wrote the machine meanwhile.
+	case to == nil || to.ReceiveFrom != s.name:
+		w.t.Fatalf("set %s hands machine %s over to %q, which is not ready\n%s", s.name, m.name, s.givesTo, w.log)
+	}
+	s.remove(m)
+	m.selected = false
+	to.machines = append(to.machines, m)
+	switch m.state {
+	case available, unwilling, disturbed:
+		w.become(m, asked)
+	}
+}
+
+// report has the set's controller write its status once it did what it decided.
+func (s *playedSet) report() {
+	if s.creates == 0 && len(s.victims) == 0 && len(s.gives) == 0 {
+		s.observed = s.decidedOn
+	}
+}
+
+// become brings a machine to a state.
+func (w *world) become(m *playedMachine, state machineState) {
+	if m.state != state {
+		m.state, m.since = state, w.clock
+	}
+}
+
+// remove takes a machine away whose deletion is done.
+func (s *playedSet) remove(m *playedMachine) {
+	s.machines = slices.DeleteFunc(s.machines, func(o *playedMachine) bool { return o == m })
+}

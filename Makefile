@@ -32,7 +32,7 @@ test: controlplane verify ## Unit tests and tests against a real API server
 
 .PHONY: e2e
 e2e: controlplane build ## Long scenarios: the real binaries, crashes, two leaders, whole tours
-	$(GO) test -tags e2e -count=1 -parallel 3 -timeout 40m -v ./test/e2e/...
+	$(GO) test -tags e2e -count=1 -parallel 3 -timeout 40m -v ./test/e2e
 
 .PHONY: simulate
 simulate: ## Run the controllers in the deterministic world: random runs, each fault at each effect, planted bugs; and fuzz a little

@@ -44,8 +44,8 @@ func TestNoRequestForAdmissionIsLost(t *testing.T) {
 			return address
 		}
 		first = address
-		front.add(address)
-		return front.listener.Addr().String()
+		front.Add(address)
+		return front.Address()
 	}})
 	second, err := controlplane.FreeAddress()
 	if err != nil {
@@ -71,7 +71,7 @@ func TestNoRequestForAdmissionIsLost(t *testing.T) {
 		w.presented(first, second)
 		eventually(t, "the webhook is trusted again", func() (bool, string) { err := w.try(0, true); return err == nil, fmt.Sprint(err) })
 	}
-	front.add(second)
+	front.Add(second)
 
 	s := w.stream(8)
 	w.doubt(s)
@@ -108,7 +108,7 @@ func TestNoRequestForAdmissionIsLost(t *testing.T) {
 		t.Errorf("%d of %d requests were lost:\n%s", len(lost), total, strings.Join(lost[:min(len(lost), 10)], "\n"))
 	}
 	for _, replica := range w.replicas {
-		if given, vain := front.connections(replica); given == 0 || vain > 0 {
+		if given, vain := front.Connections(replica); given == 0 || vain > 0 {
 			t.Errorf("%s was given %d connections, %d went to none", replica, given, vain)
 		}
 	}

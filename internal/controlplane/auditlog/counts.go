@@ -50,6 +50,15 @@ func (c Counts) String() string {
 	return s.String()
 }
 
+// Tally counts the writes among requests.
+func Tally(requests []Request) Counts {
+	counts := Counts{ByCall: map[Call]int{}}
+	for _, r := range requests {
+		counts.add(r)
+	}
+	return counts
+}
+
 func (c *Counts) add(r Request) {
 	switch {
 	case !r.mutates():

@@ -63,15 +63,31 @@ func (l *Log) Requests(f Filter) ([]Request, error) {
 	return requests, err
 }
 
+// Take returns all requests since the mark as Requests does, and sets the mark behind them: none is missed, and none
+// comes twice.
+func (l *Log) Take(f Filter) ([]Request, error) {
+	var requests []Request
+	end, err := l.scan(f, func(r Request) { requests = append(requests, r) })
+	if err == nil {
+		l.offset = end
+	}
+	return requests, err
+}
+
 func (l *Log) each(f Filter, use func(Request)) error {
-	_, err := l.lines(func(line []byte) error {
+	_, err := l.scan(f, use)
+	return err
+}
+
+// scan gives use the requests since the mark and returns where they end.
+func (l *Log) scan(f Filter, use func(Request)) (end int64, err error) {
+	return l.lines(func(line []byte) error {
 		request, ok, err := parse(line)
 		if err == nil && ok && f.matches(request) {
 			use(request)
 		}
 		return err
 	})
-	return err
 }
 
 // lines gives use all complete lines and returns where they end. A last line

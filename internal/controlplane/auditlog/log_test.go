@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -136,6 +137,37 @@ func TestMarkLeavesOutWhatWasBefore(t *testing.T) {
 		if got.Writes != 2 {
 			t.Errorf("%d writes since the mark, want 2", got.Writes)
 		}
+	}
+}
+
+// Who takes what is there again and again gets every request once.
+func TestTakeGoesOnWhereItEnded(t *testing.T) {
+	write := line("manager", "create", "", "pods", "", 201)
+	log := open(t, write+write+write[:50])
+	for i, want := range []int{2, 0, 2} {
+		if i == 2 {
+			add(t, log.path, write[50:]+write)
+		}
+		got, err := log.Take(Filter{Users: []string{"manager"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got) != want || Tally(got).Writes != want {
+			t.Errorf("took %d requests the %d. time, want %d: %+v", len(got), i+1, want, got)
+		}
+	}
+}
+
+func TestARequestHasItsTimes(t *testing.T) {
+	log := open(t, strings.Replace(line("manager", "create", "", "pods", "", 201), `"level"`,
+		`"requestReceivedTimestamp":"2026-01-02T03:04:05.000006Z","stageTimestamp":"2026-01-02T03:04:06.000007Z","level"`, 1))
+	got, err := log.Requests(Filter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	received := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
+	if len(got) != 1 || !got[0].Received.Equal(received) || !got[0].Answered.Equal(received.Add(time.Second+time.Microsecond)) {
+		t.Errorf("requests %+v, want one received at %s and answered a second later", got, received)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +29,8 @@ type Request struct {
 	// NamespaceEnds says that it was refused because nothing is made any more in a namespace that is being deleted.
 	NamespaceEnds bool
 	DryRun        bool
+	// Received and Answered are when the API server did so, by its clock.
+	Received, Answered time.Time
 }
 
 // entry is what is used of a line of the log, an audit.k8s.io/v1 Event.
@@ -52,6 +55,8 @@ type entry struct {
 		} `json:"details"`
 	} `json:"responseStatus"`
 	Annotations map[string]string `json:"annotations"`
+	Received    time.Time         `json:"requestReceivedTimestamp"`
+	Answered    time.Time         `json:"stageTimestamp"`
 }
 
 // start is what each entry begins with.
@@ -85,7 +90,9 @@ func parse(line []byte) (request Request, ok bool, err error) {
 		NamespaceEnds: slices.ContainsFunc(e.ResponseStatus.Details.Causes, func(c metav1.StatusCause) bool {
 			return c.Type == corev1.NamespaceTerminatingCause
 		}),
-		DryRun: uri.Query().Has("dryRun"),
+		DryRun:   uri.Query().Has("dryRun"),
+		Received: e.Received,
+		Answered: e.Answered,
 	}
 	if ref := e.ObjectRef; ref == nil {
 		r.Path = uri.Path

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	simdriver "machinist.dev/machinist/simcloud/driver"
+)
+
+const (
+	namespace  = "default"
+	deployment = "bench"
+	classOne   = "one"
+	classTwo   = "two"
+)
+
+// fleet is the deployment that is measured, with all that it needs.
+type fleet struct{ c client.Client }
+
+// userData is as long as real ones are at least. It asks for no bootstrap token: the nodes' own registration is not
+// measured.
+const userData = `#cloud-config
+hostname: <<MACHINE_NAME>>
+write_files:
+  - path: /etc/kubernetes/bootstrap-kubeconfig
+    permissions: "0600"
+    content: |
+      apiVersion: v1
+      kind: Config
+      clusters:
+        - name: target
+          cluster:
+            server: <<API_ENDPOINT>>
+            certificate-authority-data: <<CA_BUNDLE_BASE64>>
+`
+
+// create makes the fleet without machines.
+func (f fleet) create(ctx context.Context, surge string) error {
+	labels := map[string]string{"pool": deployment}
+	d := &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: deployment}}
+	d.Spec.Replicas = ptr.To[int32](0)
+	d.Spec.Selector.MatchLabels = labels
+	d.Spec.Strategy.RollingUpdate = &v1beta1.RollingUpdate{MaxSurge: ptr.To(intstr.Parse(surge)), MaxUnavailable: ptr.To(intstr.FromInt32(0))}
+	d.Spec.Template.ObjectMeta.Labels = map[string]string{"pool": deployment, v1beta1.LabelTypeVersion: "v1beta1"}
+	d.Spec.Template.Spec.ClassRef = &v1beta1.LocalRef{Name: classOne}
+	d.Spec.Template.Spec.Version = "v1.36.3"
+	d.Spec.Template.Spec.Node.Labels = labels
+	objects := []client.Object{
+		secret("bench-credentials", "token", "0123456789abcdef"), secret("bench-user-data", "userData", userData),
+		class(classOne), class(classTwo), d,
+	}
+	for _, o := range objects {
+		if err := f.c.Create(ctx, o, client.FieldValidation(metav1.FieldValidationStrict)); err != nil {
+			return fmt.Errorf("create %T %s: %w", o, o.GetName(), err)
+		}
+	}
+	return nil
+}
+
+func secret(name, key, value string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, StringData: map[string]string{key: value}}
+}
+
+func class(name string) *v1beta1.MachineClass {
+	c := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	c.Spec.Provider = simdriver.Name
+	c.Spec.ProviderSpec = &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"apiVersion":"bench.machinist.dev/v1","kind":"BenchMachine","instanceType":%q}`, name)}
+	c.Spec.CredentialsRef = &v1beta1.LocalRef{Name: "bench-credentials"}
+	c.Spec.UserDataRef = &v1beta1.UserDataRef{Name: "bench-user-data"}
+	return c
+}
+
+// patch changes the deployment.
+func (f fleet) patch(ctx context.Context, patch string) error {
+	d := &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: deployment}}
+	return f.c.Patch(ctx, d, client.RawPatch(types.MergePatchType, []byte(patch)))
+}
+
+func (f fleet) scale(ctx context.Context, replicas int) error {
+	return f.patch(ctx, fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas))
+}
+
+func (f fleet) rollTo(ctx context.Context, class string) error {
+	return f.patch(ctx, fmt.Sprintf(`{"spec":{"template":{"spec":{"classRef":{"name":%q}}}}}`, class))
+}
+
+// await returns when the deployment says that all its machines are available and as declared, and, without any, when none
+// is left. It asks seldom, so as not to be measured itself: what a change took is in the audit log.
+func (f fleet) await(ctx context.Context, replicas int, patience time.Duration, alive func() error) error {
+	begun := time.Now()
+	for {
+		d := &v1beta1.MachineDeployment{}
+		if err := f.c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: deployment}, d); err != nil {
+			return fmt.Errorf("get the deployment: %w", err)
+		}
+		want := int32(replicas)
+		s := d.Status
+		if s.ObservedGeneration == d.Generation && s.Replicas == want && s.UpdatedReplicas == want && s.AvailableReplicas == want {
+			left, err := f.count(ctx)
+			if err != nil {
+				return err
+			}
+			if left == replicas {
+				return nil
+			}
+		}
+		if err := alive(); err != nil {
+			return err
+		}
+		if time.Since(begun) > patience {
+			return fmt.Errorf("after %s the deployment is not at %d machines: %+v", patience, replicas, s)
+		}
+		if !pause(ctx, 250*time.Millisecond) {
+			return ctx.Err()
+		}
+	}
+}
+
+// count counts the Machines that exist, without reading them.
+func (f fleet) count(ctx context.Context) (int, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("MachineList"))
+	if err := f.c.List(ctx, list, client.InNamespace(namespace), client.Limit(1)); err != nil {
+		return 0, fmt.Errorf("count the machines: %w", err)
+	}
+	n := len(list.Items)
+	if list.RemainingItemCount != nil {
+		n += int(*list.RemainingItemCount)
+	}
+	return n, nil
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+)
+
+// leasePeriod is how often a kubelet renews its Lease.
+const leasePeriod = 10 * time.Second
+
+// beat has every node renew its Lease every leasePeriod and report its status once, evenly spread over a time. It returns
+// how many requests that took.
+func (h *hosts) beat(ctx context.Context, during time.Duration) (requests int, err error) {
+	names := h.names()
+	var sent atomic.Int64
+	var nodes sync.WaitGroup
+	begun := time.Now()
+	// at does something for a node at a time, unless it is too late for that, and reports whether to go on.
+	at := func(offset time.Duration, name string, do func(context.Context, string) error) bool {
+		if offset >= during || !pause(ctx, time.Until(begun.Add(offset))) {
+			return false
+		}
+		if err := do(ctx, name); err != nil {
+			if ctx.Err() == nil {
+				h.fail(fmt.Errorf("heartbeat of node %s: %w", name, err))
+			}
+			return false
+		}
+		sent.Add(1)
+		return true
+	}
+	for i, name := range names {
+		share := float64(i) / float64(len(names))
+		nodes.Go(func() {
+			for offset := time.Duration(share * float64(leasePeriod)); at(offset, name, h.renew); offset += leasePeriod {
+			}
+		})
+		nodes.Go(func() { at(time.Duration(share*float64(during)), name, h.report) })
+	}
+	nodes.Wait()
+	pause(ctx, time.Until(begun.Add(during)))
+	return int(sent.Load()), ctx.Err()
+}
+
+// pause waits, and reports whether the context outlived it.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// report renews the heartbeats in the Node's status, as kubelets do now and then though nothing has changed.
+func (h *hosts) report(ctx context.Context, name string) error {
+	now := metav1.Now().UTC().Format(time.RFC3339)
+	patch := `{"status":{"conditions":[`
+	for i, t := range []corev1.NodeConditionType{corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure, corev1.NodeReady} {
+		if i > 0 {
+			patch += ","
+		}
+		patch += fmt.Sprintf(`{"type":%q,"lastHeartbeatTime":%q}`, t, now)
+	}
+	_, err := h.kube.CoreV1().Nodes().Patch(ctx, name, types.StrategicMergePatchType, []byte(patch+"]}}"), metav1.PatchOptions{}, "status")
+	return err
+}
+
+func (h *hosts) renew(ctx context.Context, name string) error {
+	leases := h.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease)
+	patch := fmt.Sprintf(`{"spec":{"renewTime":%q}}`, metav1.NowMicro().UTC().Format(metav1.RFC3339Micro))
+	_, err := leases.Patch(ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	_, err = leases.Create(ctx, &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &name, LeaseDurationSeconds: ptr.To[int32](40), RenewTime: ptr.To(metav1.NowMicro())},
+	}, metav1.CreateOptions{})
+	return err
+}

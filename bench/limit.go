@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+
+	"machinist.dev/machinist/internal/controlplane/auditlog"
+	"machinist.dev/machinist/internal/process"
+)
+
+// stopPatience is a little more than what our processes take for themselves at most.
+const stopPatience = 15 * time.Second
+
+// limits measures what the API server needs for the same writes at least: without our processes, their watches and their
+// webhooks, by a user whom neither roles nor flow control hold up.
+func (b *bench) limits(ctx context.Context, r *result, t *tape) error {
+	for _, p := range []*process.Process{b.stack.Manager, b.stack.Provider} {
+		if err := p.Stop(stopPatience); err != nil {
+			return err
+		}
+	}
+	if err := b.fleet.c.DeleteAllOf(ctx, &admissionv1.ValidatingWebhookConfiguration{}); err != nil {
+		return fmt.Errorf("remove the webhooks: %w", err)
+	}
+	config, err := b.stack.Control.UserConfig("bench", "system:masters")
+	if err != nil {
+		return err
+	}
+	bare, err := newReplay(config, t, b.workers)
+	if err != nil {
+		return err
+	}
+	b.say("replaying the same writes with a bare client")
+	first := func(i int) string { return fmt.Sprintf("limit-one-%d", i) }
+	second := func(i int) string { return fmt.Sprintf("limit-two-%d", i) }
+	last := first
+	if r.Roll != nil {
+		last = second
+	}
+	for _, step := range []struct {
+		name        string
+		p           *phase
+		comes, goes func(int) string
+	}{{"create", &r.Create, first, nil}, {"roll", r.Roll, second, first}, {"delete", &r.Delete, nil, last}} {
+		if step.p == nil {
+			continue
+		}
+		if err := b.calm(ctx); err != nil {
+			return err
+		}
+		took, err := bare.run(ctx, scriptOf(b.n, step.p), step.comes, step.goes)
+		if err != nil {
+			return fmt.Errorf("limit of %s: %w", step.name, err)
+		}
+		step.p.LimitSeconds = took.Seconds()
+		step.p.Ratio = step.p.Seconds / step.p.LimitSeconds
+		step.p.LimitWritesPerMachine = float64(bare.sent.Load()) / float64(b.n)
+		b.say("%s: %.2f s at least, %.2f writes per machine; ratio %.2f", step.name, step.p.LimitSeconds, step.p.LimitWritesPerMachine, step.p.Ratio)
+	}
+	return nil
+}
+
+// calm returns when nobody writes any more: Kubernetes' own controllers have work with nodes that come and go.
+func (b *bench) calm(ctx context.Context) error {
+	if err := b.log.Mark(); err != nil {
+		return err
+	}
+	for since := time.Now(); time.Since(since) < quiet; {
+		if !pause(ctx, quiet/4) {
+			return ctx.Err()
+		}
+		requests, err := b.log.Take(auditlog.Filter{})
+		if err != nil {
+			return err
+		}
+		if c := auditlog.Tally(requests); c.Writes > 0 {
+			since = time.Now()
+		}
+	}
+	return nil
+}

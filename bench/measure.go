@@ -1,0 +1,347 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"machinist.dev/machinist/internal/controlplane"
+	"machinist.dev/machinist/internal/controlplane/auditlog"
+	"machinist.dev/machinist/internal/process"
+	"machinist.dev/machinist/internal/stack"
+)
+
+// quiet is how long nothing must have been written for a phase to be over.
+const quiet = 3 * time.Second
+
+// bench is one run: a new control plane, and a fleet of one size.
+type bench struct {
+	*options
+	n     int
+	hosts *hosts
+	stack *stack.Stack
+	fleet fleet
+	log   *auditlog.Log
+	// pprof has the addresses at which the processes serve profiles.
+	pprof map[string]string
+	// end stops hosts.
+	end context.CancelFunc
+}
+
+// measure makes everything, measures a fleet of n machines, and removes everything.
+func measure(ctx context.Context, o *options, bin string, n int) (r *result, err error) {
+	dir := o.dir
+	if dir == "" {
+		if dir, err = os.MkdirTemp("", "machinist-bench-"); err != nil {
+			return nil, fmt.Errorf("make a folder: %w", err)
+		}
+		defer os.RemoveAll(dir)
+	} else {
+		dir = filepath.Join(dir, fmt.Sprint(n))
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the folder: %w", err)
+	}
+	b := &bench{options: o, n: n}
+	defer func() { err = errors.Join(err, b.stop()) }()
+	if err := b.start(ctx, bin, dir); err != nil {
+		return nil, err
+	}
+	r = &result{Machines: n, Pods: o.pods}
+	if err := b.phases(ctx, r); err != nil {
+		return nil, errors.Join(err, b.hosts.err())
+	}
+	return r, b.hosts.err()
+}
+
+func (b *bench) start(ctx context.Context, bin, dir string) error {
+	var err error
+	if b.hosts, err = newHosts(dir); err != nil {
+		return err
+	}
+	so := stack.Options{
+		Dir: filepath.Join(dir, "stack"), BinDir: bin, Audit: true, Output: b.progress,
+		// Nodes beat only while nothing else is measured.
+		ExtraControllerManagerArgs: []string{"--node-monitor-grace-period=24h"},
+		// Nodes join by a request of ours, not by certificates.
+		ClusterApproves: true,
+		ManagerArgs:     slices.Clone(b.managerArgs),
+		ProviderArgs:    append([]string{"--hosts=" + b.hosts.socket, "--latency=" + b.latency.String()}, b.providerArgs...),
+	}
+	if b.profiles != "" {
+		b.pprof = map[string]string{}
+		for name, args := range map[string]*[]string{stack.Manager: &so.ManagerArgs, stack.Provider: &so.ProviderArgs} {
+			if b.pprof[name], err = controlplane.FreeAddress(); err != nil {
+				return err
+			}
+			*args = append(*args, "--pprof-bind-address="+b.pprof[name])
+		}
+	}
+	if b.stack, err = stack.Start(ctx, so); err != nil {
+		return err
+	}
+	hosting, end := context.WithCancel(context.WithoutCancel(ctx))
+	b.end = end
+	if err := b.hosts.run(hosting, b.stack.Target.Config()); err != nil {
+		return err
+	}
+	c, err := b.stack.ControlClient()
+	if err != nil {
+		return err
+	}
+	b.fleet = fleet{c}
+	if b.pods > 0 {
+		b.say("filling the target cluster with %d pods", b.pods)
+		if err := fill(ctx, b.stack.Target.Config(), b.pods); err != nil {
+			return err
+		}
+	}
+	if err := b.fleet.create(ctx, b.surge); err != nil {
+		return err
+	}
+	b.log, err = auditlog.Open(b.stack.Control.AuditLog())
+	return err
+}
+
+func (b *bench) stop() error {
+	var err error
+	if b.end != nil {
+		b.end()
+	}
+	if b.stack != nil {
+		err = b.stack.Stop()
+	}
+	if b.hosts != nil {
+		b.hosts.close()
+	}
+	return err
+}
+
+// phases are what a fleet goes through.
+func (b *bench) phases(ctx context.Context, r *result) error {
+	if _, err := b.settled(ctx); err != nil { // The deployment makes its set.
+		return err
+	}
+	b.say("creating %d machines", b.n)
+	if err := b.phase(ctx, &r.Create, "create", b.n, func() error { return b.fleet.scale(ctx, b.n) }); err != nil {
+		return err
+	}
+	t, err := newTape(ctx, b.fleet.c)
+	if err != nil {
+		return err
+	}
+	b.say("leaving them alone for %s", b.idle)
+	if err := b.rest(ctx, &r.Idle); err != nil {
+		return err
+	}
+	if b.rolls {
+		b.say("exchanging them")
+		r.Roll = &phase{}
+		if err := b.phase(ctx, r.Roll, "roll", b.n, func() error { return b.fleet.rollTo(ctx, classTwo) }); err != nil {
+			return err
+		}
+	}
+	b.say("deleting them")
+	if err := b.phase(ctx, &r.Delete, "delete", 0, func() error { return b.fleet.scale(ctx, 0) }); err != nil {
+		return err
+	}
+	if err := b.weigh(&r.Memory); err != nil {
+		return err
+	}
+	return b.limits(ctx, r, t)
+}
+
+// processes are ours.
+func (b *bench) processes() []*process.Process {
+	return []*process.Process{b.stack.Manager, b.stack.Provider}
+}
+
+// alive fails if something that is needed has ended.
+func (b *bench) alive() error {
+	for _, p := range b.processes() {
+		if !p.Running() {
+			return fmt.Errorf("%s has ended: %s", p.Name, p.LogTail())
+		}
+	}
+	return b.hosts.err()
+}
+
+// patience is how long a phase may take before it counts as stuck.
+func (b *bench) patience() time.Duration {
+	return 2*time.Minute + time.Duration(b.n)*200*time.Millisecond + time.Duration(b.n)*4*b.latency
+}
+
+// phase measures one change of the fleet, after which there are to be as many machines.
+func (b *bench) phase(ctx context.Context, p *phase, name string, machines int, change func() error) error {
+	before, err := b.cpu()
+	if err != nil {
+		return err
+	}
+	if err := b.log.Mark(); err != nil {
+		return err
+	}
+	stop := b.profile(ctx, name)
+	begun := time.Now()
+	err = change()
+	if err == nil {
+		err = b.fleet.await(ctx, machines, b.patience(), b.alive)
+	}
+	if err != nil {
+		stop()
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	requests, err := b.settled(ctx)
+	stop()
+	if err != nil {
+		return err
+	}
+	after, err := b.cpu()
+	if err != nil {
+		return err
+	}
+	p.ManagerCPUSeconds, p.ProviderCPUSeconds = (after[0] - before[0]).Seconds(), (after[1] - before[1]).Seconds()
+	p.CPUSeconds = p.ManagerCPUSeconds + p.ProviderCPUSeconds
+	p.count(requests, b.n, begun)
+	b.say("%s: %.2f s, %.2f writes per machine, %.2f CPU seconds", name, p.Seconds, p.WritesPerMachine, p.CPUSeconds)
+	return nil
+}
+
+// count takes from the log what our processes did.
+func (p *phase) count(requests []auditlog.Request, n int, begun time.Time) {
+	counts := auditlog.Tally(requests)
+	p.WritesPerMachine = float64(counts.Writes) / float64(n)
+	p.EventsPerMachine = float64(counts.Events) / float64(n)
+	p.ConflictsPerMachine = float64(counts.Conflicts) / float64(n)
+	p.Writes = map[string]int{}
+	for call, times := range counts.ByCall {
+		p.Writes[call.String()] = times
+	}
+	p.MachinesCreated = p.Writes["create machines.machinist.dev"]
+	reads := 0
+	lives := map[string]*[2]time.Time{} // of machines: first and last write
+	last := begun
+	for _, r := range requests {
+		switch r.Verb {
+		case "get", "list", "watch":
+			if r.Resource != "leases" && r.Path == "" {
+				reads++
+			}
+			continue
+		}
+		if r.Resource != "machines" || r.Code >= 300 {
+			continue
+		}
+		life := lives[r.Name]
+		if life == nil {
+			if r.Verb != "create" && r.Verb != "delete" {
+				continue
+			}
+			life = &[2]time.Time{r.Received, r.Answered}
+			lives[r.Name] = life
+		}
+		if life[1] = later(life[1], r.Answered); r.Verb == "create" {
+			life[0] = r.Received // Answers may come out of order.
+		}
+		last = later(last, r.Answered)
+	}
+	p.ReadsPerMachine = float64(reads) / float64(n)
+	p.Seconds = last.Sub(begun).Seconds()
+	created := p.MachinesCreated > 0
+	var took []float64
+	for _, r := range requests {
+		if r.Resource == "machines" && r.Subresource == "" && r.Code < 300 && (created && r.Verb == "create" || !created && r.Verb == "delete") {
+			life := lives[r.Name]
+			took = append(took, life[1].Sub(life[0]).Seconds())
+		}
+	}
+	p.P50Seconds, p.P99Seconds = percentile(took, 50), percentile(took, 99)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// percentile is the least of the values that is not exceeded by so many of a hundred.
+func percentile(values []float64, of float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	sorted := slices.SortedFunc(slices.Values(values), cmp.Compare[float64])
+	return sorted[max(0, int(math.Ceil(of/100*float64(len(sorted))))-1)]
+}
+
+// settled returns all requests of our processes since the mark, once they have written nothing for a while.
+func (b *bench) settled(ctx context.Context) ([]auditlog.Request, error) {
+	var all []auditlog.Request
+	ours := auditlog.Filter{Users: []string{stack.Manager, stack.Provider}}
+	for since := time.Now(); time.Since(since) < quiet; {
+		if !pause(ctx, quiet/4) {
+			return nil, ctx.Err()
+		}
+		requests, err := b.log.Take(ours)
+		if err != nil {
+			return nil, err
+		}
+		if c := auditlog.Tally(requests); c.Writes+c.Events+c.Conflicts+c.Failed > 0 {
+			since = time.Now()
+		}
+		all = append(all, requests...)
+	}
+	return all, b.alive()
+}
+
+// rest leaves the fleet alone.
+func (b *bench) rest(ctx context.Context, i *idle) error {
+	before, err := b.cpu()
+	if err != nil {
+		return err
+	}
+	if err := b.log.Mark(); err != nil {
+		return err
+	}
+	begun := time.Now()
+	if i.Heartbeats, err = b.hosts.beat(ctx, b.idle); err != nil {
+		return err
+	}
+	i.Seconds = time.Since(begun).Seconds()
+	after, err := b.cpu()
+	if err != nil {
+		return err
+	}
+	counts, err := b.log.Count(auditlog.Filter{Users: []string{stack.Manager, stack.Provider}})
+	if err != nil {
+		return err
+	}
+	i.Writes = counts.Writes + counts.Events
+	i.CPUSeconds = (after[0] + after[1] - before[0] - before[1]).Seconds()
+	return b.alive()
+}
+
+func (b *bench) cpu() (used [2]time.Duration, err error) {
+	for i, p := range b.processes() {
+		if used[i], err = cpuOf(p.PID()); err != nil {
+			return used, err
+		}
+	}
+	return used, nil
+}
+
+func (b *bench) weigh(m *memory) error {
+	for i, into := range []*float64{&m.ManagerPeakMiB, &m.ProviderPeakMiB} {
+		var err error
+		if *into, err = peakOf(b.processes()[i].PID()); err != nil {
+			return err
+		}
+	}
+	m.PeakMiB = m.ManagerPeakMiB + m.ProviderPeakMiB
+	return nil
+}

@@ -1,0 +1,191 @@
+package micro
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/index"
+	"machinist.dev/machinist/internal/machineclass/resolve"
+	"machinist.dev/machinist/internal/machineset"
+)
+
+func scheme() *runtime.Scheme {
+	s := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(s))
+	utilruntime.Must(v1beta1.AddToScheme(s))
+	return s
+}
+
+// cached reads from a cache that has some objects. What is written appears in the cache at once.
+type cached struct {
+	client.Client // nil: what is not overridden must not be called
+	cache         cache.Cache
+	stores        map[schema.GroupVersionKind]toolscache.SharedIndexInformer
+	scheme        *runtime.Scheme
+	writes        *writes
+}
+
+func (c cached) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+	return c.cache.Get(ctx, key, o, options...)
+}
+
+func (c cached) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	return c.cache.List(ctx, list, options...)
+}
+
+// writes are those that were made. Some reconcilers make several at a time.
+type writes struct {
+	mu  sync.Mutex
+	all []string
+}
+
+// add returns how many there are.
+func (w *writes) add(write string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.all = append(w.all, write)
+	return len(w.all)
+}
+
+// live reads what an API server would: the same, with the version of the whole.
+type live struct{ cached }
+
+func (l live) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	err := l.cached.List(ctx, list, options...)
+	list.SetResourceVersion("1")
+	return err
+}
+
+func (c cached) Patch(_ context.Context, o client.Object, _ client.Patch, _ ...client.PatchOption) error {
+	return c.store("patch", o)
+}
+
+func (c cached) Status() client.SubResourceWriter { return statuses{nil, c} }
+
+func (c cached) store(verb string, o client.Object) error {
+	version := 1 + c.writes.add(fmt.Sprintf("%s %T %s", verb, o, o.GetName()))
+	kind, err := apiutil.GVKForObject(o, c.scheme)
+	if err != nil {
+		return err
+	}
+	o.SetResourceVersion(fmt.Sprint(version))
+	return c.stores[kind].GetIndexer().Update(o.DeepCopyObject())
+}
+
+type statuses struct {
+	client.SubResourceWriter // nil
+	c                        cached
+}
+
+func (s statuses) Patch(_ context.Context, o client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+	return s.c.store("patch status", o)
+}
+
+// cacheOf returns a client that reads objects from controller-runtime's cache, with all indexes of the processes.
+func cacheOf(tb testing.TB, objects []client.Object) cached {
+	tb.Helper()
+	s := scheme()
+	kinds := []client.Object{
+		&v1beta1.Machine{}, &v1beta1.MachineSet{}, &v1beta1.MachineDeployment{}, &v1beta1.MachineClass{}, &v1beta1.MachineHealthCheck{}, &corev1.Node{},
+	}
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{v1beta1.GroupVersion, corev1.SchemeGroupVersion})
+	byKind := map[schema.GroupVersionKind][]client.Object{}
+	kindOf := func(o runtime.Object) schema.GroupVersionKind {
+		kind, err := apiutil.GVKForObject(o, s)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return kind
+	}
+	for _, o := range kinds {
+		scope := meta.RESTScopeNamespace
+		if _, ok := o.(*corev1.Node); ok {
+			scope = meta.RESTScopeRoot
+		}
+		mapper.Add(kindOf(o), scope)
+	}
+	for _, o := range objects {
+		byKind[kindOf(o)] = append(byKind[kindOf(o)], o)
+	}
+	stores := map[schema.GroupVersionKind]toolscache.SharedIndexInformer{}
+	c, err := cache.New(&rest.Config{}, cache.Options{
+		Scheme: s, Mapper: mapper, ReaderFailOnMissingInformer: true,
+		NewInformer: func(_ toolscache.ListerWatcher, o runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+			kind := kindOf(o)
+			lw := &toolscache.ListWatch{
+				ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+					list, err := s.New(kind.GroupVersion().WithKind(kind.Kind + "List"))
+					if err != nil {
+						return nil, err
+					}
+					items := make([]runtime.Object, len(byKind[kind]))
+					for i, o := range byKind[kind] {
+						items[i] = o
+					}
+					list.(metav1.ListInterface).SetResourceVersion("1")
+					return list, meta.SetList(list, items)
+				},
+				WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil },
+			}
+			stores[kind] = toolscache.NewSharedIndexInformer(listOnly{lw}, o, resync, indexers)
+			return stores[kind]
+		},
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	ctx := tb.Context()
+	for _, register := range []func(context.Context, client.FieldIndexer) error{
+		index.RegisterMachines, index.RegisterSets, index.RegisterTarget, resolve.RegisterIndexes, machineset.RegisterIndexes,
+	} {
+		if err := register(ctx, c); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	for _, o := range kinds {
+		if _, err := c.GetInformer(ctx, o, cache.BlockUntilSynced(false)); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	go func() { _ = c.Start(ctx) }()
+	if !c.WaitForCacheSync(ctx) {
+		tb.Fatal("the cache is not filled")
+	}
+	return cached{cache: c, stores: stores, scheme: s, writes: &writes{}}
+}
+
+// listOnly says that a watch does not begin with a list.
+type listOnly struct{ *toolscache.ListWatch }
+
+func (listOnly) IsWatchListSemanticsUnSupported() bool { return true }
+
+var sizes = []int{100, 10_000}
+
+// each runs a benchmark for each size of fleet.
+func each(b *testing.B, run func(b *testing.B, n int)) {
+	for _, n := range sizes {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			b.ReportAllocs()
+			run(b, n)
+		})
+	}
+}

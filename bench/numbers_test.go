@@ -1,0 +1,151 @@
+package main
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"machinist.dev/machinist/internal/controlplane/auditlog"
+)
+
+func TestExponent(t *testing.T) {
+	x := []float64{300, 1000, 3000, 5000}
+	for want, f := range map[float64]func(float64) float64{
+		0:   func(float64) float64 { return 7 },
+		1:   func(n float64) float64 { return 0.01 * n },
+		1.5: func(n float64) float64 { return 3 * math.Pow(n, 1.5) },
+		2:   func(n float64) float64 { return n * n },
+	} {
+		var y []float64
+		for _, n := range x {
+			y = append(y, f(n))
+		}
+		if got := exponent(x, y); math.Abs(got-want) > 1e-9 {
+			t.Errorf("exponent %g is taken for %g", want, got)
+		}
+	}
+	if got := exponent([]float64{100, 100}, []float64{1, 2}); got != 0 {
+		t.Errorf("one size tells of no growth, got %g", got)
+	}
+	if got := exponent([]float64{100, 200}, []float64{0, 2}); got != 0 {
+		t.Errorf("what took no time has no logarithm, got %g", got)
+	}
+}
+
+func TestPercentile(t *testing.T) {
+	values := make([]float64, 100)
+	for i := range values {
+		values[i] = float64(100 - i)
+	}
+	for of, want := range map[float64]float64{50: 50, 99: 99, 100: 100, 1: 1} {
+		if got := percentile(values, of); got != want {
+			t.Errorf("percentile %g is %g, want %g", of, got, want)
+		}
+	}
+	if got := percentile([]float64{3}, 99); got != 3 {
+		t.Errorf("percentile of one value is %g", got)
+	}
+	if got := percentile(nil, 99); got != 0 {
+		t.Errorf("percentile of nothing is %g", got)
+	}
+}
+
+func TestWhatProcTells(t *testing.T) {
+	stat := "42 (a (b) c) S 1 42 42 0 -1 4194560 1000 0 5 0 1234 66 0 0 20 0 9 0 100 2389 4000 18446744073709551615"
+	if got, err := parseCPU(stat); err != nil || got != 13*time.Second {
+		t.Errorf("processor time %s, %v; want 13s", got, err)
+	}
+	if _, err := parseCPU("42 (x) S 1"); err == nil {
+		t.Error("a short line is no error")
+	}
+	if got, err := parsePeak("Name:\tx\nVmPeak:\t 9 kB\nVmHWM:\t  204800 kB\nVmRSS:\t 1 kB\n"); err != nil || got != 200 {
+		t.Errorf("peak %g MiB, %v; want 200", got, err)
+	}
+	if _, err := parsePeak("VmRSS:\t 1 kB\n"); err == nil {
+		t.Error("no peak is no error")
+	}
+}
+
+// The time of a phase ends with the last write to a Machine; that of one machine begins when its creation is asked for.
+func TestAPhaseIsCountedFromTheLog(t *testing.T) {
+	begun := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	request := func(verb, resource, subresource, name string, code int, from, to time.Duration) auditlog.Request {
+		r := auditlog.Request{Verb: verb, Resource: resource, Subresource: subresource, Name: name, Code: code, Received: begun.Add(from), Answered: begun.Add(to)}
+		if resource == "machines" {
+			r.Group = "machinist.dev"
+		}
+		return r
+	}
+	var p phase
+	p.count([]auditlog.Request{
+		request("patch", "machines", "", "a", 200, 2*time.Second, 3*time.Second),
+		request("create", "machines", "", "a", 201, time.Second, 2*time.Second),
+		request("create", "machines", "", "b", 201, time.Second, 4*time.Second),
+		request("patch", "nodes", "", "a", 409, 3*time.Second, 4*time.Second),
+		request("get", "nodes", "", "a", 200, 3*time.Second, 4*time.Second),
+		request("patch", "nodes", "", "a", 200, 3*time.Second, 5*time.Second),
+		request("patch", "machines", "status", "a", 200, 5*time.Second, 6*time.Second),
+		request("patch", "machines", "status", "b", 409, 5*time.Second, 9*time.Second),
+		request("patch", "machines", "status", "b", 200, 7*time.Second, 8*time.Second),
+		request("patch", "machinesets", "status", "s", 200, 9*time.Second, 10*time.Second),
+		request("create", "events", "", "e", 201, 9*time.Second, 10*time.Second),
+		request("get", "leases", "", "l", 200, 9*time.Second, 10*time.Second),
+	}, 2, begun)
+	want := phase{Seconds: 8, WritesPerMachine: 3.5, EventsPerMachine: 0.5, ConflictsPerMachine: 1, ReadsPerMachine: 0.5, MachinesCreated: 2, P50Seconds: 5, P99Seconds: 7}
+	p.Writes = nil
+	if !reflect.DeepEqual(p, want) {
+		t.Errorf("counted %+v, want %+v", p, want)
+	}
+}
+
+// The bare client sends as many writes of each kind as were counted.
+func TestAScriptHasAllWrites(t *testing.T) {
+	p := &phase{EventsPerMachine: 1.03, Writes: map[string]int{
+		callCreate: 100, callPatch: 200, callStatus: 137, callNode: 301, callDelete: 100, callNodeEnd: 100, "patch machinesets.machinist.dev/status": 9,
+	}}
+	s := scriptOf(100, p)
+	want := script{n: 100, creates: 100, patches: 100, dresses: 100, statuses: 137, deletes: 100, marks: 201, ends: 100, releases: 100, events: 103}
+	if s != want {
+		t.Errorf("script %+v, want %+v", s, want)
+	}
+	sum := 0
+	for i := range s.n {
+		sum += s.share(s.statuses, i)
+	}
+	if sum != s.statuses {
+		t.Errorf("the machines together have %d writes of their status, want %d", sum, s.statuses)
+	}
+}
+
+func TestThePlotIsWellFormed(t *testing.T) {
+	var results []*result
+	for _, n := range []int{300, 1000, 5000} {
+		f := float64(n)
+		results = append(results, &result{
+			Machines: n, Create: phase{Seconds: f / 100, LimitSeconds: f / 140, CPUSeconds: f / 120},
+			Roll: &phase{Seconds: f / 30, CPUSeconds: f / 50}, Delete: phase{Seconds: f / 90, LimitSeconds: f / 130, CPUSeconds: f / 150},
+		})
+	}
+	svg := plot(results, growthOf(results))
+	texts := 0
+	for d := xml.NewDecoder(strings.NewReader(string(svg))); ; {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if start, ok := token.(xml.StartElement); ok && start.Name.Local == "text" {
+			texts++
+		}
+	}
+	if texts < 20 || !strings.Contains(string(svg), "N^1.00") || strings.Contains(string(svg), "NaN") {
+		t.Errorf("the plot lacks something:\n%s", svg)
+	}
+}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+)
+
+// Calls of our processes that are made for a single machine, as the audit log names them.
+const (
+	callCreate  = "create machines.machinist.dev"
+	callPatch   = "patch machines.machinist.dev"
+	callStatus  = "patch machines.machinist.dev/status"
+	callDelete  = "delete machines.machinist.dev"
+	callNode    = "patch nodes"
+	callNodeEnd = "delete nodes"
+)
+
+// replay sends the writes of a phase and does nothing else: it reads nothing, watches nothing and decides nothing. What a
+// machine's life needs in order is sent in order.
+type replay struct {
+	http    *http.Client
+	host    string
+	tape    *tape
+	workers int
+	sent    atomic.Int64
+}
+
+// script says how many writes of a kind there are, for all machines together.
+type script struct {
+	n                                           int
+	creates, patches, dresses, statuses         int // of machines that come
+	deletes, marks, endStatuses, ends, releases int // of machines that go
+	events                                      int
+}
+
+// scriptOf makes a script of what was measured. A machine that comes has its providerID written once and its Node dressed
+// once; what else there is of these calls belongs to a machine that goes.
+func scriptOf(n int, p *phase) script {
+	s := script{n: n, creates: p.Writes[callCreate], deletes: p.Writes[callDelete], ends: p.Writes[callNodeEnd], events: int(p.EventsPerMachine*float64(n) + 0.5)}
+	s.patches, s.dresses = min(p.Writes[callPatch], s.creates), min(p.Writes[callNode], s.creates)
+	s.releases, s.marks = p.Writes[callPatch]-s.patches, p.Writes[callNode]-s.dresses
+	if s.creates > 0 {
+		s.statuses = p.Writes[callStatus]
+	} else {
+		s.endStatuses = p.Writes[callStatus]
+	}
+	return s
+}
+
+// share is how many of a total the i-th of the machines has.
+func (s script) share(total, i int) int {
+	share := total / s.n
+	if i < total%s.n {
+		share++
+	}
+	return share
+}
+
+func newReplay(config *rest.Config, t *tape, workers int) (*replay, error) {
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("make the bare client: %w", err)
+	}
+	return &replay{http: client, host: config.Host, tape: t, workers: workers}, nil
+}
+
+// run sends what the script says, for machines that come and go by these names, and returns how long that took.
+func (r *replay) run(ctx context.Context, s script, comes, goes func(i int) string) (time.Duration, error) {
+	r.sent.Store(0)
+	begun := time.Now()
+	workers, ctx := errgroup.WithContext(ctx)
+	workers.SetLimit(r.workers)
+	for i := range s.n {
+		workers.Go(func() error {
+			if s.creates > 0 {
+				if err := r.come(ctx, s, i, comes(i)); err != nil {
+					return err
+				}
+			}
+			if s.deletes > 0 {
+				if err := r.leave(ctx, s, i, goes(i)); err != nil {
+					return err
+				}
+			}
+			for k := range s.share(s.events, i) {
+				if err := r.send(ctx, "POST", "/apis/events.k8s.io/v1/namespaces/"+namespace+"/events", event(fmt.Sprintf("event-%d-%d-%d", begun.UnixNano(), i, k))); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	err := workers.Wait()
+	return time.Since(begun), err
+}
+
+const machinesPath = "/apis/machinist.dev/v1beta1/namespaces/" + namespace + "/machines"
+
+func (r *replay) come(ctx context.Context, s script, i int, name string) error {
+	own := strings.NewReplacer(anyName, name, anyID, "sim:///"+name)
+	body := func(recorded []byte) []byte { return []byte(own.Replace(string(recorded))) }
+	machine := machinesPath + "/" + name
+	if err := r.send(ctx, "POST", machinesPath, body(r.tape.machine)); err != nil {
+		return err
+	}
+	for range s.share(s.patches, i) {
+		if err := r.send(ctx, "PATCH", machine, body(r.tape.providerID)); err != nil {
+			return err
+		}
+	}
+	// It is the node's own write, and without it there is nothing to dress.
+	if err := r.send(ctx, "POST", "/api/v1/nodes", body(r.tape.node)); err != nil {
+		return err
+	}
+	r.sent.Add(-1)
+	for range s.share(s.dresses, i) {
+		if err := r.send(ctx, "PATCH", "/api/v1/nodes/"+name, body(r.tape.dress)); err != nil {
+			return err
+		}
+	}
+	return r.statuses(ctx, s.share(s.statuses, i), machine, body(r.tape.status))
+}
+
+// statuses patches a status several times, each time with something that changes.
+func (r *replay) statuses(ctx context.Context, times int, machine string, status []byte) error {
+	for k := range times {
+		changed := bytes.Replace(status, []byte(`"message":"`), fmt.Appendf(nil, `"message":"%d `, k), 1)
+		if err := r.send(ctx, "PATCH", machine+"/status", changed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *replay) leave(ctx context.Context, s script, i int, name string) error {
+	machine, node := machinesPath+"/"+name, "/api/v1/nodes/"+name
+	if err := r.send(ctx, "DELETE", machine, nil); err != nil {
+		return err
+	}
+	for k := range s.share(s.marks, i) {
+		mark := fmt.Sprintf(`{"metadata":{"annotations":{"bench.machinist.dev/mark":"%d"}},"spec":{"unschedulable":true,"taints":[{"key":"bench.machinist.dev/mark-%d","effect":"PreferNoSchedule"}]}}`, k, k)
+		if err := r.send(ctx, "PATCH", node, []byte(mark)); err != nil {
+			return err
+		}
+	}
+	status := strings.NewReplacer(anyName, name, anyID, "sim:///"+name).Replace(string(r.tape.status))
+	if err := r.statuses(ctx, s.share(s.endStatuses, i), machine, []byte(status)); err != nil {
+		return err
+	}
+	if s.share(s.ends, i) > 0 {
+		if err := r.send(ctx, "DELETE", node, nil); err != nil {
+			return err
+		}
+	}
+	return r.send(ctx, "PATCH", machine, r.tape.release)
+}
+
+// send makes one request, which must succeed.
+func (r *replay) send(ctx context.Context, method, path string, body []byte) error {
+	request, err := http.NewRequestWithContext(ctx, method, r.host+path, bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("replay: %w", err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	if method == http.MethodPatch {
+		request.Header.Set("Content-Type", "application/merge-patch+json")
+	}
+	response, err := r.http.Do(request)
+	if err != nil {
+		return fmt.Errorf("replay %s %s: %w", method, path, err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode >= 300 {
+		text, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10))
+		return fmt.Errorf("replay %s %s: %s: %s", method, path, response.Status, text)
+	}
+	if _, err := io.Copy(io.Discard, response.Body); err != nil {
+		return fmt.Errorf("replay %s %s: read the answer: %w", method, path, err)
+	}
+	r.sent.Add(1)
+	return nil
+}

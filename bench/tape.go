@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// anyName and anyID stand in the bodies of a tape for what is different in each machine.
+const (
+	anyName = "bench-recorded-name"
+	anyID   = "sim:///bench-recorded-id"
+)
+
+// tape has the bodies of the requests that a machine's life takes, as they were in a life that was measured: of the same
+// kinds, fields and sizes.
+type tape struct {
+	machine, providerID, status, node, dress, release []byte
+}
+
+// newTape makes a tape from a machine that runs.
+func newTape(ctx context.Context, c client.Client) (*tape, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("MachineList"))
+	if err := c.List(ctx, list, client.InNamespace(namespace), client.Limit(1)); err != nil {
+		return nil, fmt.Errorf("look at a machine: %w", err)
+	}
+	if len(list.Items) == 0 {
+		return nil, errors.New("look at a machine: there is none")
+	}
+	m := &list.Items[0]
+	node := &unstructured.Unstructured{}
+	node.SetAPIVersion("v1")
+	node.SetKind("Node")
+	if err := c.Get(ctx, client.ObjectKey{Name: m.GetName()}, node); err != nil {
+		return nil, fmt.Errorf("look at the node of machine %s: %w", m.GetName(), err)
+	}
+	id, _, _ := unstructured.NestedString(m.Object, "spec", "providerID")
+	if id == "" {
+		return nil, fmt.Errorf("machine %s has no instance", m.GetName())
+	}
+	general := strings.NewReplacer(id, anyID, m.GetName(), anyName)
+	body := func(object any) []byte {
+		text, err := json.Marshal(object)
+		if err != nil {
+			panic(err) // It was read from JSON.
+		}
+		return []byte(general.Replace(string(text)))
+	}
+	spec, _, _ := unstructured.NestedMap(m.Object, "spec")
+	delete(spec, "providerID")
+	meta := map[string]any{"namespace": namespace, "name": m.GetName(), "labels": m.GetLabels(), "annotations": m.GetAnnotations()}
+	meta["ownerReferences"], _, _ = unstructured.NestedSlice(m.Object, "metadata", "ownerReferences")
+	t := &tape{
+		machine:    body(map[string]any{"apiVersion": m.GetAPIVersion(), "kind": m.GetKind(), "metadata": meta, "spec": spec}),
+		providerID: body(map[string]any{"metadata": map[string]any{"finalizers": m.GetFinalizers()}, "spec": map[string]any{"providerID": id}}),
+		status:     body(map[string]any{"status": m.Object["status"]}),
+		node:       body(nodeOf(instance{id, m.GetName()}, time.Now())),
+		dress: body(map[string]any{
+			"metadata": map[string]any{"labels": node.GetLabels(), "annotations": node.GetAnnotations()}, "spec": map[string]any{"taints": nil},
+		}),
+		release: []byte(`{"metadata":{"finalizers":null}}`),
+	}
+	return t, nil
+}
+
+// event is as long as those of machines are.
+func event(name string) []byte {
+	return fmt.Appendf(nil, `{"apiVersion":"events.k8s.io/v1","kind":"Event","metadata":{"namespace":%q,"name":"%s.1"},"eventTime":%q,`+
+		`"reportingController":"machinist-machine","reportingInstance":"machinist-machine-bench","action":"Delete","reason":"Deleted","type":"Normal",`+
+		`"regarding":{"apiVersion":"machinist.dev/v1beta1","kind":"Machine","namespace":%q,"name":%q,"uid":"01234567-89ab-cdef-0123-456789abcdef","resourceVersion":"123456"},`+
+		`"note":"The instance and the node of the machine are gone"}`, namespace, name, time.Now().UTC().Format("2006-01-02T15:04:05.000000Z"), namespace, name)
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ticks is how many make a second in /proc, which Linux fixes for all programs.
+const ticks = 100
+
+// cpuOf returns the processor time that a process has used, user and system.
+func cpuOf(pid int) (time.Duration, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, fmt.Errorf("read processor time: %w", err)
+	}
+	return parseCPU(string(stat))
+}
+
+func parseCPU(stat string) (time.Duration, error) {
+	// The name of the program, in parentheses, may have spaces and parentheses itself.
+	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("read processor time: %q has too few fields", stat)
+	}
+	var sum int64
+	for _, field := range fields[11:13] { // utime and stime
+		n, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("read processor time: %w", err)
+		}
+		sum += n
+	}
+	return time.Duration(sum) * time.Second / ticks, nil
+}
+
+// peakOf returns the greatest resident set that a process ever had, in MiB.
+func peakOf(pid int) (float64, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, fmt.Errorf("read memory: %w", err)
+	}
+	return parsePeak(string(status))
+}
+
+func parsePeak(status string) (float64, error) {
+	for line := range strings.Lines(status) {
+		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			kib, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 64)
+			if err != nil {
+				return 0, fmt.Errorf("read memory: %w", err)
+			}
+			return kib / 1024, nil
+		}
+	}
+	return 0, fmt.Errorf("read memory: there is no VmHWM")
+}

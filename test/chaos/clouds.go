@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/examples"
+	"machinist.dev/machinist/simcloud"
+)
+
+// slowest is less than the time for which the provider waits for a creation whose answer was lost.
+const slowest = 2 * time.Second
+
+// cloudChances are the disturbances of the cloud.
+func (w *world) cloudChances() []chance {
+	refusals := []simcloud.ErrorCode{
+		simcloud.CodeInternalError, simcloud.CodeUnavailable, simcloud.CodeUnauthorized, simcloud.CodeForbidden,
+		simcloud.CodeQuotaExceeded, simcloud.CodeInsufficientCapacity, simcloud.CodeConflict,
+	}
+	short := func(r *rand.Rand) simcloud.Duration {
+		return simcloud.Duration(between(r, 100*time.Millisecond, slowest))
+	}
+	return []chance{
+		{2, func(r *rand.Rand) disturbance {
+			return w.fault(r, "the cloud throttles", simcloud.FaultRule{Operation: "*", Probability: 0.7, Effect: simcloud.FaultEffect{
+				Error: simcloud.CodeThrottled, RetryAfter: simcloud.Duration(time.Second),
+			}})
+		}},
+		{4, func(r *rand.Rand) disturbance {
+			code, operation := pick(r, refusals), pick(r, []string{"*", simcloud.OperationCreateInstance, simcloud.OperationDeleteInstance, simcloud.OperationListInstances})
+			return w.fault(r, "the cloud fails", simcloud.FaultRule{Operation: operation, Probability: 0.7, Effect: simcloud.FaultEffect{Error: code}})
+		}},
+		{4, func(r *rand.Rand) disturbance {
+			operation := pick(r, []string{simcloud.OperationCreateInstance, simcloud.OperationCreateInstance, simcloud.OperationDeleteInstance, simcloud.OperationUpdateTags})
+			return w.fault(r, "answers are lost", simcloud.FaultRule{Operation: operation, Probability: 0.8, Effect: simcloud.FaultEffect{DropConnection: true, AfterEffect: true}})
+		}},
+		{2, func(r *rand.Rand) disturbance {
+			return w.fault(r, "calls succeed and are said to fail", simcloud.FaultRule{Operation: simcloud.OperationCreateInstance, Effect: simcloud.FaultEffect{
+				Error: simcloud.CodeInternalError, AfterEffect: true,
+			}})
+		}},
+		{3, func(r *rand.Rand) disturbance {
+			return w.fault(r, "the cloud is slow", simcloud.FaultRule{Operation: "*", Effect: simcloud.FaultEffect{Latency: short(r), ResponseLatency: short(r)}})
+		}},
+		{2, w.noCapacity},
+		{2, func(r *rand.Rand) disturbance {
+			lag := short(r)
+			patch := func(lag simcloud.Duration) func(context.Context) error {
+				return func(ctx context.Context) error {
+					_, err := w.cloud.PatchSettings(ctx, simcloud.SettingsPatch{ReadLag: &lag})
+					return err
+				}
+			}
+			return disturbance{
+				kind: "reads lag", needs: []string{"reads"}, lasts: between(r, 3*time.Second, 15*time.Second),
+				text: fmt.Sprintf("the cloud's reads lag by %s", round(lag)), do: patch(lag), undo: patch(0),
+			}
+		}},
+		{3, func(r *rand.Rand) disturbance { return w.vanish(r) }},
+		{3, func(r *rand.Rand) disturbance {
+			return disturbance{
+				kind: "cloud killed", needs: []string{"cloud"}, lasts: between(r, 100*time.Millisecond, 4*time.Second),
+				text: "kill -9 the cloud, away", do: func(context.Context) error { return w.Cloud.Kill() }, undo: w.startCloud,
+			}
+		}},
+	}
+}
+
+// fault lets a rule hold for a while.
+func (w *world) fault(random *rand.Rand, kind string, rule simcloud.FaultRule) disturbance {
+	rule.Seed = random.Uint64()
+	e := rule.Effect
+	id := ""
+	return disturbance{
+		kind: kind, needs: []string{kind}, lasts: between(random, 2*time.Second, 12*time.Second),
+		text: fmt.Sprintf("%s: %s %s%s%s", kind, rule.Operation, e.Error, slow(e), after(e)),
+		do: func(ctx context.Context) error {
+			added, err := w.cloud.AddFault(ctx, rule)
+			if err == nil {
+				id = added.ID
+			}
+			return err
+		},
+		undo: func(ctx context.Context) error {
+			// A cloud that was killed meanwhile has forgotten it.
+			if err := w.cloud.RemoveFault(ctx, id); err != nil && id != "" && simcloud.CodeOf(err) != simcloud.CodeNotFound {
+				return err
+			}
+			if e.Error == simcloud.CodeUnauthorized || e.Error == simcloud.CodeForbidden {
+				return w.renewCredentials(ctx)
+			}
+			return nil
+		},
+	}
+}
+
+// renewCredentials is what somebody does when the cloud refused them. Otherwise it would be minutes until they are tried
+// again.
+func (w *world) renewCredentials(ctx context.Context) error {
+	s := &corev1.Secret{}
+	if err := w.control.Get(ctx, client.ObjectKey{Namespace: namespace, Name: examples.CredentialsSecret}, s); err != nil {
+		return err
+	}
+	before := s.DeepCopy()
+	s.StringData = map[string]string{"renewed": time.Now().String()}
+	return w.control.Patch(ctx, s, client.MergeFrom(before))
+}
+
+func after(e simcloud.FaultEffect) string {
+	if e.AfterEffect {
+		return " after it is done"
+	}
+	return ""
+}
+
+func slow(e simcloud.FaultEffect) string {
+	if e.Latency+e.ResponseLatency == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s before and %s", round(e.Latency), round(e.ResponseLatency))
+}
+
+func round(d simcloud.Duration) time.Duration { return time.Duration(d).Round(10 * time.Millisecond) }
+
+// noCapacity lets no more instances be made of one of the types in use.
+func (w *world) noCapacity(random *rand.Rand) disturbance {
+	size := pick(random, []string{"small", "large"})
+	set := func(capacity *int) func(context.Context) error {
+		return func(ctx context.Context) error {
+			var errs []error
+			for _, zone := range []string{"sim-1a", "sim-1b", "sim-1c"} {
+				errs = append(errs, w.cloud.SetCapacity(ctx, "sim-1", zone, size, capacity))
+			}
+			return errors.Join(errs...)
+		}
+	}
+	return disturbance{
+		kind: "no capacity", needs: []string{"capacity"}, lasts: between(random, 3*time.Second, 12*time.Second),
+		text: "the cloud has no capacity for " + size, do: set(new(0)), undo: set(nil),
+	}
+}
+
+// vanish deletes an instance behind everybody's back.
+func (w *world) vanish(random *rand.Rand) disturbance {
+	n := random.Int()
+	return disturbance{
+		kind: "instance vanished", text: "an instance vanishes",
+		do: func(ctx context.Context) error {
+			dump, err := w.cloud.Dump(ctx)
+			if err != nil {
+				return err
+			}
+			var running []string
+			for _, r := range dump.Records {
+				if r.State == simcloud.StateRunning {
+					running = append(running, r.ID)
+				}
+			}
+			if len(running) == 0 {
+				return errors.New("there is none")
+			}
+			id := running[n%len(running)]
+			w.watcher.foreign(id)
+			_, err = w.cloud.AddInstanceFault(ctx, id, simcloud.InstanceFault{Kind: simcloud.FaultVanishes})
+			return err
+		},
+	}
+}

@@ -1,0 +1,106 @@
+package history
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"machinist.dev/machinist/simcloud"
+)
+
+// Journal reads the journal of the simulated cloud while that writes it. It is for one goroutine at a time.
+type Journal struct {
+	path   string
+	file   *os.File
+	offset int64
+}
+
+// OpenJournal reads the journal in the cloud's state directory from its beginning on.
+func OpenJournal(dir string) *Journal { return &Journal{path: filepath.Join(dir, "journal.jsonl")} }
+
+// entry is a line of the journal, as far as it is about instances.
+type entry struct {
+	Key   string `json:"k"`
+	Value struct {
+		Instance simcloud.Instance `json:"instance"`
+	} `json:"v"`
+	More bool `json:"more"`
+}
+
+// Read tells of each state of each instance that was committed since it was last called. A journal that was written anew
+// meanwhile is read from its beginning: it has the last state of each.
+func (j *Journal) Read(tell func(simcloud.Instance)) error {
+	for {
+		if err := j.read(tell); err != nil {
+			return fmt.Errorf("read the cloud's journal %s: %w", j.path, err)
+		}
+		replaced, err := j.replaced()
+		if err != nil || !replaced {
+			return err
+		}
+	}
+}
+
+// replaced lets go of a file that is not the journal any more, after it was read to its end.
+func (j *Journal) replaced() (bool, error) {
+	now, err := os.Stat(j.path)
+	if err != nil {
+		return false, err
+	}
+	was, err := j.file.Stat()
+	if err != nil || os.SameFile(was, now) {
+		return false, err
+	}
+	err = j.file.Close()
+	j.file, j.offset = nil, 0
+	return true, err
+}
+
+func (j *Journal) read(tell func(simcloud.Instance)) (err error) {
+	if j.file == nil {
+		if j.file, err = os.Open(j.path); err != nil {
+			return err
+		}
+	}
+	if _, err := j.file.Seek(j.offset, io.SeekStart); err != nil {
+		return err
+	}
+	var commit []simcloud.Instance
+	read := int64(0)
+	for reader := bufio.NewReader(j.file); ; {
+		line, err := reader.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return nil // what is not complete yet is read the next time
+		}
+		if err != nil {
+			return err
+		}
+		var e entry
+		// Other keys have other values.
+		if key := struct {
+			Key  string `json:"k"`
+			More bool   `json:"more"`
+		}{}; json.Unmarshal(line, &key) == nil && !strings.HasPrefix(key.Key, "instance/") {
+			e.More = key.More
+		} else if err := json.Unmarshal(line, &e); err != nil {
+			return fmt.Errorf("line %.200q: %w", line, err)
+		}
+		read += int64(len(line))
+		if e.Value.Instance.ID != "" {
+			commit = append(commit, e.Value.Instance)
+		}
+		if !e.More {
+			for _, in := range commit {
+				tell(in)
+			}
+			commit = commit[:0]
+			j.offset += read
+			read = 0
+		}
+	}
+}

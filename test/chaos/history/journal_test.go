@@ -1,0 +1,110 @@
+package history
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"machinist.dev/machinist/simcloud"
+	"machinist.dev/machinist/simcloud/journal"
+)
+
+type record struct {
+	Instance simcloud.Instance `json:"instance"`
+}
+
+func of(id string, state simcloud.InstanceState) journal.Op {
+	return journal.Op{Key: "instance/" + id, Value: record{simcloud.Instance{ID: id, State: state}}}
+}
+
+func TestEachCommittedStateIsReadOnce(t *testing.T) {
+	dir := t.TempDir()
+	w, err := journal.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	j := OpenJournal(dir)
+	commit := func(ops ...journal.Op) {
+		t.Helper()
+		if err := w.Commit(ops...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reads := func(want ...string) {
+		t.Helper()
+		var got []string
+		if err := j.Read(func(in simcloud.Instance) { got = append(got, fmt.Sprint(in.ID, " ", in.State)) }); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("read %q, want %q", got, want)
+		}
+	}
+	commit(journal.Op{Key: "meta", Value: map[string]int{"created": 1}}, journal.Op{Key: "userdata/a", Value: []byte("x")}, of("a", simcloud.StatePending))
+	commit(of("b", simcloud.StatePending))
+	reads("a pending", "b pending")
+	reads()
+	commit(of("a", simcloud.StateRunning))
+	commit(of("a", simcloud.StateTerminated))
+	commit(journal.Op{Key: "instance/b"})
+	reads("a running", "a terminated")
+
+	// What is being written is none of our business yet, and comes when it is complete.
+	file, err := os.OpenFile(filepath.Join(dir, "journal.jsonl"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for _, part := range []struct{ text, read string }{
+		{`{"k":"meta","v":1,"more":true}` + "\n" + `{"k":"instance/c","v":{"instance":{"id":"c",`, ""},
+		{`"state":"running"}},"more":true}` + "\n", ""},
+		{`{"k":"userdata/c","v":"eA=="}` + "\n", "c running"},
+		{`{"k":"instance/d","v":{"instance":{"id":"d","state":"pending"}},"more":true}` + "\n" + `{"k":"meta","v":2,"more":true}` + "\n", ""},
+		{`{"k":"userdata/d","v":"eA=="}` + "\n", "d pending"},
+	} {
+		if _, err := file.WriteString(part.text); err != nil {
+			t.Fatal(err)
+		}
+		if part.read == "" {
+			reads()
+		} else {
+			reads(part.read)
+		}
+	}
+}
+
+func TestAJournalThatIsWrittenAnewIsReadAgainAfterItsEnd(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "journal.jsonl")
+	line := func(id, state string) string {
+		return fmt.Sprintf(`{"k":"instance/%s","v":{"instance":{"id":%q,"state":%q}}}`+"\n", id, id, state)
+	}
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(path, line("a", "pending"))
+	j := OpenJournal(dir)
+	var got []string
+	read := func() {
+		t.Helper()
+		if err := j.Read(func(in simcloud.Instance) { got = append(got, fmt.Sprint(in.ID, " ", in.State)) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read()
+	write(path, line("a", "pending")+line("a", "running"))
+	write(path+".new", line("a", "running")+line("b", "pending"))
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
+	}
+	read()
+	if want := []string{"a pending", "a running", "a running", "b pending"}; !slices.Equal(got, want) {
+		t.Errorf("read %q, want %q", got, want)
+	}
+}

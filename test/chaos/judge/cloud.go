@@ -1,0 +1,62 @@
+package judge
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/simcloud"
+)
+
+// Instance is told each state of each instance, as soon as the cloud has it.
+func (j *Judge) Instance(at time.Time, in simcloud.Instance) {
+	uid := types.UID(in.Tags[provider.TagMachineUID])
+	known := j.instances[in.ID]
+	was := &instance{state: simcloud.StateTerminated}
+	if known != nil {
+		was = known
+	} else {
+		j.Instances++
+		if uid == "" {
+			j.breach(at, "I2", "instance %s was made for no Machine", in.ID)
+		} else if m := j.machines[uid]; m != nil && m.gone {
+			j.Late++
+		}
+	}
+	now := &instance{uid: uid, hostname: in.Hostname, state: in.State}
+	j.instances[in.ID] = now
+	if now.live() && !was.live() {
+		for id, other := range j.instances {
+			if id != in.ID && uid != "" && other.uid == uid && other.live() {
+				j.breach(at, "I2", "machine %s has two instances, %s and %s", uid, id, in.ID)
+			}
+		}
+	}
+	if ends(now.state) && known != nil && !ends(was.state) && !j.foreign[in.ID] {
+		j.removals = append(j.removals, removal{at, uid, in.ID})
+	}
+}
+
+func ends(s simcloud.InstanceState) bool {
+	return s == simcloud.StateShuttingDown || s == simcloud.StateTerminated
+}
+
+// NodeGone is told of each Node that is removed.
+func (j *Judge) NodeGone(at time.Time, name string) {
+	for id, in := range j.instances {
+		if in.hostname == name && in.live() {
+			j.breach(at, "I1", "node %s is gone, its instance %s is not", name, id)
+		}
+	}
+}
+
+// living returns an instance of a Machine that is not gone.
+func (j *Judge) living(uid types.UID) (string, bool) {
+	for id, in := range j.instances {
+		if in.uid == uid && in.live() {
+			return id, true
+		}
+	}
+	return "", false
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"syscall"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/internal/controlplane"
+	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/test/link"
+)
+
+// chances are all kinds of disturbances of processes, servers and links, and of the cloud.
+func (w *world) chances() []chance {
+	return append(w.cloudChances(), []chance{
+		{5, func(r *rand.Rand) disturbance { return w.kill(r, pick(r, w.replicas)) }},
+		{2, func(r *rand.Rand) disturbance { return w.kill(r, w.of(pick(r, programs))...) }},
+		{3, func(r *rand.Rand) disturbance {
+			return w.freeze("frozen for less than the lease", pick(r, w.replicas), between(r, 300*time.Millisecond, lease*3/4))
+		}},
+		{3, func(r *rand.Rand) disturbance {
+			return w.freeze("frozen for longer than the lease", pick(r, w.replicas), between(r, lease+time.Second, 3*lease))
+		}},
+		{3, func(r *rand.Rand) disturbance { return w.stealLease(pick(r, programs)) }},
+		{3, func(r *rand.Rand) disturbance { return w.etcdDies(r, "control", w.Control) }},
+		{1, func(r *rand.Rand) disturbance { return w.etcdDies(r, "target", w.Target) }},
+		{3, func(r *rand.Rand) disturbance { return w.apiServerDies(r, "control", w.Control) }},
+		{1, func(r *rand.Rand) disturbance { return w.apiServerDies(r, "target", w.Target) }},
+		{4, func(r *rand.Rand) disturbance { return w.cut(r, "control", pick(r, w.replicas)) }},
+		{1, func(r *rand.Rand) disturbance { return w.cut(r, "control", w.replicas...) }},
+		{2, func(r *rand.Rand) disturbance { return w.cut(r, "target", pick(r, w.replicas)) }},
+		{2, func(r *rand.Rand) disturbance { return w.cut(r, "target", w.replicas...) }},
+		{2, func(r *rand.Rand) disturbance { return w.cut(r, "cloud", w.of(stack.Provider)...) }},
+	}...)
+}
+
+var programs = []string{stack.Manager, stack.Provider}
+
+func pick[T any](random *rand.Rand, of []T) T { return of[random.IntN(len(of))] }
+
+func names(replicas []*replica) (out []string) {
+	for _, r := range replicas {
+		out = append(out, r.name)
+	}
+	return out
+}
+
+func (w *world) kill(random *rand.Rand, replicas ...*replica) disturbance {
+	pause := between(random, soon, 6*time.Second)
+	return disturbance{
+		kind: fmt.Sprintf("kill -9 of %d", len(replicas)), needs: names(replicas),
+		text: fmt.Sprintf("kill -9 %s, back after %s", strings.Join(names(replicas), " "), pause.Round(10*time.Millisecond)),
+		do: func(context.Context) error {
+			for _, r := range replicas {
+				if err := r.kill(pause); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+func (w *world) freeze(kind string, r *replica, lasts time.Duration) disturbance {
+	return disturbance{
+		kind: kind, needs: names([]*replica{r}), lasts: lasts, text: "SIGSTOP " + r.name,
+		do:   func(context.Context) error { return r.signal(syscall.SIGSTOP) },
+		undo: func(context.Context) error { return r.signal(syscall.SIGCONT) },
+	}
+}
+
+// stealLease writes somebody else into a lease, who never renews it.
+func (w *world) stealLease(program string) disturbance {
+	return disturbance{
+		kind: "lease stolen", needs: []string{"lease of " + program}, text: "the lease of " + program + " is stolen",
+		do: func(ctx context.Context) error {
+			ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+			defer cancel()
+			l := &coordinationv1.Lease{}
+			if err := w.control.Get(ctx, client.ObjectKey{Namespace: stack.SystemNamespace, Name: program}, l); err != nil {
+				return err
+			}
+			before := l.DeepCopy()
+			now := metav1.NowMicro()
+			l.Spec.HolderIdentity, l.Spec.AcquireTime, l.Spec.RenewTime = new("thief"), &now, &now
+			return w.control.Patch(ctx, l, client.MergeFrom(before))
+		},
+	}
+}
+
+func (w *world) etcdDies(random *rand.Rand, name string, cp *controlplane.ControlPlane) disturbance {
+	return disturbance{
+		kind: "etcd of " + name + " killed", needs: []string{name}, lasts: between(random, 100*time.Millisecond, 5*time.Second),
+		text: "kill -9 etcd of " + name + ", away",
+		do:   func(context.Context) error { return cp.StopEtcd() },
+		undo: cp.StartEtcd,
+	}
+}
+
+func (w *world) apiServerDies(random *rand.Rand, name string, cp *controlplane.ControlPlane) disturbance {
+	return disturbance{
+		kind: "API server of " + name + " killed", needs: []string{name}, lasts: between(random, 100*time.Millisecond, 5*time.Second),
+		text: "kill -9 API server of " + name + ", away",
+		do:   func(context.Context) error { return cp.StopAPIServer() },
+		undo: cp.StartAPIServer,
+	}
+}
+
+// cut cuts the links of some to one of control, target and cloud.
+func (w *world) cut(random *rand.Rand, to string, replicas ...*replica) disturbance {
+	how, said := link.Refused, "refuses connections"
+	if random.IntN(2) == 0 {
+		how, said = link.Swallowed, "is a black hole"
+	}
+	var needs []string
+	for _, r := range replicas {
+		needs = append(needs, r.name+" to "+to)
+	}
+	become := func(how link.Cut) func(context.Context) error {
+		return func(context.Context) error {
+			for _, r := range replicas {
+				map[string]*link.Link{"control": r.control, "target": r.target, "cloud": r.cloud}[to].Become(how)
+			}
+			return nil
+		}
+	}
+	return disturbance{
+		kind: fmt.Sprintf("%s %s for %d", to, said, len(replicas)), needs: needs, lasts: between(random, 500*time.Millisecond, 10*time.Second),
+		text: fmt.Sprintf("the %s of %s %s", to, strings.Join(names(replicas), " "), said),
+		do:   become(how), undo: become(link.Whole),
+	}
+}

@@ -5,8 +5,8 @@ const (
 	// MachineFinalizer holds a Machine until its instance is gone.
 	MachineFinalizer = "machinist.dev/machine"
 
-	// InUseFinalizer holds a MachineClass while a Machine uses it, and the Secrets that a class references while the
-	// class exists.
+	// InUseFinalizer holds a MachineClass that a Machine has used until none does, and the Secrets that a class or a Machine
+	// of the inline form references while that exists.
 	InUseFinalizer = "machinist.dev/in-use"
 )
 

@@ -30,12 +30,17 @@ func addHealth(op *operator.Operator, s *settings, metrics *healthcheck.Metrics)
 	var nodes wiring.TargetEvents
 	if target := op.Target(); target != nil {
 		options.Nodes = &healthcheck.Nodes{Cached: target.Client, Live: target.Live, Synced: target.Synced}
-		nodes = func(object client.Object, keys handler.EventHandler, news ...predicate.Predicate) source.Source {
-			return operator.Events(target, object, keys, news...)
-		}
+		nodes = targetEvents(target)
 	}
 	if err := healthcheck.New(options).Wiring().Add(op.Manager(), nodes); err != nil {
 		return fmt.Errorf("add the health checks: %w", err)
 	}
 	return nil
+}
+
+// targetEvents makes sources of the events of the target cluster.
+func targetEvents(target *operator.Cluster) wiring.TargetEvents {
+	return func(object client.Object, keys handler.EventHandler, news ...predicate.Predicate) source.Source {
+		return operator.Events(target, object, keys, news...)
+	}
 }

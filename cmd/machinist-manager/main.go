@@ -136,7 +136,7 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings) err
 			Client: control.Client, Nodes: target.Client, Synced: target.Synced, Clock: clock.RealClock{}, Off: !s.markOutdatedNodes,
 			Stopped: op.Reachability().Stopped,
 		})
-		if err := marker.Wiring().Add(mgr, nil); err != nil {
+		if err := marker.Wiring().Add(mgr, targetEvents(target)); err != nil {
 			return err
 		}
 	}

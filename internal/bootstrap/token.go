@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/big"
@@ -155,6 +156,9 @@ func (t Tokens) Ensure(ctx context.Context, a Attempt, expires time.Time) (Token
 	return Token{}, fmt.Errorf("no free bootstrap token id for machine %s after %d tries", a.Machine, maxSalt)
 }
 
+// ErrMayNotRead is wrapped by the error of whoever may not read tokens, and so has never made one.
+var ErrMayNotRead = errors.New("not allowed to read bootstrap tokens")
+
 // Delete removes the token of the attempt, if it is there, and no other.
 func (t Tokens) Delete(ctx context.Context, a Attempt) error {
 	id, found, err := t.find(ctx, a)
@@ -186,6 +190,9 @@ func (t Tokens) find(ctx context.Context, a Attempt) (id string, found *metav1.P
 			// Salts are raised one by one: where one is missing, none after it was used. (If the token of an earlier salt
 			// was deleted meanwhile, the expiry removes ours.)
 			return id, nil, nil
+		}
+		if apierrors.IsForbidden(err) {
+			err = fmt.Errorf("%w: %w", ErrMayNotRead, err)
 		}
 		if err != nil {
 			return "", nil, fmt.Errorf("read bootstrap token %s of the target cluster: %w", id, err)

@@ -114,7 +114,7 @@ func (p *pass) run(ctx context.Context) error {
 	if err := p.observe(ctx); err != nil {
 		return err
 	}
-	situation := Situation{Now: p.now, Clocks: p.clocks, Meltdown: p.followMeltdown()}
+	situation := Situation{Now: p.now, Clocks: p.clocks, Meltdown: p.followMeltdown(ctx)}
 	situation.Clocks.Recovered = p.memory.recovered
 
 	var errs []error

@@ -78,11 +78,11 @@ func (p *pass) observe(ctx context.Context) error {
 }
 
 // followMeltdown finds out where it melts, and tells.
-func (p *pass) followMeltdown() Meltdown {
+func (p *pass) followMeltdown(ctx context.Context) Meltdown {
 	d := Melt(p.subjects, p.MeltdownThreshold)
 	p.Metrics.melts(d)
 	began, ended := p.memory.followMeltdown(p.now, d)
-	log := logf.Log.WithName("healthcheck")
+	log := logf.FromContext(ctx)
 	if len(began) > 0 {
 		log.Info("Remediation stops", "cause", d.Describe(func(string) bool { return true }), "domains", began)
 	}

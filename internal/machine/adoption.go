@@ -113,6 +113,9 @@ func (p *pass) tag(ctx context.Context, inputs resolve.Resolved) (progress, erro
 	if err := p.confirm(ctx, "it adopts its instance"); err != nil {
 		return wait, err
 	}
+	if err := p.confirmHold(ctx, inputs); err != nil {
+		return wait, err
+	}
 	if !p.machine.Adopting() {
 		p.machine.Status.Launch = &v1beta1.LaunchStatus{Attempt: p.machine.LaunchAttempt(), Step: v1beta1.LaunchStepAdopting}
 		if err := p.writeStatus(ctx); err != nil {
@@ -297,6 +300,9 @@ func (p *pass) resolveInputs(ctx context.Context) (resolve.Resolved, progress, e
 	}
 	if inputs.Provider != p.Cloud.Name() {
 		p.launchRefused(v1beta1.ReasonInvalidConfiguration, fmt.Sprintf("Label %s is %q, but what the machine is made from is for provider %q.", v1beta1.LabelProvider, p.provider, inputs.Provider))
+		return resolve.Resolved{}, wait, nil
+	}
+	if proceed := p.awaitHold(inputs); !bool(proceed) {
 		return resolve.Resolved{}, wait, nil
 	}
 	return inputs, next, nil

@@ -136,7 +136,9 @@ func TestDeletionWithoutTheClass(t *testing.T) {
 	w.events.take()
 	w.drop("small-user-data")
 	w.drop("small-credentials")
-	if err := w.api.Delete(t.Context(), &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "small"}}); err != nil {
+	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "small"}}
+	w.letGo(class)
+	if err := w.api.Delete(t.Context(), class); err != nil {
 		t.Fatal(err)
 	}
 	w.delete("m")

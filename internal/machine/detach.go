@@ -20,6 +20,7 @@ func (p *pass) detachByForce(ctx context.Context) (progress, error) {
 	if p.node == nil || p.forced() || p.leftBehind || p.isTrue(v1beta1.ConditionVolumesDetached) {
 		return next, nil
 	}
+	p.catchUp()
 	since := p.outOfServiceSince()
 	outcome := p.Drainer.VolumesDetached(ctx, drain.VolumesRequest{
 		Machine: client.ObjectKeyFromObject(p.machine), UID: p.machine.UID,

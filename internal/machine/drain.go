@@ -34,14 +34,17 @@ func (p *pass) drain(ctx context.Context) (progress, error) {
 	if !p.forced() {
 		cordoned, err := drain.Cordon(ctx, p.Target.Nodes, p.node)
 		switch {
-		case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
+		case apierrors.IsNotFound(err):
 			p.node = nil // Gone since it was read.
 			return next, nil
+		case apierrors.IsConflict(err):
+			return wait, err // Another one has taken its place, or others write to it all the time: it is looked for anew.
 		case err != nil:
 			return p.targetAway(err)
 		}
 		p.node = cordoned
 	}
+	p.catchUp()
 	p.leaveOutagesOut()
 	key := client.ObjectKeyFromObject(p.machine)
 	reachable := nodeReachable(p.node)
@@ -84,6 +87,9 @@ func (p *pass) drain(ctx context.Context) (progress, error) {
 	}
 	return next, nil
 }
+
+// catchUp lets what is timed from here on begin now: what the pass did before may have taken long.
+func (p *pass) catchUp() { p.now = p.Clock.Now() }
 
 // drainStart is when the drain began: when Drained became False, which is written down as soon as it has to wait.
 func (p *pass) drainStart() time.Time {

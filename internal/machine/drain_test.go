@@ -2,11 +2,14 @@ package machine
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machine/drain"
@@ -51,6 +54,54 @@ func TestADrainHoldsTheDeletionUntilItIsForced(t *testing.T) {
 	w.annotate("m", v1beta1.AnnotationForceDelete)
 	w.reconcile("m")
 	w.wantNothingLeft("m")
+}
+
+// A Node that others write to all the time is there all the same.
+//
+// M-26.
+func TestAConflictDoesNotSkipTheDrain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	m := w.running("m")
+	w.podOn(m.Status.NodeRef.Name)
+	w.delete("m")
+	w.effects.clear()
+	w.refuse = func(verb string, o runtime.Object) error {
+		if node, is := o.(*corev1.Node); is && verb == "patch" {
+			return apierrors.NewConflict(corev1.Resource("nodes"), node.Name, errors.New("the object has been modified"))
+		}
+		return nil
+	}
+	if again := w.reconcile("m").RequeueAfter; again == 0 {
+		t.Error("nobody looks again")
+	}
+	want(t, "driver calls", w.effects.calls())
+	w.refuse = nil
+	w.reconcile("m")
+	w.wantCondition(w.get("m"), v1beta1.ConditionDrained, "False", v1beta1.ReasonDraining)
+	want(t, "driver calls", w.effects.calls())
+}
+
+// M-36: pods have all of their time, however long it took until they could be told to go.
+func TestADrainBeginsWhenTheNodeIsCordoned(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	m := w.running("m")
+	w.podOn(m.Status.NodeRef.Name)
+	w.delete("m")
+	w.refuse = func(verb string, o runtime.Object) error {
+		if _, is := o.(*corev1.Node); is && verb == "patch" {
+			w.step(time.Minute)
+		}
+		return nil
+	}
+	w.reconcile("m")
+	began := w.wantCondition(w.get("m"), v1beta1.ConditionDrained, "False", v1beta1.ReasonDraining).LastTransitionTime
+	if now := w.clock.Now().Truncate(time.Second); !began.Time.Equal(now) {
+		t.Errorf("the drain began at %s, the node was cordoned at %s", began, now)
+	}
 }
 
 // M-32.

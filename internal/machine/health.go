@@ -2,6 +2,7 @@ package machine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/bootstrap"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -131,8 +133,8 @@ func (p *pass) startupTaint() string {
 // and before that is written down, lest a crash in between leave the token.
 func (p *pass) dropToken(ctx context.Context) error {
 	err := p.tokens.Delete(ctx, p.attempt())
-	if apierrors.IsForbidden(err) {
-		return nil // Who may not read tokens has made none.
+	if errors.Is(err, bootstrap.ErrMayNotRead) {
+		return nil
 	}
 	return err
 }

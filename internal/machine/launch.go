@@ -63,6 +63,9 @@ func (p *pass) launch(ctx context.Context) (progress, error) {
 	if err := p.confirm(ctx, "creating its instance"); err != nil {
 		return wait, err
 	}
+	if err := p.confirmHold(ctx, inputs); err != nil {
+		return wait, err
+	}
 
 	userData, proceed, err := p.renderUserData(ctx, inputs, attempt)
 	if err != nil || !bool(proceed) {

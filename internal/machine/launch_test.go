@@ -123,7 +123,7 @@ func TestALaunchWaitsForWhatIsMissing(t *testing.T) {
 			func(w *world) { w.class("small", "") }},
 		{"credentials", v1beta1.ReasonCredentialsNotFound,
 			func(w *world) { w.class("small", ""); w.drop("small-credentials") },
-			func(w *world) { w.create(w.secret("small-credentials", "token", "again")) }},
+			func(w *world) { w.create(w.held(w.secret("small-credentials", "token", "again"))) }},
 		{"user data", v1beta1.ReasonUserDataNotFound,
 			func(w *world) { w.class("small", "x"); w.drop("small-user-data") },
 			func(w *world) { w.create(w.secret("small-user-data", "userData", "x")) }},
@@ -164,7 +164,9 @@ func TestALaunchWaitsForWhatIsMissing(t *testing.T) {
 
 func (w *world) drop(secret string) {
 	w.t.Helper()
-	if err := w.api.Delete(w.t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: secret}}); err != nil {
+	o := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: secret}}
+	w.letGo(o)
+	if err := w.api.Delete(w.t.Context(), o); err != nil {
 		w.t.Fatal(err)
 	}
 }

@@ -43,9 +43,15 @@ const silentWait = 30 * time.Second
 // begins with its place.
 func (p *pass) awaitPlace() progress {
 	p.queued = true
+	p.waitSilently(fmt.Sprintf("Waiting for one of the %d places for creations under way.", p.Places.Limit()))
+	return wait
+}
+
+// waitSilently waits for something that has yet to be there before the launch can begin, and says so if that takes long.
+func (p *pass) waitSilently(message string) {
 	launched := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionLaunched)
 	if launched != nil && isTrying(launched.Reason) {
-		return wait // Why the last try failed is worth more.
+		return // Why the last try failed is worth more.
 	}
 	if launched == nil || launched.Reason == v1beta1.ReasonReplacing {
 		since := p.now
@@ -58,11 +64,10 @@ func (p *pass) awaitPlace() progress {
 		if left := since.Add(silentWait).Sub(p.now); left > 0 {
 			p.silent = true
 			p.wakeIn(left)
-			return wait
+			return
 		}
 	}
-	p.setCondition(v1beta1.ConditionLaunched, false, v1beta1.ReasonPending, fmt.Sprintf("Waiting for one of the %d places for creations under way.", p.Places.Limit()))
-	return wait
+	p.setCondition(v1beta1.ConditionLaunched, false, v1beta1.ReasonPending, message)
 }
 
 // keepsPlace reports whether the Machine has a use for its place, or its turn, after this pass.

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
@@ -91,9 +92,12 @@ func machinesOfInstance(cache client.Reader) handler.MapFunc {
 	}
 }
 
-// classChanged lets through a class that came, changed or went. Its status is for others.
+// classChanged lets through a class that came, changed, is held from now on, or went. Its status is for others.
 func classChanged() predicate.Predicate {
-	return predicate.GenerationChangedPredicate{}
+	held := func(o client.Object) bool { return controllerutil.ContainsFinalizer(o, v1beta1.InUseFinalizer) }
+	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool { return !held(e.ObjectOld) && held(e.ObjectNew) },
+	})
 }
 
 // nodeChanged lets through what a Machine takes from its Node. Heartbeats are not among it.

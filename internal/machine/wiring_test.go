@@ -134,7 +134,8 @@ func TestWhatWakesAMachine(t *testing.T) {
 	class.Spec.CredentialsRef = &v1beta1.LocalRef{Name: "credentials"}
 	w.create(class)
 	w.await("machines that wait for their credentials", machines, waitsFor(v1beta1.ReasonCredentialsNotFound))
-	w.create(w.secret("credentials", "token", "hunter2"))
+	w.create(w.held(w.secret("credentials", "token", "hunter2")))
+	w.hold(class)
 	w.await("machines with an instance", machines, inPhase(v1beta1.MachineProvisioned))
 
 	for _, name := range names {

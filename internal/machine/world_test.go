@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -139,11 +140,11 @@ func (w *world) create(objects ...client.Object) {
 // class makes a class, with the credentials and the user data that it refers to.
 func (w *world) class(name, userData string) {
 	w.t.Helper()
-	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
+	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name, Finalizers: []string{v1beta1.InUseFinalizer}}}
 	class.Spec.Provider = w.cloud.name
 	class.Spec.ProviderSpec = &runtime.RawExtension{Raw: []byte(`{"kind":"Fake"}`)}
 	class.Spec.CredentialsRef = &v1beta1.LocalRef{Name: name + "-credentials"}
-	w.create(w.secret(name+"-credentials", "token", "hunter2"))
+	w.create(w.held(w.secret(name+"-credentials", "token", "hunter2")))
 	if userData != "" {
 		class.Spec.UserDataRef = &v1beta1.UserDataRef{Name: name + "-user-data"}
 		w.create(w.secret(name+"-user-data", "userData", userData))
@@ -155,9 +156,32 @@ func (w *world) secret(name, key, value string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}, StringData: map[string]string{key: value}}
 }
 
+// held returns an object with the finalizer that the controllers of classes put on what Machines are made with.
+func (w *world) held(o client.Object) client.Object {
+	o.SetFinalizers([]string{v1beta1.InUseFinalizer})
+	return o
+}
+
+// hold puts the finalizer on an object that is there.
+func (w *world) hold(o client.Object) {
+	w.t.Helper()
+	patch := []byte(`{"metadata":{"finalizers":["` + v1beta1.InUseFinalizer + `"]}}`)
+	if err := w.api.Patch(w.t.Context(), o, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// letGo takes the finalizers off an object, as a person may.
+func (w *world) letGo(o client.Object) {
+	w.t.Helper()
+	if err := w.api.Patch(w.t.Context(), o, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 func (w *world) setSecret(name, key, value string) {
 	w.t.Helper()
-	if err := w.api.Update(w.t.Context(), w.secret(name, key, value)); err != nil {
+	if err := w.api.Update(w.t.Context(), w.held(w.secret(name, key, value))); err != nil {
 		w.t.Fatal(err)
 	}
 }

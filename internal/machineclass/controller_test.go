@@ -93,6 +93,7 @@ func newBench(t *testing.T, driver *scripted, objects ...client.Object) *bench {
 	}
 	b.cached = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1beta1.MachineClass{}).
 		WithIndex(&v1beta1.Machine{}, index.MachineByClass, func(o client.Object) []string { return []string{className(o)} }).
+		WithIndex(&v1beta1.Machine{}, index.MachineBySecret, inlineSecrets).
 		WithIndex(&v1beta1.MachineClass{}, resolve.ClassBySecret, func(o client.Object) []string { return resolve.SecretNames(o.(*v1beta1.MachineClass)) }).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
@@ -256,30 +257,43 @@ func TestANewClassOfTheSameNameIsJudgedAnew(t *testing.T) {
 //
 // C-2.
 func TestALateCacheDoesNotLetAClassGo(t *testing.T) {
-	for name, change := range map[string]func(*v1beta1.MachineClass){
-		"being deleted": func(c *v1beta1.MachineClass) { now := metav1.NewTime(noon); c.DeletionTimestamp = &now },
-		"at rest":       func(*v1beta1.MachineClass) {},
-	} {
-		class := testClass()
-		class.Finalizers = []string{v1beta1.InUseFinalizer}
-		change(class)
-		b := newBench(t, &scripted{name: "sim"}, class, testSecret())
-		live := newBench(t, &scripted{name: "sim"}, testMachine("m"), testSecret())
-		b.Live = live.cached
-		b.reconcile()
-		if !held(b.class()) {
-			t.Errorf("%s: the finalizer was taken off", name)
-		}
-		b.Live = b.cached
-		b.reconcile()
-		err := b.cached.Get(t.Context(), client.ObjectKeyFromObject(class), class)
-		if err == nil && held(class) || err != nil && !apierrors.IsNotFound(err) {
-			t.Errorf("%s: still held when the API server has no Machine either: %v", name, err)
-		}
+	class, now := testClass(), metav1.NewTime(noon)
+	class.Finalizers, class.DeletionTimestamp = []string{v1beta1.InUseFinalizer}, &now
+	b := newBench(t, &scripted{name: "sim"}, class, testSecret())
+	live := newBench(t, &scripted{name: "sim"}, testMachine("m"), testSecret())
+	b.Live = live.cached
+	b.reconcile()
+	if !held(b.class()) {
+		t.Error("the finalizer was taken off")
+	}
+	b.Live = b.cached
+	b.reconcile()
+	if err := b.cached.Get(t.Context(), client.ObjectKeyFromObject(class), class); !apierrors.IsNotFound(err) {
+		t.Errorf("still there when the API server has no Machine either: %v", err)
 	}
 }
 
+// A Machine may come at any time and rely on it.
+//
 // C-2.
+func TestAClassThatIsNotDeletedIsNotLetGo(t *testing.T) {
+	class := testClass()
+	class.Finalizers = []string{v1beta1.InUseFinalizer}
+	b := newBench(t, &scripted{name: "sim"}, class, testSecret())
+	b.reconcile()
+	if !held(b.class()) {
+		t.Error("the finalizer was taken off")
+	}
+}
+
+// inlineMachine has no class, and the same credentials as testClass.
+func inlineMachine(name string) *v1beta1.Machine {
+	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
+	m.Spec.Provider, m.Spec.CredentialsRef = "sim", testClass().Spec.CredentialsRef
+	return m
+}
+
+// C-2, C-4.
 func TestALateCacheDoesNotLetASecretGo(t *testing.T) {
 	secret := testSecret()
 	secret.Finalizers = []string{v1beta1.InUseFinalizer}
@@ -303,8 +317,18 @@ func TestALateCacheDoesNotLetASecretGo(t *testing.T) {
 	if err := live.cached.Delete(t.Context(), testClass()); err != nil {
 		t.Fatal(err)
 	}
+	inline := inlineMachine("m")
+	if err := live.cached.Create(t.Context(), inline); err != nil {
+		t.Fatal(err)
+	}
+	if !keep() {
+		t.Error("the finalizer was taken off a Secret whose Machine the cache has not seen yet")
+	}
+	if err := live.cached.Delete(t.Context(), inline); err != nil {
+		t.Fatal(err)
+	}
 	if keep() {
-		t.Error("still held without any class")
+		t.Error("still held without any class or Machine")
 	}
 }
 

@@ -16,23 +16,17 @@ import (
 // tellEvery is how often the number of Machines that a deletion waits for is rewritten at most.
 const tellEvery = 30 * time.Second
 
-// hold puts the finalizer on a class that a Machine uses, and takes it off one that none uses.
+// hold puts the finalizer on a class that a Machine uses. There it stays until the class is deleted: taken off earlier, it
+// might be gone just when a Machine that came meanwhile relies on it.
 func (r *Reconciler) hold(ctx context.Context, class *v1beta1.MachineClass) error {
+	if controllerutil.ContainsFinalizer(class, v1beta1.InUseFinalizer) {
+		return nil
+	}
 	users, err := r.users(ctx, class, client.Limit(1))
-	if err != nil {
+	if users == 0 || err != nil {
 		return err
 	}
-	held := controllerutil.ContainsFinalizer(class, v1beta1.InUseFinalizer)
-	switch {
-	case users > 0 && !held:
-		return r.patchFinalizer(ctx, class, controllerutil.AddFinalizer)
-	case users == 0 && held:
-		if users, err = r.usersNow(ctx, class); users > 0 || err != nil {
-			return err
-		}
-		return r.patchFinalizer(ctx, class, controllerutil.RemoveFinalizer)
-	}
-	return nil
+	return r.patchFinalizer(ctx, class, controllerutil.AddFinalizer)
 }
 
 // release lets a class go that is being deleted, or says who still uses it. It returns when to look again.

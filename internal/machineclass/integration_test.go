@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -18,9 +19,8 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-func isHeld(c *v1beta1.MachineClass) bool    { return c != nil && held(c) }
-func isNotHeld(c *v1beta1.MachineClass) bool { return c != nil && !held(c) }
-func isGone(c *v1beta1.MachineClass) bool    { return c == nil }
+func isHeld(c *v1beta1.MachineClass) bool { return c != nil && held(c) }
+func isGone(c *v1beta1.MachineClass) bool { return c == nil }
 
 // C-1.
 func TestAValidClassGetsWhatTheProviderResolved(t *testing.T) {
@@ -186,7 +186,8 @@ func TestAMachineThatChangesItsClassReleasesTheOldOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.awaitClass("new", "to be held", isHeld)
-	w.awaitClass("old", "to be let go", isNotHeld)
+	w.remove(&v1beta1.MachineClass{}, "old")
+	w.awaitClass("old", "to be gone", isGone)
 }
 
 func TestAFinalizerThatSomebodyTookAwayComesBack(t *testing.T) {
@@ -228,6 +229,38 @@ func TestASecretIsHeldExactlyWhileAClassRefersToIt(t *testing.T) {
 	if w.secretHeld("unrelated") {
 		t.Error("a Secret of nobody's is held")
 	}
+}
+
+// C-4.
+func TestASecretIsHeldWhileAMachineOfTheInlineFormRefersToIt(t *testing.T) {
+	w := newWorld(t)
+	w.makeSecrets()
+	make := func(name, provider, secret string) {
+		w.make(&v1beta1.Machine{ObjectMeta: w.meta(name), Spec: v1beta1.MachineSpec{
+			Provider: provider, ProviderSpec: &runtime.RawExtension{Raw: []byte(`{"a":1}`)},
+			CredentialsRef: &v1beta1.LocalRef{Name: secret}, UserDataRef: &v1beta1.UserDataRef{Name: "boot"},
+		}})
+	}
+	isHeld := func(s *corev1.Secret) bool { return s != nil && held(s) }
+	make("m-1", w.ns, "creds")
+	make("m-2", w.ns, "creds")
+	make("early", w.ns, "late")
+	w.makeSecret("others", "token", "t")
+	make("other", "other", "others")
+	w.makeSecret("late", "token", "t")
+	for _, name := range []string{"creds", "boot", "late"} {
+		w.awaitSecret(name, "to be held", isHeld)
+	}
+	w.remove(&corev1.Secret{}, "creds")
+	w.remove(&v1beta1.Machine{}, "m-1")
+	w.remove(&v1beta1.Machine{}, "early")
+	w.awaitSecret("late", "to be let go", func(s *corev1.Secret) bool { return s != nil && !held(s) })
+	if !w.secretHeld("creds") || !w.secretHeld("boot") || w.secretHeld("others") {
+		t.Errorf("held: creds %v, boot %v, of another provider's machine %v; want true, true, false",
+			w.secretHeld("creds"), w.secretHeld("boot"), w.secretHeld("others"))
+	}
+	w.remove(&v1beta1.Machine{}, "m-2")
+	w.awaitSecret("creds", "to be gone", func(s *corev1.Secret) bool { return s == nil })
 }
 
 func TestClassesOfOtherProvidersAreLeftAloneButTheirSecretsAreNotTaken(t *testing.T) {

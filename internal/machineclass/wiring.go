@@ -48,6 +48,7 @@ func (r *Reconciler) Wiring(cache client.Reader) []wiring.Table {
 		Name: "machineclass-secrets", Reconciler: &secretKeeper{r.Options}, Concurrency: r.Concurrency,
 		Watches: []wiring.Watch{
 			{Object: &v1beta1.MachineClass{}, Keys: secretsOfClass()},
+			{Object: &v1beta1.Machine{}, Keys: c.secretsOfMachine()},
 			{Object: wiring.Secrets(), Keys: handler.EnqueueRequestsFromMapFunc(c.secretOutOfOrder), News: secretChanged},
 		},
 	}}
@@ -76,8 +77,8 @@ const gather = time.Second
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// machineEvents wakes a class when its first Machine comes, or when one goes. All other events of Machines cost a look
-// into the cache at most.
+// machineEvents wakes a class when its first Machine comes, and one that is being deleted when one goes. All other events of
+// Machines cost a look into the cache at most.
 func (c concerned) machineEvents() handler.EventHandler {
 	comes := func(ctx context.Context, o client.Object, q queue) {
 		class, key := c.classOf(ctx, o)
@@ -86,7 +87,7 @@ func (c concerned) machineEvents() handler.EventHandler {
 		}
 	}
 	goes := func(ctx context.Context, o client.Object, q queue) {
-		if class, key := c.classOf(ctx, o); class != nil {
+		if class, key := c.classOf(ctx, o); class != nil && !class.DeletionTimestamp.IsZero() {
 			q.AddAfter(reconcile.Request{NamespacedName: key}, gather)
 		}
 	}
@@ -139,12 +140,14 @@ func (c concerned) classesOfSecret(ctx context.Context, secret client.Object) []
 	return requests
 }
 
-// secretOutOfOrder wakes a Secret whose finalizer is not as the classes in the cache would have it. Most Secrets of a
+// secretOutOfOrder wakes a Secret whose finalizer is not as the classes and Machines in the cache would have it. Most Secrets of a
 // cluster are none of ours, and those must not cost a request.
 func (c concerned) secretOutOfOrder(ctx context.Context, secret client.Object) []reconcile.Request {
-	classes := c.referring(ctx, secret)
-	ours := slices.ContainsFunc(classes, func(class v1beta1.MachineClass) bool { return class.Spec.Provider == c.provider })
-	if kept := controllerutil.ContainsFinalizer(secret, v1beta1.InUseFinalizer); kept && len(classes) > 0 || !kept && !ours {
+	users, err := usersOf(ctx, c.cache, secret, c.provider)
+	if err != nil {
+		logf.FromContext(ctx).Error(err, "Cannot find out whom a Secret concerns")
+	}
+	if kept := controllerutil.ContainsFinalizer(secret, v1beta1.InUseFinalizer); kept && users.any || !kept && !users.ours {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(secret)}}
@@ -180,5 +183,35 @@ func secretsOfClass() handler.EventHandler {
 			}
 		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { wake(q, e.Object, namesOf(e.Object)) },
+	}
+}
+
+// secretsOfMachine wakes the Secrets that a Machine of the inline form refers to: those that are not held when it comes, and
+// those that nobody else refers to when it goes.
+func (c concerned) secretsOfMachine() handler.EventHandler {
+	wake := func(ctx context.Context, q queue, o client.Object, names []string, after time.Duration) {
+		for _, name := range names {
+			secret := wiring.Secrets()
+			key := types.NamespacedName{Namespace: o.GetNamespace(), Name: name}
+			if err := c.cache.Get(ctx, key, secret); err != nil {
+				continue // It is looked at when it comes.
+			}
+			if len(c.secretOutOfOrder(ctx, secret)) > 0 {
+				q.AddAfter(reconcile.Request{NamespacedName: key}, after)
+			}
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
+			wake(ctx, q, e.Object, inlineSecrets(e.Object), 0)
+		},
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			if before, after := inlineSecrets(e.ObjectOld), inlineSecrets(e.ObjectNew); !slices.Equal(before, after) {
+				wake(ctx, q, e.ObjectNew, append(before, after...), 0)
+			}
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
+			wake(ctx, q, e.Object, inlineSecrets(e.Object), gather)
+		},
 	}
 }

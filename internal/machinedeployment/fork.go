@@ -22,3 +22,18 @@ func (r *Reconciler) Fork(o Options) *Reconciler {
 	}
 	return f
 }
+
+// Fork returns a Marker that works with other options and remembers what k remembers at this moment. From then on neither
+// knows what the other does. It is for simulations, and must not be called during a pass.
+func (k *Marker) Fork(o MarkerOptions) *Marker {
+	f := NewMarker(o)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	f.showed = maps.Clone(k.showed)
+	for key, known := range k.known {
+		copied := *known
+		copied.done = maps.Clone(known.done)
+		f.known[key] = &copied
+	}
+	return f
+}

@@ -69,6 +69,8 @@ type Marker struct {
 
 	mu    sync.Mutex
 	known map[types.NamespacedName]*markings
+	// showed are the Nodes on which marks showed up.
+	showed map[types.UID]struct{}
 }
 
 // markings is what is remembered of one deployment between looks. Losing it costs one look at each Node.
@@ -95,10 +97,11 @@ func NewMarker(o MarkerOptions) *Marker {
 	if o.Run == nil {
 		o.Run = func(n int, f func(int)) { workqueue.ParallelizeUntil(context.Background(), parallelMarks, n, f) }
 	}
-	return &Marker{MarkerOptions: o, known: map[types.NamespacedName]*markings{}}
+	return &Marker{MarkerOptions: o, known: map[types.NamespacedName]*markings{}, showed: map[types.UID]struct{}{}}
 }
 
-// Wiring is the table of what wakes the marks of a deployment. Nodes do not: a mark that somebody takes off stays off.
+// Wiring is the table of what wakes the marks of a deployment. Of Nodes it is only marks that show up: a mark that somebody
+// takes off stays off, but one of a former process may show up after it was looked for.
 func (k *Marker) Wiring() wiring.Table {
 	return wiring.Table{
 		Name: MarkerName, Reconciler: k, Concurrency: k.Concurrency,
@@ -106,6 +109,7 @@ func (k *Marker) Wiring() wiring.Table {
 		Watches: []wiring.Watch{
 			{Object: &v1beta1.MachineSet{}, Keys: handler.EnqueueRequestsFromMapFunc(ownerOfSet), News: revisionChanged()},
 			{Object: &v1beta1.Machine{}, Keys: handler.EnqueueRequestsFromMapFunc(ownerOfMachine), News: nodeChanged()},
+			{Cluster: wiring.Target, Object: &corev1.Node{}, Keys: handler.EnqueueRequestsFromMapFunc(k.ownersOfNode), News: markAppeared()},
 		},
 	}
 }
@@ -174,7 +178,8 @@ func (k *Marker) gather(ctx context.Context, d *v1beta1.MachineDeployment, revis
 			if looked {
 				done[node] = before
 			}
-			if want := revisions.marking(d, !k.Off, i, m); want != asTheyAre && (!looked || before != want) {
+			want, shown := revisions.marking(d, !k.Off, i, m), k.shown(node)
+			if want != asTheyAre && (!looked || before != want || want == unmarked && shown) {
 				todo = append(todo, task{machine: m, want: want})
 			}
 		}
@@ -247,6 +252,21 @@ func (k *Marker) write(ctx context.Context, m *v1beta1.Machine, want marking) (a
 	return false, nil
 }
 
+// shown reports whether marks showed up on a Node since it was last asked: when the Node was looked at, the cache may not
+// have had them.
+func (k *Marker) shown(node types.UID) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	_, shown := k.showed[node]
+	delete(k.showed, node)
+	return shown
+}
+
+func hasMarks(node client.Object) bool {
+	_, marked := node.GetAnnotations()[nodeAnnotationOutdated]
+	return marked
+}
+
 func (k *Marker) of(key types.NamespacedName, uid types.UID) *markings {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -292,6 +312,34 @@ func ownerOfMachine(_ context.Context, m client.Object) []reconcile.Request {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: m.GetNamespace(), Name: name}}}
+}
+
+// ownersOfNode finds the deployments of the machines that are a Node.
+func (k *Marker) ownersOfNode(ctx context.Context, node client.Object) []reconcile.Request {
+	var machines v1beta1.MachineList
+	if err := k.Client.List(ctx, &machines, client.MatchingFields{index.MachineByNodeName: node.GetName()}, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
+		logf.FromContext(ctx).Error(err, "Cannot find whose marks showed up", "node", node.GetName())
+		return nil
+	}
+	var owners []reconcile.Request
+	for i := range machines.Items {
+		owners = append(owners, ownerOfMachine(ctx, &machines.Items[i])...)
+	}
+	if len(owners) > 0 {
+		k.mu.Lock()
+		k.showed[node.GetUID()] = struct{}{}
+		k.mu.Unlock()
+	}
+	return owners
+}
+
+// markAppeared lets pass Nodes on which marks show up.
+func markAppeared() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool { return hasMarks(e.Object) },
+		UpdateFunc: func(e event.UpdateEvent) bool { return hasMarks(e.ObjectNew) && !hasMarks(e.ObjectOld) },
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+	}
 }
 
 // revisionChanged lets pass what may make another set the wanted one.

@@ -43,3 +43,34 @@ func TestASetReplacesWhatIsItsToReplace(t *testing.T) {
 		}
 	}
 }
+
+// A machine that became Ready after a check had marked it is left alone for a while: the mark may be on its way back.
+//
+// H-6.
+func TestARecoveredMachineIsNotReplacedAtOnce(t *testing.T) {
+	for _, tc := range []struct {
+		name              string
+		markedFor, upFor  time.Duration
+		reason            string
+		failed, candidate bool
+	}{
+		{"well since before the mark", time.Minute, time.Hour, v1beta1.ReasonMachineHealthCheck, false, true},
+		{"well since the mark", time.Minute, 10 * time.Second, v1beta1.ReasonMachineHealthCheck, false, false},
+		{"well for longer than a withdrawal takes", time.Hour, withdrawal, v1beta1.ReasonMachineHealthCheck, false, true},
+		{"well since the mark, which is a person's", time.Minute, 10 * time.Second, v1beta1.ReasonRemediateAnnotation, false, true},
+		{"failed since the mark", time.Minute, 10 * time.Second, v1beta1.ReasonMachineHealthCheck, true, true},
+	} {
+		m := newMachine("a", func(m *v1beta1.Machine) {
+			up(m)
+			setCondition(m, v1beta1.ConditionReady, true, v1beta1.ReasonMachineReady, tc.upFor)
+			setCondition(m, v1beta1.ConditionRemediationRequested, true, tc.reason, tc.markedFor)
+			if tc.failed {
+				m.Status.Phase = v1beta1.MachineFailed
+			}
+		})
+		candidates, wait := remediationCandidates([]*v1beta1.Machine{m}, epoch)
+		if got := len(candidates) == 1; got != tc.candidate || got != (wait == 0) {
+			t.Errorf("%s: a candidate: %t, want %t; looked at again after %s", tc.name, got, tc.candidate, wait)
+		}
+	}
+}

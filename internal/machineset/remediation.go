@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -15,19 +17,44 @@ const (
 	maxRemediationBackoff = 30 * time.Minute
 )
 
+// withdrawal is how long whoever marked a machine has to take that back when it becomes Ready. Marks are set and taken back
+// from other caches than the set's, and after an outage all of them come up at once.
+const withdrawal = time.Minute
+
 // remediationCandidates returns the machines that failed or were found unhealthy and may be replaced, newest first: what
-// broke most recently was never of use, or of use for the shortest time.
-func remediationCandidates(machines []*v1beta1.Machine) []*v1beta1.Machine {
-	var candidates []*v1beta1.Machine
+// broke most recently was never of use, or of use for the shortest time. Those that recovered since they were marked may
+// be after a wait, which is zero where there are none.
+func remediationCandidates(machines []*v1beta1.Machine, now time.Time) (candidates []*v1beta1.Machine, wait time.Duration) {
 	for _, m := range machines {
-		if remediable(m) {
-			candidates = append(candidates, m)
+		if !remediable(m) {
+			continue
 		}
+		if left := wellAgain(m, now); left > 0 {
+			if wait == 0 || left < wait {
+				wait = left
+			}
+			continue
+		}
+		candidates = append(candidates, m)
 	}
 	slices.SortFunc(candidates, func(a, b *v1beta1.Machine) int {
 		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
-	return candidates
+	return candidates, wait
+}
+
+// wellAgain returns for how much longer a machine is not replaced since it became Ready after a check had marked it; zero
+// or less if it is not so. What a person asks for is no matter of health.
+func wellAgain(m *v1beta1.Machine, now time.Time) time.Duration {
+	if failed(m) || remediationPolicy(m) == v1beta1.ReasonRemediateAnnotation {
+		return 0
+	}
+	mark := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
+	up := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady)
+	if mark == nil || up == nil || up.Status != metav1.ConditionTrue || up.LastTransitionTime.Before(&mark.LastTransitionTime) {
+		return 0
+	}
+	return up.LastTransitionTime.Add(withdrawal).Sub(now)
 }
 
 // remediationLimit resolves a deployment's maxInFlight: a percentage of replicas is rounded up, and it is at least 1

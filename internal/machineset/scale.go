@@ -252,7 +252,10 @@ func (p *Plan) create(s State, missing int) {
 // remediate plans to delete failed and unhealthy machines within the budget. Where no replacement could be made now, they
 // stay: they may recover, and people can look at them.
 func (p *Plan) remediate(s State, kept []*v1beta1.Machine) {
-	candidates := remediationCandidates(kept)
+	candidates, wait := remediationCandidates(kept, s.Now)
+	if wait > 0 {
+		p.waitFor(wait)
+	}
 	if len(candidates) == 0 {
 		return
 	}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"regexp"
@@ -13,23 +14,36 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"machinist.dev/machinist/test/world"
 )
 
-// defaultRuns is how many runs each group of scenarios gets unless --runs says otherwise.
-var defaultRuns = map[world.Group]int{world.Lifecycle: 20_000, world.Fleets: 20_000, world.Autoscaling: 2_000}
+// usual is how much is run unless flags say otherwise.
+type usual struct {
+	// plans is how many fault plans, runs how many random runs of each group.
+	plans int
+	runs  map[world.Group]int
+}
+
+var (
+	short = usual{plans: 10_500, runs: map[world.Group]int{
+		world.Lifecycle: 20_000, world.Fleets: 3_000, world.Autoscaling: 500, world.Draining: 500, world.HealthChecks: 200, world.Safety: 200,
+	}}
+	full = usual{plans: 270_000, runs: map[world.Group]int{
+		world.Lifecycle: 20_000, world.Fleets: 20_000, world.Autoscaling: 2_000, world.Draining: 5_000, world.HealthChecks: 2_000, world.Safety: 2_000,
+	}}
+)
 
 type settings struct {
-	runs, workers int
-	seed          uint64
-	scenario      string
-	groups        []string
-	effects       bool
-	story         bool
-	until         string
-	fault         world.At
-	profile       string
+	runs, plans, variants, workers int
+	seed                           uint64
+	scenario                       string
+	groups                         []string
+	full, story                    bool
+	until                          string
+	plan                           string
+	profile, report                string
 }
 
 func main() {
@@ -42,17 +56,19 @@ func main() {
 		SilenceErrors: true,
 		RunE:          func(*cobra.Command, []string) error { return run(s) },
 	}
-	cmd.Flags().IntVar(&s.runs, "runs", 0, "number of runs of each group of scenarios; 0 for the usual ones")
+	cmd.Flags().BoolVar(&s.full, "full", false, "many more of everything, pairs of faults included: most of an hour")
+	cmd.Flags().IntVar(&s.plans, "plans", -1, "number of fault plans: up to the number of single faults an even sample of those, then pairs; -1 for the usual ones")
+	cmd.Flags().IntVar(&s.variants, "variants", 0, "multiplies the undisturbed runs of each scenario that plans are made for")
+	cmd.Flags().IntVar(&s.runs, "runs", -1, "number of random runs of each group of scenarios; -1 for the usual ones")
 	cmd.Flags().IntVar(&s.workers, "workers", runtime.NumCPU(), "runs side by side; each is single-threaded")
 	cmd.Flags().Uint64Var(&s.seed, "seed", 1, "seed of the first run")
 	cmd.Flags().StringVar(&s.scenario, "scenario", "", "run this scenario only: "+strings.Join(names(), ", "))
-	cmd.Flags().StringSliceVar(&s.groups, "group", nil, "run the scenarios of these groups only: lifecycle, fleets, autoscaling")
-	cmd.Flags().BoolVar(&s.effects, "effects", false, "instead of choosing at random, try each fault at each effect of each scenario")
+	cmd.Flags().StringSliceVar(&s.groups, "group", nil, fmt.Sprintf("run the scenarios of these groups only: %v", world.Groups()))
 	cmd.Flags().BoolVar(&s.story, "story", false, "run one seed of one scenario and tell what happens")
-	cmd.Flags().IntVar(&s.fault.Effect, "at", 0, "with --fault: the number of the effect to disturb")
-	cmd.Flags().StringVar((*string)(&s.fault.Fault), "fault", "", "with --story: disturb nothing but the effect --at, by this fault")
+	cmd.Flags().StringVar(&s.plan, "plan", "", "run one seed of one scenario in which this goes wrong, as effect:fault[,effect:fault], and nothing else")
 	cmd.Flags().StringVar(&s.until, "until", "", "stop at the first violation that matches this regular expression, and only there")
 	cmd.Flags().StringVar(&s.profile, "cpu-profile", "", "write a CPU profile to this file")
+	cmd.Flags().StringVar(&s.report, "json", "", "write what came of the plans to this file")
 	cmd.AddCommand(mutantsCommand())
 	if err := cmd.Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "Error:", err)
@@ -80,6 +96,7 @@ func names() (out []string) {
 }
 
 func run(s settings) error {
+	log.SetLogger(world.GlobalLogger())
 	// Most of the memory lives for one run only.
 	debug.SetGCPercent(400)
 	scenarios := world.Scenarios()
@@ -94,7 +111,7 @@ func run(s settings) error {
 			return fmt.Errorf("--group is %q; it must be one of %v", g, world.Groups())
 		}
 	}
-	if s.story {
+	if s.story || s.plan != "" {
 		return tell(scenarios, s)
 	}
 	if s.profile != "" {
@@ -112,52 +129,106 @@ func run(s settings) error {
 		return fmt.Errorf("--until is %q: %w", s.until, err)
 	}
 	enough := func(failures []world.Failure) bool {
+		last := failures[len(failures)-1]
+		fmt.Printf("FAILED scenario %s, %s\n", last.Scenario, last)
 		if s.until == "" {
 			return len(failures) >= 10
 		}
 		return slices.ContainsFunc(failures, func(f world.Failure) bool { return until.MatchString(f.Err.Error()) })
 	}
-	var failed []string
-	for _, group := range world.Groups() {
-		of := slices.DeleteFunc(slices.Clone(scenarios), func(x world.Scenario) bool { return x.Group != group })
-		if len(of) == 0 || len(s.groups) > 0 && !slices.Contains(s.groups, string(group)) {
-			continue
-		}
-		sweep := world.Sweep{Scenarios: of, Runs: s.runs, Seed: s.seed, Workers: s.workers, Enough: enough, EachEffect: s.effects}
-		if s.runs == 0 {
-			sweep.Runs = defaultRuns[group]
-		}
-		sweep.Progress = func(done int) { fmt.Printf("%s: %d runs\n", group, done) }
-		report, err := sweep.Run(world.Scheme())
+	much := short
+	if s.full {
+		much = full
+	}
+	if s.plans < 0 {
+		s.plans = much.plans
+	}
+	of := slices.DeleteFunc(scenarios, func(x world.Scenario) bool { return len(s.groups) > 0 && !slices.Contains(s.groups, string(x.Group)) })
+	violations := 0
+	if s.plans > 0 {
+		n, err := plans(of, s, enough)
 		if err != nil {
 			return err
 		}
-		for _, f := range report.Failures {
-			fmt.Printf("FAILED scenario %s, %s\n", f.Scenario, f)
-		}
-		fmt.Printf("%s: %d runs of %d scenarios in %.1f s (%.0f runs/s): %d steps, %d effects, %d crashes, %d violations\n",
-			group, report.Runs, len(of), report.Took.Seconds(), float64(report.Runs)/report.Took.Seconds(),
-			report.Steps, report.Effects, report.Crashes, len(report.Failures))
-		if len(report.Failures) > 0 {
-			failed = append(failed, fmt.Sprintf("%d runs of group %s", len(report.Failures), group))
-		}
+		violations += n
 	}
-	if len(failed) > 0 {
-		return fmt.Errorf("violations: %s", strings.Join(failed, ", "))
+	for _, group := range world.Groups() {
+		runs := s.runs
+		if runs < 0 {
+			runs = much.runs[group]
+		}
+		n, err := random(group, of, runs, s, enough)
+		if err != nil {
+			return err
+		}
+		violations += n
+	}
+	if violations > 0 {
+		return fmt.Errorf("%d violations", violations)
 	}
 	return nil
 }
 
-// tell runs one seed and prints its story.
+// plans runs plans and reports on them. It returns how many went wrong.
+func plans(scenarios []world.Scenario, s settings, enough func([]world.Failure) bool) (int, error) {
+	sweep := world.Plans{Scenarios: scenarios, Budget: s.plans, MoreVariants: s.variants, Seed: s.seed, Workers: s.workers, Enough: enough}
+	sweep.Progress = func(done int) { fmt.Printf("%d plans\n", done) }
+	report, err := sweep.Run(world.Scheme())
+	if err != nil {
+		return 0, err
+	}
+	fmt.Print(report)
+	if s.report != "" {
+		out, err := json.MarshalIndent(report, "", "  ")
+		if err != nil {
+			return 0, err
+		}
+		if err := os.WriteFile(s.report, out, 0o644); err != nil {
+			return 0, err
+		}
+	}
+	return len(report.Failures), nil
+}
+
+// random runs a group of scenarios in which things go wrong at random. It returns how many went wrong.
+func random(group world.Group, scenarios []world.Scenario, runs int, s settings, enough func([]world.Failure) bool) (int, error) {
+	of := slices.DeleteFunc(slices.Clone(scenarios), func(x world.Scenario) bool { return x.Group != group })
+	if len(of) == 0 || runs == 0 {
+		return 0, nil
+	}
+	sweep := world.Sweep{Scenarios: of, Runs: runs, Seed: s.seed, Workers: s.workers, Enough: enough}
+	sweep.Progress = func(done int) { fmt.Printf("%s: %d runs\n", group, done) }
+	report, err := sweep.Run(world.Scheme())
+	if err != nil {
+		return 0, err
+	}
+	fmt.Printf("random, %s: %d seeds of %d scenarios in %.1f s (%.0f runs/s): %d steps, %d effects, %d crashes, %d violations\n",
+		group, report.Runs, len(of), report.Took.Seconds(), float64(report.Runs)/report.Took.Seconds(),
+		report.Steps, report.Effects, report.Crashes, len(report.Failures))
+	return len(report.Failures), nil
+}
+
+// tell runs one seed, or one plan, and prints its story if that is asked for.
 func tell(scenarios []world.Scenario, s settings) error {
 	if len(scenarios) != 1 {
-		return fmt.Errorf("--story needs --scenario")
+		return fmt.Errorf("--story and --plan need --scenario")
+	}
+	plan, err := world.ParsePlan(s.plan)
+	if err != nil {
+		return err
 	}
 	p, err := scenarios[0].Prepare(world.Scheme())
 	if err != nil {
 		return err
 	}
-	result := p.Run(s.seed, s.fault, func(line string) { fmt.Println(line) })
+	var story func(string)
+	if s.story {
+		story = func(line string) { fmt.Println(line) }
+	}
+	result := p.Run(s.seed, plan, story)
 	fmt.Printf("%d steps, %d effects, %d crashes, path %x\n", result.Steps, result.Effects, result.Crashes, result.Path)
+	if result.Err != nil {
+		fmt.Printf("FAILED scenario %s, %s\n", p.Name, world.Failure{Scenario: p.Name, Seed: s.seed, Plan: plan, Err: result.Err})
+	}
 	return result.Err
 }

@@ -1,18 +1,5 @@
 package main
 
-import (
-	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"regexp"
-	"strings"
-	"time"
-)
-
 // mutant is a bug that somebody might write. The world must find each of them: a simulation that passes with one is not
 // worth its time.
 type mutant struct {
@@ -23,8 +10,13 @@ type mutant struct {
 	scenario string
 	// finds is what one of the violations must say.
 	finds string
-	// last is a seed that found one that is rare. It is tried first, and finds it until the code takes another path.
+	// last is a seed that found one that is rare, or that of plan. It is tried first, and finds it until the code takes
+	// another path.
 	last int
+	// plan is a plan that found it, of seed last or 1. It is tried first, and after it a sweep of plans.
+	plan string
+	// planned is true for what a sweep of plans finds, which comes before random runs.
+	planned bool
 }
 
 // mutants are the planted bugs.
@@ -185,100 +177,4 @@ var mutants = []mutant{
 		from: "	err = t.Client.Delete(ctx, found, client.Preconditions{UID: &found.UID})\n", to: "",
 		scenario: "create-with-token", finds: "tokens are left",
 	},
-}
-
-// mutantRuns bounds how long a mutant is looked for. The rarest shows in one run of three thousand.
-const mutantRuns = 20_000
-
-// hunt plants each bug in a build of this command of its own and lets that look for violations. match selects mutants by
-// name.
-func hunt(ctx context.Context, match string) error {
-	pattern, err := regexp.Compile(match)
-	if err != nil {
-		return fmt.Errorf("--match is %q: %w", match, err)
-	}
-	dir, err := os.MkdirTemp("", "machinist-mutants-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	var survivors []string
-	hunted := 0
-	for _, m := range mutants {
-		if !pattern.MatchString(m.name) {
-			continue
-		}
-		hunted++
-		began := time.Now()
-		found, err := m.hunt(ctx, dir)
-		switch {
-		case err != nil:
-			return fmt.Errorf("mutant %s: %w", m.name, err)
-		case found == "":
-			survivors = append(survivors, m.name)
-			fmt.Printf("SURVIVED  %s\n", m.name)
-		default:
-			fmt.Printf("found     %-30s in %4.1f s: %.160s\n", m.name, time.Since(began).Seconds(), found)
-		}
-	}
-	fmt.Printf("%d of %d planted bugs found\n", hunted-len(survivors), hunted)
-	if len(survivors) > 0 {
-		return fmt.Errorf("not found: %s", strings.Join(survivors, ", "))
-	}
-	return nil
-}
-
-// hunt returns the violation that gave the mutant away, "" if there was none.
-func (m mutant) hunt(ctx context.Context, dir string) (string, error) {
-	file, err := filepath.Abs(m.file)
-	if err != nil {
-		return "", err
-	}
-	source, err := os.ReadFile(file)
-	if err != nil {
-		return "", err
-	}
-	if n := strings.Count(string(source), m.from); n != 1 {
-		return "", fmt.Errorf("%s has %d times what is to be replaced: %q", m.file, n, m.from)
-	}
-	changed := filepath.Join(dir, m.name+".go")
-	if err := os.WriteFile(changed, []byte(strings.Replace(string(source), m.from, m.to, 1)), 0o600); err != nil {
-		return "", err
-	}
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{file: changed}})
-	if err != nil {
-		return "", err
-	}
-	overlayFile, binary := filepath.Join(dir, m.name+".json"), filepath.Join(dir, m.name)
-	if err := os.WriteFile(overlayFile, overlay, 0o600); err != nil {
-		return "", err
-	}
-	if out, err := exec.CommandContext(ctx, "go", "build", "-overlay", overlayFile, "-o", binary, "./test/simulate").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build: %w: %s", err, out)
-	}
-	defer os.Remove(binary)
-	if m.last > 0 {
-		if found, err := m.look(ctx, binary, "--seed", fmt.Sprint(m.last), "--runs", "1"); err != nil || found != "" {
-			return found, err
-		}
-	}
-	return m.look(ctx, binary, "--runs", fmt.Sprint(mutantRuns))
-}
-
-// look has a build with the bug look for violations.
-func (m mutant) look(ctx context.Context, binary string, arguments ...string) (string, error) {
-	arguments = append(arguments, "--until", m.finds)
-	if m.scenario != "" {
-		arguments = append(arguments, "--scenario", m.scenario)
-	}
-	out, err := exec.CommandContext(ctx, binary, arguments...).CombinedOutput()
-	if _, failed := errors.AsType[*exec.ExitError](err); err != nil && !failed {
-		return "", err
-	}
-	for line := range strings.Lines(string(out)) {
-		if text, ok := strings.CutPrefix(line, "FAILED "); ok && regexp.MustCompile(m.finds).MatchString(text) {
-			return strings.TrimSpace(text), nil
-		}
-	}
-	return "", nil
 }

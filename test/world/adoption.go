@@ -136,6 +136,8 @@ func (d driver) Adopt(_ context.Context, req provider.AdoptRequest) (out *provid
 
 // mayTakeDown judges a request to remove an instance: one that was never tagged is nobody's to remove.
 func (o *oracle) mayTakeDown(in *instance, m provider.Machine) {
+	o.mayCollect(in)
+	o.mayDisturb(in, m.UID, true)
 	if in.MachineUID == "" {
 		o.breach("adoption", "instance %s shall be removed for machine %s, and does not carry its tags", in.ProviderID, m.Name)
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -18,20 +19,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	"machinist.dev/machinist/internal/operator"
 	"machinist.dev/machinist/internal/wiring"
 	"machinist.dev/machinist/test/world/store"
 )
 
 // cache is what one process knows of one cluster: a view of each kind, every one as late as the scheduler lets it be.
 type cache struct {
-	server  *store.Server
-	scheme  *runtime.Scheme
-	views   []*view
+	server *store.Server
+	scheme *runtime.Scheme
+	views  []*view
+	// away tells whether the cluster does not answer.
+	away    func() bool
 	indexes map[schema.GroupVersionKind]map[string]client.IndexerFunc
 }
 
 func newCache(server *store.Server, scheme *runtime.Scheme) *cache {
-	return &cache{server: server, scheme: scheme, indexes: map[schema.GroupVersionKind]map[string]client.IndexerFunc{}}
+	return &cache{server: server, scheme: scheme, away: func() bool { return false }, indexes: map[schema.GroupVersionKind]map[string]client.IndexerFunc{}}
 }
 
 // view is an informer.
@@ -53,6 +57,15 @@ type view struct {
 	floor    map[types.NamespacedName]int64
 	maxFloor int64
 
+	// frozenUntil is set while the view stands still; lost, if it goes on with a new list then.
+	frozenUntil time.Time
+	lost        bool
+	// away tells whether the cluster does not answer; unfilled is true until it did for a first list.
+	away     func() bool
+	unfilled bool
+	// mergedUntil is set while several changes of an object are seen as one.
+	mergedUntil time.Time
+
 	subscriptions []*subscription
 }
 
@@ -71,7 +84,7 @@ func (c *cache) add(cluster wiring.Cluster, object client.Object, transform func
 	}
 	_, metadata := object.(*metav1.PartialObjectMetadata)
 	c.views = append(c.views, &view{
-		cluster: cluster, server: c.server, gvk: gvk, metadata: metadata, transform: transform, floor: map[types.NamespacedName]int64{},
+		cluster: cluster, server: c.server, gvk: gvk, metadata: metadata, transform: transform, away: c.away, floor: map[types.NamespacedName]int64{},
 	})
 	return nil
 }
@@ -114,6 +127,9 @@ func (c *cache) Get(_ context.Context, key client.ObjectKey, into client.Object,
 	if err != nil {
 		return err
 	}
+	if v.unfilled {
+		return fmt.Errorf("the cache of %s was not filled yet", v.gvk.Kind)
+	}
 	i, found := v.search(key)
 	if !found {
 		return notFound(v.gvk, key.Name)
@@ -126,6 +142,9 @@ func (c *cache) List(_ context.Context, list client.ObjectList, opts ...client.L
 	v, err := c.viewOf(list)
 	if err != nil {
 		return err
+	}
+	if v.unfilled {
+		return fmt.Errorf("the cache of %s was not filled yet", v.gvk.Kind)
 	}
 	o := (&client.ListOptions{}).ApplyOptions(opts)
 	var found []client.Object
@@ -218,6 +237,7 @@ func (v *view) fill(late int) error {
 func (v *view) resume(from *view) {
 	v.objects, v.backlog, v.floor = slices.Clone(from.objects), slices.Clone(from.backlog), maps.Clone(from.floor)
 	v.seen, v.scanned, v.maxFloor = from.seen, from.scanned, from.maxFloor
+	v.frozenUntil, v.lost, v.mergedUntil, v.unfilled = from.frozenUntil, from.lost, from.mergedUntil, from.unfilled
 }
 
 // kept is what is left of an object in this view.
@@ -263,6 +283,9 @@ func (v *view) put(key client.ObjectKey, o client.Object) error {
 
 // behind reports whether there are changes that the view does not show.
 func (v *view) behind() bool {
+	if !v.frozenUntil.IsZero() || v.unfilled || v.away() {
+		return false
+	}
 	if revision := v.server.Revision(); v.scanned < revision {
 		for _, c := range v.server.Changes(v.scanned) {
 			if c.GVK == v.gvk {
@@ -276,6 +299,9 @@ func (v *view) behind() bool {
 
 // advance shows the next change.
 func (v *view) advance() error {
+	if !v.mergedUntil.IsZero() {
+		return v.relist()
+	}
 	c := v.backlog[0]
 	v.backlog = v.backlog[1:]
 	var before client.Object
@@ -305,10 +331,14 @@ func (v *view) advance() error {
 	default:
 		return nil
 	}
+	v.announce(e)
+	return nil
+}
+
+func (v *view) announce(e any) {
 	for _, s := range v.subscriptions {
 		s.events = append(s.events, e)
 	}
-	return nil
 }
 
 // await advances the view to a revision, as a read does that waits for this process's own writes.
@@ -317,6 +347,9 @@ func (v *view) await(revision int64) error {
 		if err := v.advance(); err != nil {
 			return err
 		}
+	}
+	if v.seen < revision && (!v.frozenUntil.IsZero() || v.away()) {
+		return fmt.Errorf("%w: %s", operator.ErrBehind, v.gvk.Kind)
 	}
 	return nil
 }

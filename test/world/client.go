@@ -12,9 +12,17 @@ import (
 // liveClient is a process's connection to an API server: every request is an effect.
 type liveClient struct {
 	client.Client
+	cache   *cache
 	process *Process
 	// wrote is told of each write that succeeded.
 	wrote func(o client.Object)
+}
+
+// dial connects a process to the API server of a cache.
+func (p *Process) dial(to *cache, actor string) *liveClient {
+	c := &liveClient{Client: p.world.reach(to.server, actor), cache: to, process: p}
+	p.connections = append(p.connections, c)
+	return c
 }
 
 func (c *liveClient) effect(verb string, o runtime.Object, key client.ObjectKey, reads bool) Effect {
@@ -27,8 +35,12 @@ func (c *liveClient) effect(verb string, o runtime.Object, key client.ObjectKey,
 
 // write does a write. Whoever gets no answer is left with the object as it was, and knows no revision to wait for.
 func (c *liveClient) write(verb string, o client.Object, f func(client.Object) error) error {
+	return c.writing(c.effect(verb, o, client.ObjectKeyFromObject(o), false), o, f)
+}
+
+func (c *liveClient) writing(e Effect, o client.Object, f func(client.Object) error) error {
 	answer := o.DeepCopyObject().(client.Object)
-	err := c.process.do(c.effect(verb, o, client.ObjectKeyFromObject(o), false), func(bool) error { return f(answer) })
+	err := c.process.do(e, func(bool) error { return f(answer) })
 	if err != nil {
 		return err
 	}
@@ -65,7 +77,10 @@ func (c *liveClient) Patch(ctx context.Context, o client.Object, patch client.Pa
 
 // Delete implements client.Client.
 func (c *liveClient) Delete(ctx context.Context, o client.Object, opts ...client.DeleteOption) error {
-	return c.write("delete", o, func(o client.Object) error { return c.Client.Delete(ctx, o, opts...) })
+	e := c.effect("delete", o, client.ObjectKeyFromObject(o), false)
+	preconditions := (&client.DeleteOptions{}).ApplyOptions(opts).Preconditions
+	e.Versioned = preconditions != nil && preconditions.ResourceVersion != nil
+	return c.writing(e, o, func(o client.Object) error { return c.Client.Delete(ctx, o, opts...) })
 }
 
 // Status implements client.Client.
@@ -82,25 +97,28 @@ type liveSubResource struct {
 	name   string
 }
 
+// now is the subresource for whom the process acts as at the moment.
+func (s *liveSubResource) now() client.SubResourceClient { return s.parent.Client.SubResource(s.name) }
+
 // Get implements client.SubResourceClient.
 func (s *liveSubResource) Get(ctx context.Context, o, sub client.Object, opts ...client.SubResourceGetOption) error {
 	e := s.parent.effect("get "+s.name, o, client.ObjectKeyFromObject(o), true)
-	return s.parent.process.do(e, func(bool) error { return s.SubResourceClient.Get(ctx, o, sub, opts...) })
+	return s.parent.process.do(e, func(bool) error { return s.now().Get(ctx, o, sub, opts...) })
 }
 
 // Create implements client.SubResourceClient.
 func (s *liveSubResource) Create(ctx context.Context, o, sub client.Object, opts ...client.SubResourceCreateOption) error {
-	return s.parent.write("create "+s.name, o, func(o client.Object) error { return s.SubResourceClient.Create(ctx, o, sub, opts...) })
+	return s.parent.write("create "+s.name, o, func(o client.Object) error { return s.now().Create(ctx, o, sub, opts...) })
 }
 
 // Update implements client.SubResourceClient.
 func (s *liveSubResource) Update(ctx context.Context, o client.Object, opts ...client.SubResourceUpdateOption) error {
-	return s.parent.write("update "+s.name, o, func(o client.Object) error { return s.SubResourceClient.Update(ctx, o, opts...) })
+	return s.parent.write("update "+s.name, o, func(o client.Object) error { return s.now().Update(ctx, o, opts...) })
 }
 
 // Patch implements client.SubResourceClient.
 func (s *liveSubResource) Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
-	return s.parent.write("patch "+s.name, o, func(o client.Object) error { return s.SubResourceClient.Patch(ctx, o, patch, opts...) })
+	return s.parent.write("patch "+s.name, o, func(o client.Object) error { return s.now().Patch(ctx, o, patch, opts...) })
 }
 
 // cachedClient reads the cached kinds from a process's cache, where it sees its own writes, as the client of package
@@ -111,7 +129,7 @@ type cachedClient struct {
 }
 
 func newCachedClient(p *Process, c *cache, actor string) *cachedClient {
-	live := &liveClient{Client: c.server.Client(actor), process: p}
+	live := p.dial(c, actor)
 	live.wrote = func(o client.Object) {
 		v, err := c.viewOf(o)
 		if err != nil {

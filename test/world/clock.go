@@ -10,3 +10,15 @@ func (c *clock) Now() time.Time { return c.at }
 
 // Since implements clock.PassiveClock.
 func (c *clock) Since(t time.Time) time.Duration { return c.at.Sub(t) }
+
+// wallClock is what a process's host takes for the time.
+type wallClock struct {
+	*clock
+	behind time.Duration
+}
+
+// Now implements clock.PassiveClock.
+func (c *wallClock) Now() time.Time { return c.at.Add(-c.behind) }
+
+// Since implements clock.PassiveClock.
+func (c *wallClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }

@@ -52,6 +52,10 @@ type instance struct {
 	agent
 	// registered is true once its kubelet has made the Node.
 	registered bool
+	// hung is true when the kubelet does nothing any more, although the instance runs.
+	hung bool
+	// trail is what the collection of orphans knows of it.
+	trail trail
 }
 
 type token struct{ parameters, providerID string }
@@ -70,6 +74,7 @@ func (c *Cloud) fork(now func() time.Time) *Cloud {
 	f.instances = nil
 	for _, in := range c.instances {
 		copied := *in
+		copied.trail = in.trail.fork()
 		f.instances = append(f.instances, &copied)
 	}
 	f.tokens, f.made, f.late, f.tagging = maps.Clone(c.tokens), maps.Clone(c.made), slices.Clone(c.late), slices.Clone(c.tagging)
@@ -228,6 +233,9 @@ type driver struct {
 
 func (d driver) do(verb string, m provider.Machine, reads bool, f func(late bool) error) error {
 	e := Effect{Verb: verb, Kind: "instance of", Name: m.Namespace + "/" + m.Name, Cloud: true, Reads: reads}
+	if !reads {
+		d.process.world.oracle.mayCall(d.process, verb, e.Name)
+	}
 	err := d.process.do(e, func(late bool) error {
 		d.calls++
 		if !reads {
@@ -277,6 +285,7 @@ func (d driver) Get(_ context.Context, req provider.GetRequest) (out *provider.I
 	err = d.do("get", req.Machine, true, func(bool) error {
 		in, err := d.find(req.ProviderID, req.Machine.UID)
 		if err == nil {
+			d.process.world.lookedAt(in)
 			out = in.describe()
 		}
 		return err
@@ -335,6 +344,7 @@ func (d driver) Update(_ context.Context, req provider.UpdateRequest) (out provi
 		case in.version != req.Version && !req.Drained:
 			out.Outcome = provider.UpdateNeedsDrain
 		default:
+			d.process.world.oracle.mayDisturb(in, req.Machine.UID, in.version != req.Version)
 			in.version = req.Version
 			out.Outcome = provider.UpdateDone
 		}
@@ -350,7 +360,10 @@ func (d driver) Update(_ context.Context, req provider.UpdateRequest) (out provi
 func (d driver) List(_ context.Context, req provider.ListRequest) (out provider.ListPage, err error) {
 	err = d.do("list", provider.Machine{}, true, func(bool) error {
 		for _, in := range d.instances {
-			if in.ClusterID == req.ClusterID && !in.visible.After(d.now()) {
+			// Where somebody leaks instances, it lists more than it was asked for.
+			mayShow := in.ClusterID == req.ClusterID || len(d.process.world.guards.strangers) > 0
+			if mayShow && !in.visible.After(d.now()) {
+				d.process.world.listed(in)
 				out.Instances = append(out.Instances, *in.describe())
 			}
 		}

@@ -16,6 +16,8 @@ type Effect struct {
 	Verb, Kind, Name string
 	// Reads is true for what changes nothing.
 	Reads bool
+	// Versioned is true for a deletion that says of which version.
+	Versioned bool
 	// Cloud is true for a call of the cloud.
 	Cloud bool
 }
@@ -23,23 +25,6 @@ type Effect struct {
 func (e Effect) String() string {
 	return fmt.Sprintf("#%d %s: %s %s %s", e.N, e.Controller, e.Verb, e.Kind, e.Name)
 }
-
-// Fault is what goes wrong with an effect.
-type Fault string
-
-// The faults.
-const (
-	NoFault Fault = ""
-	// CrashBefore ends the process before the effect, CrashAfter when it has happened.
-	CrashBefore Fault = "crash before"
-	CrashAfter  Fault = "crash after"
-	// Refused answers with an error, and nothing happened.
-	Refused Fault = "error, not applied"
-	// Lost answers with an error although it has happened.
-	Lost Fault = "error, but applied"
-	// Late answers with an error, and it happens later. It is for calls of the cloud; elsewhere it is like Lost.
-	Late Fault = "error, applied late"
-)
 
 // Faults decides what goes wrong.
 type Faults interface {
@@ -59,6 +44,9 @@ func (p *Process) do(e Effect, apply func(late bool) error) error {
 	if p.dead {
 		return errDead
 	}
+	if err := p.fence(); err != nil && !e.Reads && !e.Cloud {
+		return err // The clients of package operator ask the fence; for the cloud package cloud does.
+	}
 	e.Process, e.Controller = p.name, w.top().name()
 	w.interleave()
 	if p.dead {
@@ -67,19 +55,20 @@ func (p *Process) do(e Effect, apply func(late bool) error) error {
 	e.N = w.effects
 	w.effects++
 	fault := NoFault
-	if w.faults != nil {
+	if w.faults != nil && !p.former {
 		fault = w.faults.Of(w, e)
 	}
 	if fault != NoFault {
-		w.disturbed = w.clock.at
+		w.disturbed, w.stepsAtFault = w.clock.at, w.steps
 		w.tell("%s: %s", e, fault)
+		p.strike(fault, e)
+		if p.dead {
+			return errDead
+		}
 	}
-	switch fault {
-	case CrashBefore:
-		p.die()
-		return errDead
-	case Refused:
-		return errNoAnswer
+	if err := p.refusal(fault, e); err != nil {
+		w.tell("%s: %v", e, err)
+		return err
 	}
 	err := apply(fault == Late)
 	switch {

@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,24 +21,13 @@ const (
 
 // classes makes the classes of a fleet: two with a bootstrap token in their user data, and one without.
 func classes(ctx context.Context, c client.Client) error {
-	secrets := map[string]map[string][]byte{
-		"credentials": {"token": []byte("hunter2")},
-		"plain":       {"userData": []byte("#cloud-config")},
-		"token":       {"userData": []byte("token=<<BOOTSTRAP_TOKEN>>")},
-	}
 	for _, name := range []string{"credentials", "plain", "token"} {
-		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: secrets[name]}
-		if err := c.Create(ctx, s); err != nil {
+		if err := c.Create(ctx, secretOf(name)); err != nil {
 			return err
 		}
 	}
 	for _, class := range []struct{ name, userData string }{{"a", "plain"}, {"b", "plain"}, {"c", "plain"}, {"with-token", "token"}, {agentClass, "plain"}} {
-		o := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: class.name}}
-		o.Spec.Provider = providerName
-		o.Spec.ProviderSpec = &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"kind":"Fake","image":%q}`, class.name)}
-		o.Spec.CredentialsRef = &v1beta1.LocalRef{Name: "credentials"}
-		o.Spec.UserDataRef = &v1beta1.UserDataRef{Name: class.userData}
-		if err := c.Create(ctx, o); err != nil {
+		if err := c.Create(ctx, classOf(class.name, class.userData)); err != nil {
 			return err
 		}
 	}
@@ -182,7 +170,9 @@ func (d Deed) onceThereIs(n int, kind string) Deed {
 // Settled says what is missing until the fleet is what its deployment asks for, down to the last Node, instance and number
 // in a status; "" if nothing is.
 func Settled(w *World) string {
-	missing := w.autoscaler.missing()
+	missing := append(w.autoscaler.missing(), w.unsettledPods()...)
+	missing = append(missing, w.guardsMissing()...)
+	missing = append(missing, w.unsettledNamespaces()...)
 	say := func(format string, args ...any) { missing = append(missing, fmt.Sprintf(format, args...)) }
 	kind := func(name string) schema.GroupVersionKind { return v1beta1.GroupVersion.WithKind(name) }
 	sets, machines := w.control.Snapshot(kind("MachineSet")), w.control.Snapshot(kind("Machine"))
@@ -208,6 +198,8 @@ func Settled(w *World) string {
 			say("machine %s is being deleted: %s", m.Name, conditionsOf(m.Status.Conditions))
 		case m.Status.Phase != v1beta1.MachineRunning:
 			say("machine %s is %s: %s", m.Name, m.Status.Phase, conditionsOf(m.Status.Conditions))
+		case !upToDate(m):
+			say("machine %s is not up to date: %s", m.Name, conditionsOf(m.Status.Conditions))
 		case w.wrongVersion(m) != "":
 			say("machine %s runs %s, not %s", m.Name, w.wrongVersion(m), m.Spec.Version)
 		case anyRevision || hand:
@@ -233,13 +225,13 @@ func Settled(w *World) string {
 		say("there are %d machines, not %d", n, wanted)
 	}
 	all := wanted + adopters(machines) + untagged
-	if n := len(w.cloud.instances) + len(w.cloud.late); n != all {
-		say("there are %d instances, not %d", n, all)
+	if n := len(w.cloud.instances) + len(w.cloud.late); n != all+w.strangersLeft() {
+		say("there are %d instances, not %d", n, all+w.strangersLeft())
 	}
-	if n := len(w.target.Snapshot(nodeKind)); n != all {
+	if n := len(w.target.Snapshot(nodeKind)) - w.leftNodes(); n != all {
 		say("there are %d nodes, not %d", n, all)
 	}
-	if n := len(w.target.Snapshot(corev1.SchemeGroupVersion.WithKind("Secret"))); n != 0 {
+	if n := len(w.target.Snapshot(corev1.SchemeGroupVersion.WithKind("Secret"))) - w.leftTokens(); n != 0 {
 		say("%d bootstrap tokens are left", n)
 	}
 	if d == nil || anyRevision {
@@ -250,6 +242,12 @@ func Settled(w *World) string {
 	}
 	missing = append(missing, deploymentMissing(d, wanted)...)
 	return strings.Join(missing, "; ")
+}
+
+// upToDate reports whether a machine's instance is what its spec asks for, as far as the machine says.
+func upToDate(m *v1beta1.Machine) bool {
+	c := findCondition(m, v1beta1.ConditionUpToDate)
+	return c == nil || c.Status == metav1.ConditionTrue && c.ObservedGeneration == m.Generation
 }
 
 func setMissing(set *v1beta1.MachineSet, template *v1beta1.MachineSpec, wanted int) (missing []string) {

@@ -23,7 +23,10 @@ func (w *World) kubelets() []action {
 		node := w.node(in.NodeName)
 		mine := node != nil && node.Spec.ProviderID == in.ProviderID
 		switch {
-		case in.State == provider.StateRunning && !in.registered && node == nil && w.tokenGood(in):
+		case in.hung && mine && readiness(node) != corev1.ConditionUnknown:
+			out = append(out, action{"node " + node.Name + " is silent", func() error { return w.setReady(node, corev1.ConditionUnknown) }})
+		case in.hung:
+		case in.State == provider.StateRunning && !in.registered && node == nil && w.maySpeak(in):
 			out = append(out, action{"kubelet of " + in.ProviderID + " registers", func() error { return w.register(in) }})
 		case in.State == provider.StateRunning && mine && readiness(node) != corev1.ConditionTrue:
 			out = append(out, action{"kubelet of " + in.ProviderID + " is ready", func() error { return w.setReady(node, corev1.ConditionTrue) }})
@@ -36,6 +39,7 @@ func (w *World) kubelets() []action {
 		}
 	}
 	out = append(out, w.agents()...)
+	out = append(out, w.workload()...)
 	return append(out, w.selecting()...)
 }
 

@@ -33,10 +33,14 @@ type oracle struct {
 	told map[uid][]instruction
 	// knew is how much of each kind the manager had seen when it last wrote something: it never knows less again, whoever
 	// leads.
-	knew        map[string]int64
-	sets        map[uid]*bounds
+	knew map[string]int64
+	sets map[uid]*bounds
+	// cordoned is when providers cordoned Nodes.
+	cordoned    map[uid]time.Time
 	deployments map[uid]*bounds
-	err         error
+	// surplus are the machines that a former leader made: they may be one too many, until the leader sees them.
+	surplus map[uid]bool
+	err     error
 }
 
 // instruction is a set told how many machines to have, by somebody who had seen so much of each kind.
@@ -79,7 +83,7 @@ func (b *bounds) within(seen int64) (most, least int) {
 }
 
 func (o *oracle) begin(w *World) {
-	*o = oracle{world: w, machines: map[uid]*v1beta1.Machine{}, history: map[uid][]version{}, told: map[uid][]instruction{}, knew: map[string]int64{}, sets: map[uid]*bounds{}, deployments: map[uid]*bounds{}}
+	*o = oracle{world: w, machines: map[uid]*v1beta1.Machine{}, history: map[uid][]version{}, told: map[uid][]instruction{}, knew: map[string]int64{}, surplus: map[uid]bool{}, sets: map[uid]*bounds{}, deployments: map[uid]*bounds{}}
 	o.judgedControl, o.judgedTarget = w.control.Revision(), w.target.Revision()
 	for _, kind := range []string{"MachineDeployment", "MachineSet", "Machine"} {
 		for _, object := range w.control.Snapshot(v1beta1.GroupVersion.WithKind(kind)) {
@@ -111,6 +115,7 @@ func (w *World) judge() {
 		for _, c := range changes {
 			w.autoscaler.judge(c)
 			o.control(c)
+			w.secrets.written(w.control, c)
 		}
 	}
 	if revision := w.target.Revision(); revision > o.judgedTarget {
@@ -118,6 +123,7 @@ func (w *World) judge() {
 		o.judgedTarget = revision
 		for _, c := range changes {
 			o.target(c)
+			w.secrets.written(w.target, c)
 		}
 	}
 	for _, in := range w.cloud.instances {
@@ -128,6 +134,7 @@ func (w *World) judge() {
 }
 
 func (o *oracle) control(c store.Change) {
+	o.guardControl(c)
 	if c.Actor == Manager {
 		for kind, revision := range o.seen() {
 			o.knew[kind] = max(o.knew[kind], revision)
@@ -146,6 +153,9 @@ func (o *oracle) control(c store.Change) {
 			return
 		case c.Type == watch.Added:
 			o.machines[m.UID] = m
+			if c.Actor == Manager+Former {
+				o.surplus[m.UID] = true
+			}
 			o.mayCreate(c, m)
 		case known && before.DeletionTimestamp.IsZero() && !m.DeletionTimestamp.IsZero():
 			o.mayDelete(c, before)
@@ -302,7 +312,7 @@ func (o *oracle) mayDelete(c store.Change, m *v1beta1.Machine) {
 		members = func(id uid) bool { return o.sets[id] != nil && o.sets[id].owner == set.owner }
 	}
 	seen, minReady := o.seen(), bounds.versions[len(bounds.versions)-1].minReadySeconds
-	if !available(m, minReady, o.world.clock.at) {
+	if !available(m, minReady, o.world.clock.at) || o.markedInGoodFaith(m) {
 		return
 	}
 	known := seen["Machine"]
@@ -359,7 +369,7 @@ func (o *oracle) seen() map[string]int64 {
 
 func (o *oracle) live(set uid) (n int) {
 	for _, m := range o.machines {
-		if owner := metav1.GetControllerOfNoCopy(m); owner != nil && owner.UID == set && m.DeletionTimestamp.IsZero() {
+		if owner := metav1.GetControllerOfNoCopy(m); owner != nil && owner.UID == set && m.DeletionTimestamp.IsZero() && !o.surplus[m.UID] && !o.intruded(m.UID) {
 			n++
 		}
 	}
@@ -376,7 +386,9 @@ func available(m *v1beta1.Machine, minReadySeconds int32, now time.Time) bool {
 
 // target judges what happens to Nodes: one goes after its instance, never before.
 func (o *oracle) target(c store.Change) {
+	o.guardTarget(c)
 	node, ok := c.New.(*corev1.Node)
+	o.drains(c)
 	if in := o.world.cloud.byID(providerIDOf(node)); in != nil && in.MachineUID == "" && c.Actor == Provider {
 		o.breach("adoption", "%s %s node %s, whose instance is nobody's", c.Actor, c.Verb, node.Name)
 	}

@@ -2,8 +2,10 @@ package world
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -32,7 +34,20 @@ type Process struct {
 	world *World
 	name  string
 	dead  bool
+	// life tells it from the processes of the same name that were before it, and began is when it started.
+	life  int
+	began time.Time
+	// clock is that of its host.
+	clock *wallClock
 
+	// former is true for a life that another one has followed already. It is suspended at first, and at work until.
+	former, suspended bool
+	until             time.Time
+	// denials is what it may not do for a while, rewind how many changes the first lists of the life after it lack.
+	denials []denial
+	rewind  int
+
+	connections     []*liveClient
 	control, target *cache
 	controllers     []*controller
 
@@ -42,6 +57,7 @@ type Process struct {
 	machines    *machine.Reconciler
 	classes     *machineclass.Reconciler
 	drains      *drain.Controller
+	rooms
 }
 
 // controller is one row of controllers of a process.
@@ -59,12 +75,16 @@ const (
 
 // start begins a life of a process. late is how many changes its first lists lack.
 func (w *World) start(name string, late func() int) (*Process, error) {
-	p := &Process{world: w, name: name}
+	w.lives++
+	p := &Process{world: w, name: name, life: w.lives, began: w.clock.at, clock: &wallClock{clock: w.clock}}
 	tables, err := p.wire(&Process{})
 	if err != nil {
 		return nil, err
 	}
 	for _, v := range p.views() {
+		if v.unfilled = w.linkTo(v.server).down(); v.unfilled {
+			continue
+		}
 		if err := v.fill(late()); err != nil {
 			return nil, err
 		}
@@ -75,12 +95,16 @@ func (w *World) start(name string, late func() int) (*Process, error) {
 		}
 	}
 	p.hearAll()
+	p.lookAround()
 	return p, nil
 }
 
 // fork continues the life of a process in another world, with all that it knows.
 func (p *Process) fork(w *World) (*Process, error) {
-	f := &Process{world: w, name: p.name}
+	f := &Process{
+		world: w, name: p.name, life: p.life, began: p.began, dead: p.dead, clock: &wallClock{w.clock, p.clock.behind},
+		former: p.former, until: p.until, denials: p.denials, rewind: p.rewind,
+	}
 	tables, err := f.wire(p)
 	if err != nil {
 		return nil, err
@@ -90,14 +114,20 @@ func (p *Process) fork(w *World) (*Process, error) {
 		ours[i].resume(v)
 	}
 	for i, t := range tables {
-		if err := f.add(t, p.controllers[i].queue.fork(w.clock.Now)); err != nil {
+		q := newQueue(w.clock.Now)
+		if err := f.add(t, q); err != nil {
 			return nil, fmt.Errorf("fork %s of %s: %w", t.Name, p.name, err)
 		}
+		// What its sources begin with was said when the life began.
+		*q = *p.controllers[i].queue.fork(w.clock.Now)
 	}
 	for i, v := range p.views() {
 		for j, s := range v.subscriptions {
 			ours[i].subscriptions[j].events = slices.Clone(s.events)
 		}
+	}
+	if f.former {
+		f.actAsFormer()
 	}
 	return f, nil
 }
@@ -105,6 +135,7 @@ func (p *Process) fork(w *World) (*Process, error) {
 // wire makes what the process consists of, with the memory of another one; that has none where the process is new.
 func (p *Process) wire(origin *Process) ([]wiring.Table, error) {
 	p.control, p.target = newCache(p.world.control, p.world.scheme), newCache(p.world.target, p.world.scheme)
+	p.watchClusters(origin)
 	switch p.name {
 	case Manager:
 		return p.manager(origin)
@@ -144,6 +175,10 @@ func (p *Process) manager(origin *Process) ([]wiring.Table, error) {
 	if err != nil {
 		return nil, err
 	}
+	control, target := p.world.guards.rooms.managerKinds()
+	if err := errors.Join(p.cached(control, p.control, wiring.Control), p.cached(target, p.target, wiring.Target)); err != nil {
+		return nil, err
+	}
 	for _, register := range []func(context.Context, client.FieldIndexer) error{index.RegisterMachines, index.RegisterSets, machineset.RegisterIndexes} {
 		if err := register(ctx, p.control); err != nil {
 			return nil, err
@@ -155,8 +190,9 @@ func (p *Process) manager(origin *Process) ([]wiring.Table, error) {
 	}
 	c, live := newCachedClient(p, p.control, Manager), p.live(p.control)
 	p.sets = remembering(origin.sets, machineset.Options{
-		Client: c, Live: live, Recorder: recorder{p}, Clock: p.world.clock,
+		Client: c, Live: live, Recorder: recorder{p}, Clock: p.clock,
 		MachinesSeen: machines.version,
+		Stopped:      func() (r machineset.Reason) { r.Reason, r.Message = p.stopped(); return r },
 		Run: func(n int, f func(int)) {
 			for i := range n {
 				f(i)
@@ -168,9 +204,10 @@ func (p *Process) manager(origin *Process) ([]wiring.Table, error) {
 		},
 	}, machineset.New, (*machineset.Reconciler).Fork)
 	p.deployments = remembering(origin.deployments, machinedeployment.Options{
-		Client: c, Live: live, Recorder: recorder{p}, Clock: p.world.clock, MachinesSeen: machines.version,
+		Client: c, Live: live, Recorder: recorder{p}, Clock: p.clock, MachinesSeen: machines.version, Stopped: p.stopped,
 	}, machinedeployment.New, (*machinedeployment.Reconciler).Fork)
-	return []wiring.Table{p.sets.Wiring(), p.deployments.Wiring()}, nil
+	more, err := p.managerRooms(origin)
+	return append([]wiring.Table{p.sets.Wiring(), p.deployments.Wiring()}, more...), err
 }
 
 func (p *Process) provider(origin *Process) ([]wiring.Table, error) {
@@ -181,7 +218,8 @@ func (p *Process) provider(origin *Process) ([]wiring.Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = p.cached([]operator.Kind{{Object: &corev1.Node{}, Transform: operator.TransformNode}, {Object: &policyv1.PodDisruptionBudget{}}}, p.target, wiring.Target)
+	targetKinds := []operator.Kind{{Object: &corev1.Node{}, Transform: operator.TransformNode}, {Object: &policyv1.PodDisruptionBudget{}}}
+	err = p.cached(append(targetKinds, p.world.guards.rooms.providerKinds()...), p.target, wiring.Target)
 	if err != nil {
 		return nil, err
 	}
@@ -196,25 +234,27 @@ func (p *Process) provider(origin *Process) ([]wiring.Table, error) {
 	w := p.world
 	control, controlLive := newCachedClient(p, p.control, Provider), p.live(p.control)
 	target, targetLive := newCachedClient(p, p.target, Provider), p.live(p.target)
-	guarded := cloud.New(cloud.Options{Driver: driver{p, w.cloud}, Fence: func() error { return nil }, Clock: w.clock})
+	guarded := cloud.New(cloud.Options{Driver: driver{p, w.cloud}, Fence: p.fence, Clock: p.clock})
 	p.drains = remembering(origin.drains, drain.Options{
-		Target: targetLive, Clock: w.clock, BudgetReader: target,
+		Target: targetLive, Clock: p.clock, BudgetReader: target, Epoch: p.epoch(),
 	}, drain.New, (*drain.Controller).Fork)
+	classes := &resolve.Resolver{Classes: control, Secrets: controlLive}
 	p.machines = remembering(origin.machines, machine.Options{
 		Cloud: guarded, ClusterID: clusterID, Client: control, Live: controlLive,
-		Classes:  &resolve.Resolver{Classes: control, Secrets: controlLive},
-		Recorder: recorder{p}, Clock: w.clock, Drainer: p.drains, PreserveTimeout: keptFor,
+		Classes: classes, Reach: p.outages(),
+		Recorder: recorder{p}, Clock: p.clock, Drainer: p.drains, PreserveTimeout: keptFor,
 		Target: &machine.Target{Nodes: target, Live: targetLive, APIEndpoint: "https://target.example:6443", CABundle: []byte("PEM")},
 	}, machine.New, (*machine.Reconciler).Fork)
 	p.classes = remembering(origin.classes, machineclass.Options{
-		Driver: guarded, Client: control, Live: controlLive, Recorder: recorder{p}, Clock: w.clock,
+		Driver: guarded, Client: control, Live: controlLive, Recorder: recorder{p}, Clock: p.clock,
 	}, machineclass.New, (*machineclass.Reconciler).Fork)
-	return append([]wiring.Table{p.machines.Wiring(p.control, p.drains.Wakes()), p.drains.Wiring()}, p.classes.Wiring(p.control)...), nil
+	more, err := p.providerRooms(origin, guarded, classes)
+	return slices.Concat([]wiring.Table{p.machines.Wiring(p.control, p.drains.Wakes()), p.drains.Wiring()}, p.classes.Wiring(p.control), more), err
 }
 
 // live returns the process's connection to a cluster itself.
 func (p *Process) live(c *cache) *liveClient {
-	return &liveClient{Client: c.server.Client(p.name), process: p}
+	return p.dial(c, p.name)
 }
 
 // add adds a controller with its queue.
@@ -275,13 +315,13 @@ func (s *subscription) handle(ctx context.Context) {
 // run makes one pass over the i-th of the keys that are ready.
 func (c *controller) run(i int) {
 	w, key := c.process.world, c.queue.take(i)
-	frame := &frame{controller: c, key: key.NamespacedName, seen: map[string]int64{}}
+	frame := &frame{controller: c, key: key.NamespacedName, seen: map[string]int64{}, began: w.clock.at}
 	for _, v := range c.process.views() {
 		frame.seen[v.gvk.Kind] = max(v.seen, w.oracle.knew[v.gvk.Kind])
 	}
 	w.frames = append(w.frames, frame)
 	w.tell("%s looks at %s", frame.name(), key)
-	result, err := c.table.Reconciler.Reconcile(logr.NewContext(context.Background(), logr.Discard()), key)
+	result, err := c.table.Reconciler.Reconcile(logr.NewContext(context.Background(), w.secrets.logger()), key)
 	w.frames = w.frames[:len(w.frames)-1]
 	if c.process.dead {
 		return
@@ -289,6 +329,7 @@ func (c *controller) run(i int) {
 	c.queue.Done(key)
 	switch {
 	case err != nil:
+		w.secrets.told("an error of "+frame.name(), err.Error())
 		w.tell("%s: %s: error: %v", frame.name(), key, err)
 		c.queue.AddRateLimited(key)
 	case result.RequeueAfter > 0:
@@ -306,6 +347,8 @@ type frame struct {
 	key        types.NamespacedName
 	// seen is how much of each kind the process had seen when the pass began.
 	seen map[string]int64
+	// began is when the pass did.
+	began time.Time
 }
 
 func (f *frame) name() string {
@@ -334,5 +377,7 @@ func (r recorder) Eventf(regarding, _ runtime.Object, kind, reason, action, note
 	if o, ok := regarding.(client.Object); ok {
 		name = client.ObjectKeyFromObject(o).String()
 	}
-	r.process.world.tell("%s event of %s: %s (%s): %s", kind, name, reason, action, fmt.Sprintf(note, args...))
+	text := fmt.Sprintf(note, args...)
+	r.process.world.secrets.told("an event of "+name, text)
+	r.process.world.tell("%s event of %s: %s (%s): %s", kind, name, reason, action, text)
 }

@@ -1,6 +1,7 @@
 package world
 
 import (
+	"encoding/json"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -9,15 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Sweep is many runs.
+// Sweep is many runs in which things go wrong at random.
 type Sweep struct {
 	Scenarios []Scenario
 	// Runs is how many, shared by the scenarios. Seed is the first one's.
 	Runs int
 	Seed uint64
-	// EachEffect tries each fault at each effect of runs that are otherwise undisturbed, seed by seed until there were as
-	// many runs, instead of faults at random.
-	EachEffect bool
 	// Workers is how many runs go side by side, each in one thread.
 	Workers int
 	// Progress is told now and then; nil for nobody.
@@ -30,7 +28,7 @@ type Sweep struct {
 type Failure struct {
 	Scenario string
 	Seed     uint64
-	At       At
+	Plan     Plan
 	Err      error
 }
 
@@ -50,14 +48,6 @@ func (s Sweep) Run(scheme *runtime.Scheme) (Report, error) {
 			return Report{}, err
 		}
 	}
-	runs := func(i int) run { return run{prepared[i%len(prepared)], s.Seed + uint64(i), At{}} }
-	if s.EachEffect {
-		planned, err := s.planned(prepared)
-		if err != nil {
-			return Report{}, err
-		}
-		runs = func(i int) run { return planned[i] }
-	}
 	var (
 		next   atomic.Int64
 		mu     sync.Mutex
@@ -73,15 +63,15 @@ func (s Sweep) Run(scheme *runtime.Scheme) (Report, error) {
 				if i >= int64(s.Runs) {
 					return
 				}
-				r := runs(int(i))
-				result := r.scenario.Run(r.seed, r.at, nil)
+				p, seed := prepared[int(i)%len(prepared)], s.Seed+uint64(i)
+				result := p.Run(seed, nil, nil)
 				mu.Lock()
 				report.Runs++
 				report.Steps += int64(result.Steps)
 				report.Effects += int64(result.Effects)
 				report.Crashes += int64(result.Crashes)
 				if result.Err != nil {
-					report.Failures = append(report.Failures, Failure{r.scenario.Name, r.seed, r.at, result.Err})
+					report.Failures = append(report.Failures, Failure{p.Name, seed, nil, result.Err})
 				}
 				stop = stop || result.Err != nil && s.Enough != nil && s.Enough(report.Failures)
 				enough := stop
@@ -100,37 +90,23 @@ func (s Sweep) Run(scheme *runtime.Scheme) (Report, error) {
 	return report, nil
 }
 
-// run is one of a sweep.
-type run struct {
-	scenario *Prepared
-	seed     uint64
-	at       At
+// MarshalJSON returns the failure as an object of texts, with the line that repeats it.
+func (f Failure) MarshalJSON() ([]byte, error) {
+	return json.Marshal(map[string]string{
+		"scenario": f.Scenario, "seed": fmt.Sprint(f.Seed), "plan": f.Plan.String(), "error": f.Err.Error(), "repeat": f.repeat(),
+	})
 }
 
-// planned returns as many runs as were asked for, each with one fault at one effect.
-func (s Sweep) planned(prepared []*Prepared) ([]run, error) {
-	var out []run
-	for seed := s.Seed; ; seed++ {
-		for _, p := range prepared {
-			plans, err := p.plans(seed)
-			if err != nil {
-				return nil, err
-			}
-			for _, at := range plans {
-				if len(out) == s.Runs {
-					return out, nil
-				}
-				out = append(out, run{p, seed, at})
-			}
-		}
+// repeat returns the line that repeats the failure.
+func (f Failure) repeat() string {
+	line := fmt.Sprintf("go run ./test/simulate --scenario %s --seed %d --story", f.Scenario, f.Seed)
+	if len(f.Plan) > 0 {
+		line += fmt.Sprintf(" --plan %q", f.Plan)
 	}
+	return line
 }
 
 // String returns the failure with the line that repeats it.
 func (f Failure) String() string {
-	line := fmt.Sprintf("go run ./test/simulate --scenario %s --seed %d --story", f.Scenario, f.Seed)
-	if f.At.Fault != NoFault {
-		line += fmt.Sprintf(" --at %d --fault %q", f.At.Effect, f.At.Fault)
-	}
-	return fmt.Sprintf("seed %d: %v\n  to repeat: %s", f.Seed, f.Err, line)
+	return fmt.Sprintf("seed %d: %v\n  to repeat: %s", f.Seed, f.Err, f.repeat())
 }

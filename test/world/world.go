@@ -32,6 +32,8 @@ type World struct {
 	processes       []*Process
 	frames          []*frame
 
+	// source is what random draws from.
+	source *rand.PCG
 	random *rand.Rand
 	faults Faults
 	// laziness makes some caches later than others.
@@ -40,8 +42,12 @@ type World struct {
 	script []Deed
 	// autoscaler is one of the actors outside; nil where there is none.
 	autoscaler *autoscaler
+	guards     guards
+	// apps is what runs on the nodes.
+	apps []app
 
-	oracle oracle
+	oracle  oracle
+	secrets *secrets
 	// agentFailures is how often agents on nodes have failed.
 	agentFailures int
 
@@ -49,6 +55,9 @@ type World struct {
 	crashes int
 	steps   int
 	names   int
+	lives   int
+	// stepsAtFault is how many steps there were when something last went wrong, stepsAtRest when everything was done.
+	stepsAtFault, stepsAtRest int
 	// deedAt is when a person last did something.
 	deedAt time.Time
 	// behind is for how long caches have been late.
@@ -59,6 +68,10 @@ type World struct {
 	path uint64
 	// story takes what happens, line by line; nil where nobody listens.
 	story func(string)
+	// planned is true where a plan, and not chance, says what goes wrong.
+	planned bool
+	// between is called between two steps while no pass is under way; nil is nothing.
+	between func()
 }
 
 // Deed is something that a person does.
@@ -83,30 +96,17 @@ func Scheme() *runtime.Scheme {
 var epoch = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // New returns an empty world in which both processes run.
-func New(scheme *runtime.Scheme) (*World, error) {
-	w := &World{scheme: scheme, clock: &clock{epoch}, disturbed: epoch, random: rand.New(rand.NewPCG(0, 0))}
+func New(scheme *runtime.Scheme, rooms ...Rooms) (*World, error) {
+	w := &World{scheme: scheme, clock: &clock{epoch}, disturbed: epoch, source: rand.NewPCG(0, 0)}
+	w.random = rand.New(w.source)
 	w.control, w.target = store.New(scheme, w.clock.Now), store.New(scheme, w.clock.Now)
 	w.cloud = &Cloud{now: w.clock.Now, Boot: 20 * time.Second, Shutdown: 10 * time.Second, Settle: time.Minute, tokens: map[string]token{}, made: map[uid]int{}}
+	w.secrets = newSecrets(w)
+	for _, r := range rooms {
+		w.admit(r)
+	}
 	w.oracle.begin(w)
 	return w, w.startAll()
-}
-
-// Fork returns a copy of a world between two steps, down to what its processes remember, in which other choices are made.
-func (w *World) Fork(seed uint64) (*World, error) {
-	f := &World{scheme: w.scheme, clock: &clock{w.clock.at}, disturbed: w.clock.at, deedAt: w.clock.at, random: rand.New(rand.NewPCG(seed, 0)), names: w.names, agentFailures: w.agentFailures}
-	f.control, f.target = w.control.Fork(f.clock.Now), w.target.Fork(f.clock.Now)
-	f.cloud = w.cloud.fork(f.clock.Now)
-	f.oracle.begin(f)
-	for _, p := range w.processes {
-		forked, err := p.fork(f)
-		if err != nil {
-			return nil, err
-		}
-		f.processes = append(f.processes, forked)
-	}
-	var err error
-	f.autoscaler, err = w.autoscaler.fork(f)
-	return f, err
 }
 
 func (w *World) startAll() error {
@@ -141,6 +141,10 @@ type action struct {
 // step lets one thing happen, and reports whether there was one. nested is true while a pass is under way: then time stands
 // still, and no controller is called that is waiting for an answer itself.
 func (w *World) step(nested bool) (bool, error) {
+	if w.between != nil && len(w.frames) == 0 {
+		w.between()
+	}
+	w.retire()
 	w.steps++
 	actions := w.possible(nested)
 	if len(actions) == 0 {
@@ -164,7 +168,10 @@ func (w *World) possible(nested bool) []action {
 	for i := range w.control.Pending() {
 		out = append(out, action{"control: background", func() error { w.tell("control cluster: %s", w.control.Step(i)); return nil }})
 	}
-	out = append(out, w.kubelets()...)
+	if !w.guards.away() {
+		out = append(out, w.kubelets()...)
+	}
+	out = append(out, w.guarding()...)
 	out, late = w.autoscaler.possible(out, late)
 	if len(w.script) > 0 && !w.clock.at.Before(w.deedAt.Add(w.script[0].Wait)) && (w.script[0].After == nil || w.script[0].After(w)) {
 		out = append(out, action{"deed", w.doNext})
@@ -183,7 +190,13 @@ func (w *World) possible(nested bool) []action {
 }
 
 func (w *World) possibleOf(p *Process, nested bool, out, late []action) (_, _ []action) {
+	if p.suspended || p.former && p.dead {
+		return out, late
+	}
 	if p.dead {
+		if w.guards.links[toControl].down() {
+			return out, late // Nobody is elected.
+		}
 		return append(out, action{"restart " + p.name, func() error { return w.restart(p) }}), late
 	}
 	for _, v := range p.views() {
@@ -211,8 +224,11 @@ func (w *World) possibleOf(p *Process, nested bool, out, late []action) (_, _ []
 
 func (w *World) show(p *Process, v *view) error {
 	if w.story != nil {
-		c := v.backlog[0]
-		w.tell("%s sees %s %s %s", p.name, c.Type, c.GVK.Kind, c.Key)
+		if c := v.backlog[0]; v.mergedUntil.IsZero() {
+			w.tell("%s sees %s %s %s", p.name, c.Type, c.GVK.Kind, c.Key)
+		} else {
+			w.tell("%s sees what there is of %s", p.name, c.GVK.Kind)
+		}
 	}
 	return v.advance()
 }
@@ -254,21 +270,30 @@ func (w *World) doNext() error {
 // restart starts a process anew, from lists that may be late.
 func (w *World) restart(dead *Process) error {
 	w.tell("%s starts again", dead.name)
-	p, err := w.start(dead.name, func() int {
-		if w.random.IntN(3) > 0 {
-			return 0
-		}
-		return w.random.IntN(8)
-	})
+	p, err := w.start(dead.name, w.lateness(dead))
 	if err != nil {
 		return err
 	}
+	p.clock.behind = dead.clock.behind
 	for i := range w.processes {
 		if w.processes[i] == dead {
 			w.processes[i] = p
 		}
 	}
 	return nil
+}
+
+// lateness says how many changes the first lists of a process lack that follows another one.
+func (w *World) lateness(dead *Process) func() int {
+	return func() int {
+		if dead.rewind > 0 {
+			return dead.rewind
+		}
+		if w.random.IntN(3) > 0 {
+			return 0
+		}
+		return w.random.IntN(8)
+	}
 }
 
 // pass lets time pass.
@@ -280,10 +305,17 @@ func (w *World) pass(d time.Duration) {
 			c.queue.due()
 		}
 		for _, v := range p.views() {
-			if d >= bookmarks && !v.behind() {
+			if p.suspended {
+				continue
+			}
+			if err := v.elapse(w); err != nil {
+				w.oracle.broken(err)
+			}
+			if d >= bookmarks && v.frozenUntil.IsZero() && !v.behind() {
 				v.seen = v.server.Revision()
 			}
 		}
+		p.lookAround()
 	}
 }
 
@@ -313,6 +345,8 @@ func (w *World) next() (at time.Time, any bool) {
 		}
 	}
 	consider(w.cloud.next())
+	consider(w.podsDue())
+	consider(w.guardsDue())
 	if len(w.script) > 0 && w.script[0].Wait > 0 {
 		at := w.deedAt.Add(w.script[0].Wait)
 		consider(at, at.After(w.clock.at))
@@ -322,84 +356,12 @@ func (w *World) next() (at time.Time, any bool) {
 		for _, c := range p.controllers {
 			consider(c.queue.next())
 		}
+		for _, v := range p.views() {
+			consider(v.frozenUntil, v.frozenUntil.After(w.clock.at))
+		}
+		for _, at := range []time.Time{p.until, p.until.Add(fencedWait)} {
+			consider(at, at.After(w.clock.at))
+		}
 	}
 	return at, any
-}
-
-// Bounds of a run. One that needs more does not converge.
-const (
-	maxSteps = 60_000
-	// patience is how much of the world's time a run may take after the last deed and the last fault: less than a machine
-	// may take to become a Node, so that it is not a timeout that sets things right, and more than the few waits after a
-	// fault and the time in which a creation shows.
-	patience = 15 * time.Minute
-	// settleTime is how long the last numbers may take to be written down after the end was reached, and restTime how long a
-	// world at rest is watched after that.
-	settleTime, restTime = time.Minute, time.Hour
-)
-
-// Run lets things happen until everything is done and the end is reached, and then for a while more in which nothing may be
-// written. wrong says what is missing to the end, "" if nothing is.
-func (w *World) Run(wrong func(*World) string) error {
-	for w.steps < maxSteps {
-		any, err := w.step(false)
-		if err != nil {
-			return err
-		}
-		if any {
-			continue
-		}
-		missing := wrong(w)
-		if missing == "" && len(w.script) == 0 {
-			return w.rest(wrong)
-		}
-		at, waits := w.next()
-		switch {
-		case !waits:
-			return fmt.Errorf("everything is at rest, but %s", missing)
-		case at.After(w.disturbed.Add(patience)):
-			return fmt.Errorf("%s after the last disturbance, %s", patience, missing)
-		}
-		w.pass(max(at.Sub(w.clock.at), time.Millisecond))
-	}
-	return fmt.Errorf("no rest after %d steps: %s", maxSteps, wrong(w))
-}
-
-// rest watches a world in which everything is done.
-func (w *World) rest(wrong func(*World) string) error {
-	w.faults = nil
-	if err := w.runFor(settleTime); err != nil {
-		return err
-	}
-	control, target, changes := w.control.Revision(), w.target.Revision(), w.cloud.changes
-	if err := w.runFor(restTime); err != nil {
-		return err
-	}
-	if missing := wrong(w); missing != "" {
-		return fmt.Errorf("the end was reached and did not last: %s", missing)
-	}
-	if control != w.control.Revision() || target != w.target.Revision() || changes != w.cloud.changes {
-		return fmt.Errorf("%d and %d writes and %d calls of the cloud at rest: %s", w.control.Revision()-control, w.target.Revision()-target, w.cloud.changes-changes, w.oracle.last(control, target))
-	}
-	return nil
-}
-
-// runFor lets things happen for a time, and whatever follows from them at once.
-func (w *World) runFor(d time.Duration) error {
-	until := w.clock.at.Add(d)
-	for w.steps < maxSteps {
-		any, err := w.step(false)
-		if err != nil {
-			return err
-		}
-		if any {
-			continue
-		}
-		at, waits := w.next()
-		if !waits || at.After(until) {
-			break
-		}
-		w.pass(max(at.Sub(w.clock.at), time.Millisecond))
-	}
-	return nil
 }

@@ -27,7 +27,7 @@ func TestASeedIsARun(t *testing.T) {
 
 func told(p *Prepared, seed uint64) string {
 	var story strings.Builder
-	p.Run(seed, At{}, func(line string) { story.WriteString(line + "\n") })
+	p.Run(seed, nil, func(line string) { story.WriteString(line + "\n") })
 	return story.String()
 }
 

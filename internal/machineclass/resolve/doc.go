@@ -3,5 +3,6 @@
 // changes.
 //
 // Classes are read from the cache. Secrets are read live at every use and never kept: what is in them may have been
-// rotated a moment ago, and a cache of credentials is one more place to lose them from.
+// rotated a moment ago, and a cache of credentials is one more place to lose them from. Only those who ask at the same time
+// share an answer.
 package resolve

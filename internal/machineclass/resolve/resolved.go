@@ -28,6 +28,11 @@ type Resolved struct {
 	Credentials    provider.Credentials
 	// UserData is the bootstrap template; empty where none is referred to.
 	UserData Template
+	// Unheld is what lacks the finalizer that keeps it while the Machine is there, of the class and the Secret with the
+	// credentials; empty where nothing does. Without them nobody could take an instance down.
+	Unheld string
+	// Leaving is set where one of them is being deleted, so that nothing must be made with it any more.
+	Leaving *Error
 }
 
 // Class is what the driver is given.

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/pkg/provider"
@@ -41,8 +42,18 @@ func (r *Resolver) Resolve(ctx context.Context, m *v1beta1.Machine) (Resolved, e
 	if err != nil {
 		return Resolved{}, err
 	}
-	if out.Credentials, err = r.Credentials(ctx, m.Namespace, out.CredentialsRef); err != nil {
+	secret, err := r.credentials(ctx, m.Namespace, out.CredentialsRef)
+	if err != nil {
 		return Resolved{}, err
+	}
+	if secret != nil {
+		out.Credentials = provider.NewCredentials(secret.Data)
+		if !controllerutil.ContainsFinalizer(secret, v1beta1.InUseFinalizer) && out.Unheld == "" {
+			out.Unheld = fmt.Sprintf("Secret %q", secret.Name)
+		}
+		if out.ClassName == "" && !secret.DeletionTimestamp.IsZero() {
+			out.Leaving = errorf(v1beta1.ReasonCredentialsNotFound, "Secret %q with the credentials is being deleted", secret.Name)
+		}
 	}
 	if out.UserData, err = r.UserData(ctx, m.Namespace, userData); err != nil {
 		return Resolved{}, err
@@ -131,6 +142,12 @@ func OfClass(class *v1beta1.MachineClass) Resolved {
 	if out.Adoption == "" {
 		out.Adoption = v1beta1.AdoptionForbid
 	}
+	if !controllerutil.ContainsFinalizer(class, v1beta1.InUseFinalizer) {
+		out.Unheld = fmt.Sprintf("MachineClass %q", class.Name)
+	}
+	if !class.DeletionTimestamp.IsZero() {
+		out.Leaving = errorf(v1beta1.ReasonClassNotFound, "MachineClass %q is being deleted", class.Name)
+	}
 	if class.Spec.ProviderSpec != nil {
 		out.ProviderSpec = class.Spec.ProviderSpec.Raw
 	}
@@ -152,19 +169,28 @@ func (r *Resolver) class(ctx context.Context, m *v1beta1.Machine) (*v1beta1.Mach
 
 // Credentials reads a Secret with credentials. Without a reference there are none, and no error.
 func (r *Resolver) Credentials(ctx context.Context, namespace string, ref *v1beta1.LocalRef) (provider.Credentials, error) {
+	secret, err := r.credentials(ctx, namespace, ref)
+	if secret == nil || err != nil {
+		return provider.Credentials{}, err
+	}
+	return provider.NewCredentials(secret.Data), nil
+}
+
+// credentials returns a Secret with credentials, nil without a reference.
+func (r *Resolver) credentials(ctx context.Context, namespace string, ref *v1beta1.LocalRef) (*corev1.Secret, error) {
 	if ref == nil {
-		return provider.Credentials{}, nil
+		return nil, nil
 	}
 	secret, err := r.secret(ctx, namespace, ref.Name)
 	switch {
 	case err != nil:
-		return provider.Credentials{}, err
+		return nil, err
 	case secret == nil:
-		return provider.Credentials{}, errorf(v1beta1.ReasonCredentialsNotFound, "Secret %q with the credentials does not exist in namespace %q", ref.Name, namespace)
+		return nil, errorf(v1beta1.ReasonCredentialsNotFound, "Secret %q with the credentials does not exist in namespace %q", ref.Name, namespace)
 	case len(secret.Data) == 0:
-		return provider.Credentials{}, errorf(v1beta1.ReasonCredentialsNotFound, "Secret %q in namespace %q shall hold credentials and is empty", ref.Name, namespace)
+		return nil, errorf(v1beta1.ReasonCredentialsNotFound, "Secret %q in namespace %q shall hold credentials and is empty", ref.Name, namespace)
 	}
-	return provider.NewCredentials(secret.Data), nil
+	return secret, nil
 }
 
 // UserData reads a bootstrap template. Without a reference there is none, and no error.

@@ -224,6 +224,7 @@ func TestRemediationOfASetAlone(t *testing.T) {
 	b.runAll()
 	b.reconcile()
 	lives := b.lives()
+	b.clock.SetTime(b.clock.Now().Add(time.Second)) // What is Ready since its mark is left alone for a while.
 	b.play(lives[0].Name, b.failed)
 	b.play(lives[1].Name, func(m *v1beta1.Machine) {
 		b.condition(m, v1beta1.ConditionRemediationRequested, metav1.ConditionTrue, v1beta1.ReasonBuiltInPolicy)

@@ -72,7 +72,7 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 		cloudOptions.Limiter = limiter
 	}
 	guarded := cloud.New(cloudOptions)
-	resolver := &resolve.Resolver{Classes: control.Client, Secrets: control.Live}
+	resolver := &resolve.Resolver{Classes: control.Client, Secrets: resolve.Shared(control.Live)}
 	machineMetrics, err := machine.NewMetrics(metrics.Registry, driver.Name(), control.Cache)
 	if err != nil {
 		return err

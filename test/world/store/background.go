@@ -34,12 +34,16 @@ const (
 	finishForeground
 	// countPods brings the status of a disruption budget up to date.
 	countPods
+	// deleteContent deletes an object since its Namespace is being deleted, and finishNamespace lets that go when it is empty.
+	deleteContent
+	finishNamespace
 )
 
 // The actors of the background controllers' writes.
 const (
 	GarbageCollector     = "garbage-collector"
 	DisruptionController = "disruption-controller"
+	NamespaceController  = "namespace-controller"
 )
 
 // Pending returns how many steps of the background controllers are due.
@@ -105,6 +109,12 @@ func (s *Server) run(p step, r *record) (string, error) {
 		return GarbageCollector + " has orphaned the dependents of " + what, change(withoutFinalizer(metav1.FinalizerOrphanDependents))
 	case finishForeground:
 		return GarbageCollector + " has deleted the dependents of " + what, change(withoutFinalizer(metav1.FinalizerDeleteDependents))
+	case deleteContent:
+		policy := metav1.DeletePropagationBackground
+		return NamespaceController + " deletes " + what, s.delete(p.kind, request{actor: NamespaceController, verb: "delete"}, r, &metav1.DeleteOptions{PropagationPolicy: &policy})
+	case finishNamespace:
+		s.finishNamespace(p.kind, request{actor: NamespaceController, verb: "delete"}, r)
+		return NamespaceController + " lets go " + what, nil
 	default:
 		_, err := s.setStatus(p.kind, request{actor: DisruptionController, verb: "update"}, r, s.budgetStatus(r))
 		return DisruptionController + " counts the pods of " + what, err
@@ -137,6 +147,7 @@ func (s *Server) findSteps() {
 			}
 		}
 	}
+	s.findEnds()
 }
 
 // matters says whether a write can make a step due, or undo that.

@@ -26,6 +26,9 @@ func (s *Server) delete(k *kind, req request, old *record, opts *metav1.DeleteOp
 			return conflict(k, old.key.Name, fmt.Errorf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified", *p.ResourceVersion, old.meta.ResourceVersion))
 		}
 	}
+	if done, err := s.terminate(k, req, old); done || err != nil {
+		return err
+	}
 	meta := *old.meta
 	graceful, pending := s.shorten(k, &meta, old.object, opts.GracePeriodSeconds)
 	if pending {

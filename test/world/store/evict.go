@@ -19,6 +19,9 @@ func (s *Server) evict(k *kind, req request, old *record, eviction *policyv1.Evi
 	if eviction.Name != "" && eviction.Name != old.key.Name {
 		return apierrors.NewBadRequest(fmt.Sprintf("name in URL does not match name in Eviction object: %s", eviction.Name))
 	}
+	if err := s.terminating(k, old.key.Namespace, old.key.Name); err != nil {
+		return err
+	}
 	opts := eviction.DeleteOptions.DeepCopy()
 	if opts == nil {
 		opts = &metav1.DeleteOptions{}

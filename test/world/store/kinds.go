@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 
+	appsv1 "k8s.io/api/apps/v1"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -106,8 +107,8 @@ type registry struct {
 	byList map[reflect.Type]*kind
 	byGVK  map[schema.GroupVersionKind]*kind
 	mapper meta.RESTMapper
-	// pods and budgets are kinds that background controllers work on.
-	pods, budgets *kind
+	// pods, budgets and namespaces are kinds that background controllers work on.
+	pods, budgets, namespaces *kind
 }
 
 // builtRegistry compiles the CustomResourceDefinitions once for all servers.
@@ -153,7 +154,7 @@ var builtRegistry = sync.OnceValue(func() *registry {
 	add(core, "pods", true, of(func(l *corev1.PodList) *[]corev1.Pod { return &l.Items }), newPodStrategy())
 	add(core, "secrets", true, of(func(l *corev1.SecretList) *[]corev1.Secret { return &l.Items }), secretStrategy{})
 	add(core, "configmaps", true, of(func(l *corev1.ConfigMapList) *[]corev1.ConfigMap { return &l.Items }), contentStrategy{})
-	add(core, "namespaces", false, of(func(l *corev1.NamespaceList) *[]corev1.Namespace { return &l.Items }), plainStrategy{})
+	add(core, "namespaces", false, of(func(l *corev1.NamespaceList) *[]corev1.Namespace { return &l.Items }), namespaceStrategy{statusStrategy{unconditional: true}})
 	add(policyv1.SchemeGroupVersion, "poddisruptionbudgets", true,
 		of(func(l *policyv1.PodDisruptionBudgetList) *[]policyv1.PodDisruptionBudget { return &l.Items }), statusStrategy{generations: true})
 	add(storagev1.SchemeGroupVersion, "volumeattachments", false,
@@ -164,8 +165,10 @@ var builtRegistry = sync.OnceValue(func() *registry {
 		}), signingStrategy{})
 	add(coordinationv1.SchemeGroupVersion, "leases", true,
 		of(func(l *coordinationv1.LeaseList) *[]coordinationv1.Lease { return &l.Items }), leaseStrategy{})
+	add(appsv1.SchemeGroupVersion, "daemonsets", true, of(func(l *appsv1.DaemonSetList) *[]appsv1.DaemonSet { return &l.Items }), statusStrategy{generations: true})
 	r.mapper = mapper
 	r.pods, r.budgets = r.byType[reflect.TypeFor[corev1.Pod]()], r.byType[reflect.TypeFor[policyv1.PodDisruptionBudget]()]
+	r.namespaces = r.byType[reflect.TypeFor[corev1.Namespace]()]
 	return r
 })
 

@@ -27,6 +27,9 @@ func (s *Server) insert(k *kind, req request, meta *metav1.ObjectMeta, body map[
 	if !k.namespaced && meta.Namespace != "" {
 		return nil, apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
 	}
+	if err := s.terminating(k, meta.Namespace, meta.Name); err != nil {
+		return nil, err
+	}
 	if meta.Name == "" && meta.GenerateName != "" {
 		meta.Name = s.generateName(k, meta.Namespace, meta.GenerateName)
 	}

@@ -1,0 +1,48 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machineclass/resolve"
+)
+
+// awaitHold waits until what the instance shall be made with cannot vanish before it: with the class or the credentials
+// gone, nobody could take down an instance that was asked for and not recorded.
+func (p *pass) awaitHold(inputs resolve.Resolved) progress {
+	switch {
+	case inputs.Leaving != nil:
+		p.launchRefused(inputs.Leaving.Reason, inputs.Leaving.Message)
+	case inputs.Unheld != "":
+		p.waitSilently(fmt.Sprintf("Waiting until %s has the finalizer %s.", inputs.Unheld, v1beta1.InUseFinalizer))
+	default:
+		return next
+	}
+	return wait
+}
+
+// confirmHold asks the API server itself whether the class is held. Once it is, it stays as long as the Machine, which
+// whoever lets it go would see: the finalizer goes only when the class is being deleted and has no Machine.
+func (p *pass) confirmHold(ctx context.Context, inputs resolve.Resolved) error {
+	if inputs.ClassName == "" {
+		return nil
+	}
+	class := &metav1.PartialObjectMetadata{}
+	class.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("MachineClass"))
+	key := client.ObjectKey{Namespace: p.machine.Namespace, Name: inputs.ClassName}
+	switch err := p.Live.Get(ctx, key, class); {
+	case apierrors.IsNotFound(err):
+		return errStale
+	case err != nil:
+		return fmt.Errorf("read the metadata of MachineClass %s: %w", key, err)
+	case !class.DeletionTimestamp.IsZero() || !controllerutil.ContainsFinalizer(class, v1beta1.InUseFinalizer):
+		return errStale
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+package machine
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machineclass/resolve"
+)
+
+// Most waits are too short to be worth a word.
+//
+// M-73.
+func TestNothingIsLaunchedWithWhatMayVanish(t *testing.T) {
+	t.Parallel()
+	for what, loose := range map[string]func(w *world) client.Object{
+		`MachineClass "small"`: func(w *world) client.Object {
+			return &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "small"}}
+		},
+		`Secret "small-credentials"`: func(w *world) client.Object {
+			return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "small-credentials"}}
+		},
+	} {
+		w := newWorld(t)
+		w.class("small", "")
+		o := loose(w)
+		w.letGo(o)
+		w.born("m")
+		if again := w.wantQuiet("m").RequeueAfter; again != silentWait {
+			t.Errorf("%s: looks again after %s", what, again)
+		}
+		w.step(silentWait)
+		w.reconcile("m")
+		m := w.get("m")
+		w.wantCondition(m, v1beta1.ConditionLaunched, metav1.ConditionFalse, v1beta1.ReasonPending)
+		if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched); !strings.Contains(c.Message, what) {
+			t.Errorf("the message %q does not name %s", c.Message, what)
+		}
+		want(t, what+": driver calls", w.effects.calls())
+		w.hold(o)
+		w.reconcile("m")
+		w.wantPhase(w.get("m"), v1beta1.MachineProvisioned)
+	}
+}
+
+// M-73.
+func TestNothingIsLaunchedWithWhatIsBeingDeleted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	w.deleteObject(&v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "small"}})
+	w.born("m")
+	w.create(w.held(w.secret("going", "token", "hunter2")))
+	w.deleteObject(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "going"}})
+	w.born("inline", func(m *v1beta1.Machine) {
+		m.Spec.ClassRef, m.Spec.Provider = nil, w.cloud.name
+		m.Spec.ProviderSpec, m.Spec.CredentialsRef = &runtime.RawExtension{Raw: []byte(`{"kind":"Fake"}`)}, &v1beta1.LocalRef{Name: "going"}
+	})
+	for name, reason := range map[string]string{"m": v1beta1.ReasonClassNotFound, "inline": v1beta1.ReasonCredentialsNotFound} {
+		w.reconcile(name)
+		w.wantCondition(w.get(name), v1beta1.ConditionLaunched, metav1.ConditionFalse, reason)
+		w.wantRest(name)
+	}
+	want(t, "driver calls", w.effects.calls())
+}
+
+// The cache has the class as it was before it was let go.
+//
+// M-73.
+func TestALateCacheLaunchesNothingWithAClassThatMayVanish(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(w *world, class *v1beta1.MachineClass){
+		"let go":        func(w *world, class *v1beta1.MachineClass) { w.letGo(class) },
+		"being deleted": func(w *world, class *v1beta1.MachineClass) { w.deleteObject(class) },
+		"gone":          func(w *world, class *v1beta1.MachineClass) { w.letGo(class); w.deleteObject(class) },
+	} {
+		w := newWorld(t)
+		w.class("small", "")
+		class := &v1beta1.MachineClass{}
+		if err := w.api.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "small"}, class); err != nil {
+			t.Fatal(err)
+		}
+		resolver := *w.options.Classes.(*resolve.Resolver)
+		resolver.Classes = lateClass{resolver.Classes, class.DeepCopy()}
+		w.options.Classes = &resolver
+		w.restart()
+		change(w, class)
+		w.born("m")
+		if w.wantQuiet("m").RequeueAfter == 0 {
+			t.Errorf("%s: nobody looks again", name)
+		}
+		want(t, name+": driver calls", w.effects.calls())
+	}
+}
+
+// lateClass is a cache that has one class as it was.
+type lateClass struct {
+	client.Reader
+	class *v1beta1.MachineClass
+}
+
+func (l lateClass) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+	if class, is := o.(*v1beta1.MachineClass); is {
+		l.class.DeepCopyInto(class)
+		return nil
+	}
+	return l.Reader.Get(ctx, key, o, options...)
+}
+
+func (w *world) deleteObject(o client.Object) {
+	w.t.Helper()
+	if err := w.api.Delete(w.t.Context(), o); err != nil {
+		w.t.Fatal(err)
+	}
+}

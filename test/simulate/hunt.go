@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// mutantRuns bounds how long a mutant is looked for at random: the rarest shows in one run of three thousand. mutantPlans
+// is how many plans are tried before, for those that plans find.
+const (
+	mutantRuns  = 20_000
+	mutantPlans = 4_000
+)
+
+// build is a program with a bug planted, or why there is none.
+type build struct {
+	mutant mutant
+	binary string
+	took   time.Duration
+	err    error
+}
+
+// hunt plants each bug in a build of this command of its own and lets that look for violations, while the next one is
+// built. match selects mutants by name.
+func hunt(ctx context.Context, match string) error {
+	pattern, err := regexp.Compile(match)
+	if err != nil {
+		return fmt.Errorf("--match is %q: %w", match, err)
+	}
+	dir, err := os.MkdirTemp("", "machinist-mutants-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	all := slices.DeleteFunc(slices.Concat(mutants, planMutants(), drainMutants(), guardMutants()), func(m mutant) bool { return !pattern.MatchString(m.name) })
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	began := time.Now()
+	var survivors []string
+	for b := range builds(ctx, dir, all) {
+		if b.err != nil {
+			return fmt.Errorf("mutant %s: %w", b.mutant.name, b.err)
+		}
+		began := time.Now()
+		found, err := b.mutant.hunt(ctx, b.binary)
+		os.Remove(b.binary)
+		switch {
+		case err != nil:
+			return fmt.Errorf("mutant %s: %w", b.mutant.name, err)
+		case found == "":
+			survivors = append(survivors, b.mutant.name)
+			fmt.Printf("SURVIVED  %s\n", b.mutant.name)
+		default:
+			fmt.Printf("found     %-34s built in %4.1f s, found in %4.1f s: %.160s\n", b.mutant.name, b.took.Seconds(), time.Since(began).Seconds(), found)
+		}
+	}
+	fmt.Printf("%d of %d planted bugs found in %.0f s\n", len(all)-len(survivors), len(all), time.Since(began).Seconds())
+	if len(survivors) > 0 {
+		return fmt.Errorf("not found: %s", strings.Join(survivors, ", "))
+	}
+	return nil
+}
+
+// builds returns the mutants' programs as they become ready, one ahead of whoever takes them.
+func builds(ctx context.Context, dir string, all []mutant) <-chan build {
+	out := make(chan build, 1)
+	go func() {
+		defer close(out)
+		for _, m := range all {
+			began := time.Now()
+			binary, err := m.build(ctx, dir)
+			select {
+			case out <- build{m, binary, time.Since(began), err}:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return out
+}
+
+// build builds this command with the bug.
+func (m mutant) build(ctx context.Context, dir string) (string, error) {
+	file, err := filepath.Abs(m.file)
+	if err != nil {
+		return "", err
+	}
+	source, err := os.ReadFile(file)
+	if err != nil {
+		return "", err
+	}
+	if n := strings.Count(string(source), m.from); n != 1 {
+		return "", fmt.Errorf("%s has %d times what is to be replaced: %q", m.file, n, m.from)
+	}
+	changed := filepath.Join(dir, m.name+".go")
+	if err := os.WriteFile(changed, []byte(strings.Replace(string(source), m.from, m.to, 1)), 0o600); err != nil {
+		return "", err
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{file: changed}})
+	if err != nil {
+		return "", err
+	}
+	overlayFile, binary := filepath.Join(dir, m.name+".json"), filepath.Join(dir, m.name)
+	if err := os.WriteFile(overlayFile, overlay, 0o600); err != nil {
+		return "", err
+	}
+	// Without what a debugger needs there is half as much to link, which is what takes the time.
+	out, err := exec.CommandContext(ctx, "go", "build", "-ldflags=-s -w", "-overlay", overlayFile, "-o", binary, "./test/simulate").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build: %w: %s", err, out)
+	}
+	return binary, nil
+}
+
+// hunt returns the violation that gave the mutant away, "" if there was none.
+func (m mutant) hunt(ctx context.Context, binary string) (string, error) {
+	var looks [][]string
+	switch {
+	case m.plan != "":
+		looks = append(looks, []string{"--seed", fmt.Sprint(max(m.last, 1)), "--plan", m.plan})
+	case m.last > 0:
+		looks = append(looks, []string{"--seed", fmt.Sprint(m.last), "--runs", "1", "--plans", "0"})
+	}
+	if m.planned || m.plan != "" {
+		looks = append(looks, []string{"--runs", "0", "--plans", fmt.Sprint(mutantPlans)})
+	}
+	looks = append(looks, []string{"--runs", fmt.Sprint(mutantRuns), "--plans", "0"})
+	for _, arguments := range looks {
+		if found, err := m.look(ctx, binary, arguments...); err != nil || found != "" {
+			return found, err
+		}
+	}
+	return "", nil
+}
+
+// look has a build with the bug look for violations.
+func (m mutant) look(ctx context.Context, binary string, arguments ...string) (string, error) {
+	arguments = append(arguments, "--until", m.finds)
+	if m.scenario != "" {
+		arguments = append(arguments, "--scenario", m.scenario)
+	}
+	out, err := exec.CommandContext(ctx, binary, arguments...).CombinedOutput()
+	if _, failed := errors.AsType[*exec.ExitError](err); err != nil && !failed {
+		return "", err
+	}
+	for line := range strings.Lines(string(out)) {
+		if text, ok := strings.CutPrefix(line, "FAILED "); ok && regexp.MustCompile(m.finds).MatchString(text) {
+			return strings.TrimSpace(text), nil
+		}
+	}
+	return "", nil
+}

@@ -1,0 +1,92 @@
+package main
+
+// drainMutants are planted bugs that concern pods, their volumes, and what holds a machine or what it was made from.
+func drainMutants() []mutant {
+	return []mutant{
+		{
+			name: "budget-ignored", file: "internal/machine/drain/plan.go",
+			from: "		forced:   p.deadline.passed(grace(pod), p.Now),", to: "		forced:   true,",
+			scenario: "drain-never-allowed", finds: "I7: .* before its time|I7: .* before a drain began",
+		},
+		{
+			name: "grace-cut", file: "internal/machine/drain/deadline.go",
+			from: "	left := max(min(grace, d.end.Sub(now)), minGrace)", to: "	left := minGrace",
+			scenario: "drain-never-allowed", finds: "I7: .* gives pod",
+		},
+		{
+			name: "no-grace", file: "internal/machine/drain/evict.go",
+			from: "client.GracePeriodSeconds(s.Grace), client.Preconditions{UID: &s.UID})", to: "client.GracePeriodSeconds(0), client.Preconditions{UID: &s.UID})",
+			scenario: "drain-never-allowed", finds: "I7: .* gives pod|without any grace",
+		},
+		{
+			name: "drain-skipped", file: "internal/machine/deletion.go",
+			from: "p.findNodeToDelete, p.drain, p.awaitPreTerminateHooks,", to: "p.findNodeToDelete, p.awaitPreTerminateHooks,",
+			scenario: "drain-beside-others", finds: "I7: instance .* is disturbed",
+		},
+		{
+			name: "drained-too-early", file: "internal/machine/drain/plan.go",
+			from: "	return s.Action != Skip && s.Action != Ignore\n", to: "	return s.Action != Skip && s.Action != Ignore && s.Action != Await\n",
+			scenario: "drain-one-at-a-time", finds: "I7: instance .* is disturbed",
+		},
+		{
+			name: "daemons-evicted", file: "internal/machine/drain/plan.go",
+			from: "	case owner != nil && !p.Orphaned[owner.UID]:", to: "	case owner != nil && p.Orphaned[owner.UID]:",
+			scenario: "drain-beside-others", finds: "bound to its node",
+		},
+		{
+			name: "deadline-ignored", file: "internal/machine/drain.go",
+			from: "Start: start, Deadline: start.Add(p.machine.Spec.Timeouts.DrainOrDefault()),", to: "Start: start,",
+			scenario: "drain-never-allowed", finds: "at rest, but|after the last disturbance|no rest",
+		},
+		{
+			name: "volumes-not-awaited", file: "internal/machine/drain/volumes.go",
+			from: "	d.Done = len(d.Waiting) == 0 || d.TimedOut", to: "	d.Done = true",
+			scenario: "drain-same-names", finds: "volumes: instance",
+		},
+		{
+			name: "volume-timeout-ignored", file: "internal/machine/drain/volumes.go",
+			from: "	d.TimedOut = len(d.Waiting) > 0 && left <= 0", to: "	d.TimedOut = false",
+			scenario: "drain-stuck-volume", finds: "at rest, but|after the last disturbance|no rest",
+		},
+		{
+			name: "node-of-a-dead-instance-dropped", file: "internal/machine/deletion.go",
+			from: "	if proceed, err := p.detachByForce(ctx); err != nil || !bool(proceed) {", to: "	if proceed, err := next, error(nil); err != nil || !bool(proceed) {",
+			scenario: "drain-silent-node", finds: "volumes: node",
+		},
+		{
+			name: "updated-before-the-drain", file: "internal/machine/update.go",
+			from: "Drained: drained || p.drainedForUpdate(),", to: "Drained: true,",
+			scenario: "drain-for-update", finds: "I7: instance .* is disturbed",
+		},
+		{
+			name: "evictions-go-on-after-the-update", file: "internal/machine/update.go",
+			from: "	if p.Drainer != nil {\n		p.Drainer.Forget(client.ObjectKeyFromObject(p.machine))\n	}\n}\n\n// suspendDrain", to: "}\n\n// suspendDrain",
+			scenario: "drain-update-withdrawn", finds: "I7: ",
+		},
+		{
+			name: "pre-drain-hook-ignored", file: "internal/machine/deletion.go",
+			from: "p.findLost, p.awaitPreDrainHooks, p.findNodeToDelete,", to: "p.findLost, p.findNodeToDelete,",
+			scenario: "hooks", finds: "hooks: ",
+		},
+		{
+			name: "pre-terminate-hook-ignored", file: "internal/machine/deletion.go",
+			from: "p.drain, p.awaitPreTerminateHooks, p.deleteInstance,", to: "p.drain, p.deleteInstance,",
+			scenario: "hooks", finds: "hooks: instance",
+		},
+		{
+			name: "pause-ignored-at-deletion", file: "internal/machine/deletion.go",
+			from: "	if paused(p.machine) {\n", to: "	if paused(p.machine) && p.gone {\n",
+			scenario: "paused-deletion", finds: "pause: ",
+		},
+		{
+			name: "class-let-go-early", file: "internal/machineclass/hold.go",
+			from: "	if users == 0 {\n		return 0, r.patchFinalizer", to: "	if users <= 1 {\n		return 0, r.patchFinalizer",
+			scenario: "namespace-deleted-in-a-roll", finds: "I1: |at rest, but|after the last disturbance",
+		},
+		{
+			name: "inline-secret-not-held", file: "internal/machineclass/secrets.go",
+			from: "	for i := range machines.Items {\n		if m := &machines.Items[i]; slices.Contains", to: "	for i := range machines.Items[:0] {\n		if m := &machines.Items[i]; slices.Contains",
+			scenario: "inline-secret-deleted", finds: "at rest, but|after the last disturbance",
+		},
+	}
+}

@@ -1,0 +1,129 @@
+package main
+
+// guardMutants are bugs of what watches over a fleet: health checks, outages, orphans, freezes, marks and certificates.
+func guardMutants() []mutant {
+	return []mutant{
+		{
+			name: "orphan-list-from-the-cache", file: "internal/safety/orphans/lists.go",
+			from: "	live, version, token := map[types.UID]bool{}, \"\", \"\"\n",
+			to: "	if all, known := (&v1beta1.MachineList{}), map[types.UID]bool{}; c.Client.List(ctx, all) == nil {\n		for i := range all.Items {\n			known[all.Items[i].UID] = true\n		}\n		return known, nil\n	}\n" +
+				"	live, version, token := map[types.UID]bool{}, \"\", \"\"\n",
+			scenario: "orphans-seen-late", finds: "orphans: .* has it",
+		},
+		{
+			name: "no-second-sighting", file: "internal/safety/orphans/plan.go",
+			from: "case !again:", to: "case !again && s.MaxDeletes < 0:",
+			scenario: "orphans", finds: "orphans: .* first seen",
+		},
+		{
+			name: "orphan-age-ignored", file: "internal/safety/orphans/collector.go",
+			from: "	return &Collector{Options: o, pageSize: machinesPerPage}", to: "	o.Rules.MinAge = 0\n	return &Collector{Options: o, pageSize: machinesPerPage}",
+			scenario: "orphans", finds: "orphans: .* old",
+		},
+		{
+			name: "orphan-not-confirmed", file: "internal/safety/orphans/pass.go",
+			from: "case !Confirm(", to: "case ctx == nil && !Confirm(",
+			scenario: "orphans", finds: "orphans: .* it is cluster",
+		},
+		{
+			name: "orphan-not-only-reported", file: "internal/safety/orphans/plan.go",
+			from: "	case s.ReportOnly:", to: "	case s.ReportOnly && s.MaxDeletes < 0:",
+			scenario: "orphans-reported", finds: "orphans: .* only be reported",
+		},
+		{
+			name: "orphans-right-after-an-outage", file: "internal/safety/orphans/plan.go",
+			from: "s.Stable.IsZero() || s.Now.Sub(s.Stable) < s.Period:", to: "s.Stable.IsZero():",
+			scenario: "orphans-in-outage", finds: "orphans: .* all is well since",
+		},
+		{
+			name: "thaw-without-new-clocks", file: "internal/healthcheck/controller.go",
+			from: "p.clocks.Stable = since", to: "_ = since",
+			scenario: "target-outage", finds: "I6: machine .* marked",
+		},
+		{
+			name: "meltdown-without-new-clocks", file: "internal/healthcheck/controller.go",
+			from: "	situation.Clocks.Recovered = p.memory.recovered\n", to: "",
+			scenario: "meltdown", finds: "I6: machine .* marked",
+		},
+		{
+			name: "meltdown-ignored", file: "internal/healthcheck/judge.go",
+			from: "!tooMany && !s.Meltdown.In(subject.Domain) &&", to: "!tooMany &&",
+			scenario: "meltdown", finds: "I6: machine .* while the nodes",
+		},
+		{
+			name: "no-bound-of-unhealthy-machines", file: "internal/healthcheck/judge.go",
+			from: "tooMany := unwell > limit", to: "tooMany := unwell > limit+len(subjects)",
+			scenario: "too-many-unhealthy", finds: "health: machine .* although",
+		},
+		{
+			name: "marked-from-a-stale-view", file: "internal/healthcheck/mark.go",
+			from: "if v.Health != Unhealthy {", to: "if s.Now.IsZero() {",
+			scenario: "remediate", finds: "I6: machine .* is well since",
+		},
+		{
+			name: "recovered-machine-replaced", file: "internal/machineset/remediation.go",
+			from: "	return up.LastTransitionTime.Add(withdrawal).Sub(now)", to: "	return 0",
+			scenario: "remediate", finds: "I3|health: ",
+		},
+		{
+			name: "judgement-never-due", file: "internal/healthcheck/controller.go",
+			from: "		p.wakeIn(j.RecheckAfter)\n", to: "",
+			scenario: "remediate", finds: "at rest, but|after the last disturbance",
+		},
+		{
+			name: "outage-taken-for-silence", file: "internal/safety/reachability/state.go",
+			from: "if !s.Away && s.failures >= failuresToAway {", to: "if !s.Away && s.failures >= 1000*failuresToAway {",
+			scenario: "target-outage", finds: "I6",
+		},
+		{
+			name: "outage-counts-as-time-to-join", file: "internal/machine/outage.go",
+			from: "	began, _ = reachability.StandStill(past, began, time.Time{})\n", to: "	_ = past\n",
+			scenario: "change-in-target-outage", finds: "I6: machine .* failed",
+		},
+		{
+			name: "freeze-ignored-by-the-set", file: "internal/machineset/scale.go",
+			from: "	if reason, ok := s.Set.Labels[v1beta1.LabelFreeze]; ok {", to: "	if reason, ok := s.Set.Labels[v1beta1.LabelFreeze]; ok && reason == \"\" {",
+			scenario: "freeze", finds: "freeze: ",
+		},
+		{
+			name: "never-thawed", file: "internal/safety/overshoot/decide.go",
+			from: "	case s.Frozen && s.Live <= calm:", to: "	case s.Frozen && s.Live < min(calm, 0):",
+			scenario: "overshoot", finds: "is frozen",
+		},
+		{
+			name: "owned-by-selector", file: "internal/machineset/observe.go",
+			from: "client.MatchingFields{index.MachineByOwner: string(set.UID)}", to: "client.MatchingLabels(set.Spec.Selector.MatchLabels)",
+			scenario: "overshoot", finds: ".",
+		},
+		{
+			name: "marks-never-taken-off", file: "internal/machinedeployment/marker.go",
+			from: "	after := withoutMarks(node, m.Spec.Node)\n", to: "	after := withoutMarks(node, m.Spec.Node)\n	after = nil\n",
+			scenario: "marks", finds: "cannot be used|of an old revision|has the annotation",
+		},
+		{
+			name: "marks-seen-late", file: "internal/machinedeployment/marker.go",
+			from: " || want == unmarked && shown)", to: " || shown && want == asTheyAre)",
+			scenario: "marks", finds: "cannot be used|of an old revision|has the annotation", last: 5355,
+		},
+		{
+			name: "certificate-for-another-name", file: "internal/bootstrap/approval/decide.go",
+			from: "	case r.wanted != name:", to: "	case r.wanted == \"\":",
+			scenario: "certificates", finds: "approval: ",
+		},
+		{
+			name: "certificate-of-another-node", file: "internal/bootstrap/approval/request.go",
+			from: "	case r.kind != join && r.requester != r.wanted:", to: "	case r.kind == other:",
+			scenario: "certificates", finds: "approval: ",
+		},
+		{
+			name: "certificate-for-a-foreign-address", file: "internal/bootstrap/approval/decide.go",
+			from: "foreign := r.foreign(f.Addresses)", to: "foreign := r.foreign(f.Addresses)[:0]",
+			scenario: "certificates", finds: "approval: ",
+		},
+		{
+			name: "certificate-without-its-machine", file: "internal/bootstrap/approval/controller.go",
+			from: "		if verdict, err = r.confirm(ctx, request, facts); err != nil {", to: "		if err = ctx.Err(); err != nil {",
+			scenario: "certificates", finds: "approval: .* is deleted since",
+		},
+	}
+}

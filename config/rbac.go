@@ -1,6 +1,9 @@
 package config
 
 import (
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -16,7 +19,38 @@ const (
 	MetricsReader   Role = "metrics-reader"
 )
 
-// Objects returns the ClusterRole and the Roles.
+// Objects returns the ClusterRole and the Roles. Those of a provider are the simulated one's.
 func (r Role) Objects() []client.Object {
 	return must(read("rbac/" + string(r) + ".yaml"))
+}
+
+// written is the provider for which the roles of a provider process are written down.
+const written = "sim"
+
+// For returns the ClusterRole and the Roles of a provider process for the provider of that name: its own webhook
+// configuration and certificate are all that differs. Their own names have the provider's in them, so that several
+// providers have theirs side by side.
+func (r Role) For(provider string) []client.Object {
+	objects := r.Objects()
+	if provider == written {
+		return objects
+	}
+	for _, object := range objects {
+		object.SetName(strings.Replace(object.GetName(), "machinist-provider", "machinist-provider-"+provider, 1))
+		var rules []rbacv1.PolicyRule
+		switch role := object.(type) {
+		case *rbacv1.ClusterRole:
+			rules = role.Rules
+		case *rbacv1.Role:
+			rules = role.Rules
+		}
+		for _, rule := range rules {
+			for i, name := range rule.ResourceNames {
+				if of, ok := strings.CutPrefix(name, "machinist-provider-"+written); ok {
+					rule.ResourceNames[i] = "machinist-provider-" + provider + of
+				}
+			}
+		}
+	}
+	return objects
 }

@@ -20,11 +20,26 @@ const (
 	Deployment        = "workers"
 )
 
-//go:embed sim/*.yaml
+//go:embed sim/*.yaml azure/*.yaml
 var files embed.FS
+
+// Set is the example fleet for one provider, by the provider's name. The sets differ in classes, credentials and user data.
+type Set string
+
+// The sets.
+const (
+	Sim   Set = "sim"
+	Azure Set = "azure"
+)
+
+// Credentials is the name of the set's Secret with credentials.
+func (s Set) Credentials() string { return string(s) + "-credentials" }
+
+// Objects returns the set's objects, in the order in which to create them. They have no namespace.
+func (s Set) Objects() ([]client.Object, error) {
+	return manifest.Decode(files, string(s)+"/*.yaml", clientgoscheme.AddToScheme, v1beta1.AddToScheme)
+}
 
 // Fleet returns the objects of the example fleet in the simulated cloud, in the order in which to create them. They have
 // no namespace.
-func Fleet() ([]client.Object, error) {
-	return manifest.Decode(files, "sim/*.yaml", clientgoscheme.AddToScheme, v1beta1.AddToScheme)
-}
+func Fleet() ([]client.Object, error) { return Sim.Objects() }

@@ -12,6 +12,6 @@ if [ ! -x "$tools/golangci-lint" ]; then
 	(cd "$root/hack/lint" && GOWORK=off CGO_ENABLED=0 go build -o "$tools/.golangci-lint.$$" github.com/golangci/golangci-lint/v2/cmd/golangci-lint)
 	mv "$tools/.golangci-lint.$$" "$tools/golangci-lint"
 fi
-for module in . api; do
+for module in . api providers/azure; do
 	(cd "$root/$module" && "$tools/golangci-lint" run --config "$root/.golangci.yaml" "$@" ./...)
 done

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,6 +27,8 @@ type Options struct {
 	Bare bool
 	// SeparateTarget runs a second control plane as the target cluster. A scenario that needs one has it anyway.
 	SeparateTarget bool
+	// Provider is whose machines are shown. Default: Sim.
+	Provider Provider
 	// Dir keeps logs and data there; by default they go with the demo.
 	Dir string
 	// Out is where the demo shows itself. Terminal says that it is one, so that lines can be drawn over.
@@ -39,9 +43,12 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
+	if story != nil && o.Provider == AzureFake {
+		return errors.New("the scenarios break the simulated cloud in ways that the Azure in memory does not know")
+	}
 	begun := time.Now()
 	screen := newScreen(o.Out, o.Terminal)
-	options := stack.Options{Dir: o.Dir, SeparateTarget: o.SeparateTarget, Bare: o.Bare, Output: screen}
+	options := stack.Options{Dir: o.Dir, SeparateTarget: o.SeparateTarget, Bare: o.Bare, Azure: o.Provider == AzureFake, Output: screen}
 	var metrics string
 	if story != nil {
 		if metrics, err = story.arrange(&options); err != nil {
@@ -65,7 +72,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	fleet := fleet{Client: c, cloudToken: s.CloudToken()}
+	fleet := fleet{Client: c, set: s.Fleet(), credentials: s.Credentials()}
 	screen.say("Everything is up after %s.", time.Since(begun).Round(100*time.Millisecond))
 	var declare func(client.Object)
 	if story != nil {
@@ -124,15 +131,20 @@ func byHand(s *stack.Stack) string {
 	for _, p := range []*process.Process{s.Manager, s.Provider} {
 		fmt.Fprintf(&text, "\n  %s \\\n    %s\n", p.Path, strings.Join(p.Args, " \\\n    "))
 	}
+	var literals strings.Builder
+	credentials := s.Credentials()
+	for _, key := range slices.Sorted(maps.Keys(credentials)) {
+		fmt.Fprintf(&literals, " --from-literal=%s=%s", key, credentials[key])
+	}
 	fmt.Fprintf(&text, `
 and give them a fleet:
 
   export KUBECONFIG=%s
-  kubectl apply -f examples/sim/
-  kubectl create secret generic sim-credentials --from-literal=token=%s --dry-run=client -o yaml | kubectl apply -f -
+  kubectl apply -f examples/%s/
+  kubectl create secret generic %s%s --dry-run=client -o yaml | kubectl apply -f -
 
 Ctrl-C ends everything.
-`, s.Control.Kubeconfig(), s.CloudToken())
+`, s.Control.Kubeconfig(), s.Fleet(), s.Fleet().Credentials(), literals.String())
 	return text.String()
 }
 

@@ -24,22 +24,23 @@ const (
 	deployment = "workers"
 )
 
-// fleet is the sample fleet: the one of the examples, with the credentials of this simulated cloud.
+// fleet is the sample fleet: the one of the examples, with the credentials of this stack's cloud.
 type fleet struct {
 	client.Client
-	cloudToken string
+	set         examples.Set
+	credentials map[string]string
 }
 
 // create applies the example as a user would. declare, if set, may alter each object before.
 func (f fleet) create(ctx context.Context, declare func(client.Object)) error {
-	objects, err := examples.Fleet()
+	objects, err := f.set.Objects()
 	if err != nil {
 		return err
 	}
 	for _, o := range objects {
 		o.SetNamespace(namespace)
-		if secret, ok := o.(*corev1.Secret); ok && secret.Name == examples.CredentialsSecret {
-			secret.StringData = map[string]string{"token": f.cloudToken}
+		if secret, ok := o.(*corev1.Secret); ok && secret.Name == f.set.Credentials() {
+			secret.StringData = f.credentials
 		}
 		if declare != nil {
 			declare(o)

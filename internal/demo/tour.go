@@ -93,13 +93,9 @@ func await(ctx context.Context, f fleet, screen *screen, changes <-chan struct{}
 
 // nothingLeft asks the cloud and the target cluster, not Machinist, what is left.
 func nothingLeft(ctx context.Context, s *stack.Stack, screen *screen) error {
-	admin, err := s.CloudAdmin()
+	live, made, err := s.CloudLeft(ctx)
 	if err != nil {
 		return err
-	}
-	statistics, err := admin.Statistics(ctx)
-	if err != nil {
-		return fmt.Errorf("ask the cloud what is left: %w", err)
 	}
 	target, err := s.TargetClient()
 	if err != nil {
@@ -109,9 +105,9 @@ func nothingLeft(ctx context.Context, s *stack.Stack, screen *screen) error {
 	if err := target.List(ctx, nodes); err != nil {
 		return fmt.Errorf("list the nodes that are left: %w", err)
 	}
-	if statistics.InstancesLive > 0 || len(nodes.Items) > 0 {
-		return fmt.Errorf("%d instances and %d nodes are left", statistics.InstancesLive, len(nodes.Items))
+	if live > 0 || len(nodes.Items) > 0 {
+		return fmt.Errorf("%d instances and %d nodes are left", live, len(nodes.Items))
 	}
-	screen.say("The cloud made %d instances in all; none is left, nor is a node.", statistics.InstancesCreated)
+	screen.say("The cloud made %d instances in all; none is left, nor is a node.", made)
 	return nil
 }

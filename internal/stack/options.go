@@ -11,9 +11,11 @@ type Options struct {
 	// Dir is the folder for everything: logs, kubeconfigs, data. It is made if needed; by default it is a temporary one,
 	// which Stop removes.
 	Dir string
-	// BinDir is where machinist-manager, machinist-provider-sim and simcloud are. By default the folder of the running
-	// program.
+	// BinDir is where machinist-manager, the provider's program and that of its cloud are. By default the folder of the
+	// running program.
 	BinDir string
+	// Azure runs the Azure provider and an Azure in memory in place of the simulated cloud and its provider.
+	Azure bool
 	// SeparateTarget runs a second control plane as the target cluster. By default one cluster is both.
 	SeparateTarget bool
 	// NoTarget tells the two processes that there is no target cluster.
@@ -51,9 +53,8 @@ func (o Options) controlOptions(dir string) controlplane.Options {
 	}
 }
 
-// providerArgs are the flags of the provider, less those that every process of ours has.
-func (o Options) providerArgs(cloudURL string) []string {
-	args := []string{"--cloud-endpoint=" + cloudURL}
+// providerArgs are the flags of the provider, less those that every process of ours has. args are those about its cloud.
+func (o Options) providerArgs(args []string) []string {
 	if o.ClusterApproves {
 		args = append(args, "--approve-kubelet-csrs=false")
 	}

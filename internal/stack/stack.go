@@ -21,7 +21,6 @@ import (
 	"machinist.dev/machinist/internal/operator"
 	"machinist.dev/machinist/internal/process"
 	"machinist.dev/machinist/simcloud"
-	"machinist.dev/machinist/simcloud/driver"
 )
 
 // Names of the processes, their users and their leases.
@@ -49,16 +48,19 @@ type Stack struct {
 	Cloud, Manager, Provider *process.Process
 
 	options    Options
+	backend    backend
 	dir        string
 	temporary  bool
 	cloudURL   string
 	cloudToken string
 	adminToken string
+	azure      *azureEndpoint
 }
 
 // Start brings everything up and returns when both processes lead, and are asked by the API server about what is admitted. When it fails, nothing is left running.
 func Start(ctx context.Context, o Options) (*Stack, error) {
 	s := &Stack{options: o}
+	s.backend = s.newBackend()
 	if err := s.start(ctx); err != nil {
 		return nil, errors.Join(err, s.Stop())
 	}
@@ -72,7 +74,7 @@ func (s *Stack) start(ctx context.Context) error {
 	if err := s.startControlPlanes(ctx); err != nil {
 		return err
 	}
-	if err := s.startCloud(ctx); err != nil {
+	if err := s.backend.start(ctx); err != nil {
 		return err
 	}
 	for _, cp := range []*controlplane.ControlPlane{s.Control, s.Target} {
@@ -97,7 +99,8 @@ func (s *Stack) start(ctx context.Context) error {
 	if s.options.CloudProxy != nil {
 		cloudURL = s.options.CloudProxy(cloudURL)
 	}
-	if s.Provider, err = s.newProcess(Provider, Provider, s.options.providerArgs(cloudURL)); err != nil {
+	program := s.backend.program
+	if s.Provider, err = s.newProcess(program, program, s.options.providerArgs(s.backend.args(cloudURL))); err != nil {
 		return err
 	}
 	if s.options.Bare {
@@ -107,7 +110,7 @@ func (s *Stack) start(ctx context.Context) error {
 		if err := s.addWebhook(ctx, s.Manager, config.ManagerWebhook()); err != nil {
 			return err
 		}
-		if err := s.addWebhook(ctx, s.Provider, config.ProviderWebhook(driver.Name)); err != nil {
+		if err := s.addWebhook(ctx, s.Provider, config.ProviderWebhook(s.backend.driver)); err != nil {
 			return err
 		}
 	}
@@ -151,7 +154,7 @@ func (s *Stack) prepare() error {
 		}
 		s.options.BinDir = filepath.Dir(self)
 	}
-	for _, name := range []string{Manager, Provider, cloud} {
+	for _, name := range []string{Manager, s.backend.program, s.backend.cloud} {
 		if _, err := os.Stat(filepath.Join(s.options.BinDir, name)); err != nil {
 			return fmt.Errorf("the program %s is missing beside this one (make build): %w", name, err)
 		}
@@ -182,7 +185,7 @@ func (s *Stack) startControlPlanes(ctx context.Context) error {
 
 // NewProvider prepares another provider process, a candidate for the same lease, which the caller starts and stops.
 func (s *Stack) NewProvider(name string, args ...string) (*process.Process, error) {
-	return s.newProcess(Provider, name, append([]string{"--cloud-endpoint=" + s.cloudURL}, args...))
+	return s.newProcess(s.backend.program, name, append(s.backend.args(s.cloudURL), args...))
 }
 
 // NewManager prepares another manager process, a candidate for the same lease, which the caller starts and stops.

@@ -19,7 +19,6 @@ import (
 	"machinist.dev/machinist/internal/controlplane"
 	"machinist.dev/machinist/internal/install"
 	"machinist.dev/machinist/internal/process"
-	"machinist.dev/machinist/simcloud/driver"
 )
 
 // webhooks reports whether the two processes serve theirs. They need a certificate, which processes that are run by hand or
@@ -69,8 +68,8 @@ func (s *Stack) awaitWebhooks(ctx context.Context) error {
 			ClassRef: &v1beta1.LocalRef{Name: "probe"},
 			Node:     v1beta1.NodeTemplate{Labels: map[string]string{v1beta1.NodeLabelMachine: "probe"}},
 		}}},
-		{s.Provider, "class." + driver.Name + ".machinist.dev", &v1beta1.MachineClass{ObjectMeta: meta, Spec: v1beta1.MachineClassSpec{
-			Provider: driver.Name, ProviderSpec: &runtime.RawExtension{Raw: []byte("{}")},
+		{s.Provider, "class." + s.backend.driver + ".machinist.dev", &v1beta1.MachineClass{ObjectMeta: meta, Spec: v1beta1.MachineClassSpec{
+			Provider: s.backend.driver, ProviderSpec: &runtime.RawExtension{Raw: []byte("{}")},
 		}}},
 	} {
 		if err := probe.p.Await(ctx, func(ctx context.Context) error {

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"machinist.dev/machinist/providers/azure/driver"
+)
+
+// settings are the flags of this provider. None of them is a secret.
+type settings struct {
+	cloud              string
+	authority          string
+	resourceManager    string
+	audience           string
+	caFile             string
+	federatedTokenFile string
+	createSettle       time.Duration
+}
+
+// private is the name of a cloud that is none of Azure's own.
+const private = "Private"
+
+func cloudNames() []string { return append(slices.Sorted(maps.Keys(driver.Clouds())), private) }
+
+func (s *settings) addFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&s.cloud, "azure-cloud", "AzurePublic", "which Azure: "+strings.Join(cloudNames(), ", "))
+	fs.StringVar(&s.authority, "azure-authority-host", "", "URL of the identity platform of a Private cloud")
+	fs.StringVar(&s.resourceManager, "azure-resource-manager", "", "URL of the Resource Manager of a Private cloud")
+	fs.StringVar(&s.audience, "azure-resource-manager-audience", "", "whom the tokens of a Private cloud are for; by default --azure-resource-manager")
+	fs.StringVar(&s.caFile, "azure-ca-file", "", "certificate authorities (PEM) to trust for Azure, in place of the system's")
+	fs.StringVar(&s.federatedTokenFile, "azure-federated-token-file", os.Getenv("AZURE_FEDERATED_TOKEN_FILE"),
+		"file with the token of this process's workload identity, which credentials without a secret and a certificate use; by default $AZURE_FEDERATED_TOKEN_FILE")
+	fs.DurationVar(&s.createSettle, "azure-create-settle", 2*time.Minute, "how long a creation whose answer was lost can still take effect at Azure")
+}
+
+func (s *settings) options() (driver.Options, error) {
+	o := driver.Options{FederatedTokenFile: s.federatedTokenFile, CreateSettle: s.createSettle, PrivateCloud: s.cloud == private}
+	switch known, ok := driver.Clouds()[s.cloud]; {
+	case ok && (s.authority != "" || s.resourceManager != "" || s.audience != ""):
+		return o, fmt.Errorf("--azure-authority-host, --azure-resource-manager and --azure-resource-manager-audience are for --azure-cloud=%s", private)
+	case ok:
+		o.Cloud = known
+	case !o.PrivateCloud:
+		return o, fmt.Errorf("--azure-cloud is %q, not one of %s", s.cloud, strings.Join(cloudNames(), ", "))
+	case s.authority == "" || s.resourceManager == "":
+		return o, fmt.Errorf("--azure-cloud=%s needs --azure-authority-host and --azure-resource-manager", private)
+	default:
+		o.Cloud = driver.PrivateCloud(s.authority, s.resourceManager, s.audience)
+	}
+	if s.createSettle <= 0 {
+		return o, fmt.Errorf("--azure-create-settle is %s; it must be positive", s.createSettle)
+	}
+	if s.caFile == "" {
+		return o, nil
+	}
+	pem, err := os.ReadFile(s.caFile)
+	if err != nil {
+		return o, fmt.Errorf("--azure-ca-file: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(pem) {
+		return o, errors.New("--azure-ca-file has no certificate")
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost, transport.IdleConnTimeout = 256, time.Minute
+	transport.TLSClientConfig = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	o.Transport = transport
+	return o, nil
+}

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+func TestSettingsThatCannotBeUsedAreRefusedByTheirNames(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "empty.pem")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const endpoints = "--azure-authority-host=https://login.example --azure-resource-manager=https://arm.example "
+	for flags, says := range map[string]string{
+		"":                                  "",
+		"--azure-cloud=AzureChina":          "",
+		"--azure-cloud=Azure":               `--azure-cloud is "Azure"`,
+		"--azure-cloud=Private":             "needs --azure-authority-host",
+		endpoints + "--azure-cloud=Private": "",
+		endpoints:                           "are for --azure-cloud=Private",
+		"--azure-create-settle=0s":          "--azure-create-settle is 0s",
+		"--azure-ca-file=" + empty:          "--azure-ca-file has no certificate",
+		"--azure-ca-file=/nowhere":          "--azure-ca-file: open /nowhere",
+	} {
+		var s settings
+		fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+		s.addFlags(fs)
+		if err := fs.Parse(strings.Fields(flags)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := s.options()
+		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: got %v, want an error that says %q", flags, err, says)
+		}
+	}
+}

@@ -1,0 +1,154 @@
+package driver_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/pkg/provider/conformance"
+	"machinist.dev/machinist/providers/azure/fakeazure"
+)
+
+func TestTheDriverConforms(t *testing.T) {
+	const moment = 20 * time.Millisecond
+	for name, change := range map[string]func(*fakeazure.Options){
+		"at once":                       func(o *fakeazure.Options) {},
+		"operations take a moment":      func(o *fakeazure.Options) { o.Boot, o.Stop, o.Change = moment, moment, moment },
+		"lists lag, operations as well": func(o *fakeazure.Options) { o.Boot, o.Stop, o.Change, o.ListLag = moment, moment, moment, 3*moment },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCloud(t, change)
+			conformance.Run(t, conformance.Config{
+				New:       func() (provider.Driver, error) { return c.driver(), nil },
+				Class:     class(),
+				OtherSpec: spec("vmSize", "Standard_D4s_v5", "resize", "Deallocate", "tags.team", "green"),
+				InvalidSpecs: []conformance.InvalidSpec{
+					{Name: "no location", Spec: spec("location", nil), Field: "location"},
+					{Name: "no subnet", Spec: spec("networkInterfaces", []any{}), Field: "networkInterfaces"},
+					{Name: "another's tag", Spec: spec("tags.machinist-cluster", "x"), Field: "tags"},
+				},
+				MalformedCredentials: []provider.Credentials{
+					credentials("tenantID", "no tenant"), credentials("subscriptionID", "none"), credentials("clientID", ""), credentials("clientSecret", "two words"),
+					credentials("clientCertificate", "-----BEGIN NOTHING-----"), credentials("password", "what is this"),
+				},
+				RejectedCredentials: credentials("clientSecret", "not~the~secret"),
+				PublicCredentials:   []string{"tenantID", "subscriptionID", "clientID"},
+				Version:             "v1.36.3",
+				Timeout:             time.Minute,
+				Full:                true,
+				Cloud: conformance.Cloud{
+					Resources: func(context.Context) ([]string, error) { return c.Resources(), nil },
+					Launch:    c.launch,
+					Inject:    c.inject,
+				},
+			})
+			c.nothingLeft()
+		})
+	}
+}
+
+func (c *cloud) inject(_ context.Context, f conformance.Fault) (func(), error) {
+	fault := fakeazure.Fault{Operation: "*"}
+	switch f.Kind {
+	case conformance.LostCreate:
+		fault.Operation, fault.LoseAnswer = "VirtualMachines_CreateOrUpdate", true
+	case conformance.Unavailable:
+		fault.Skip, fault.Status, fault.Code = f.Skip, http.StatusServiceUnavailable, "ServiceUnavailable"
+	case conformance.Throttled:
+		fault.Status, fault.Code, fault.RetryAfter = http.StatusTooManyRequests, "TooManyRequests", int(f.RetryAfter.Seconds())
+	case conformance.Exhausted:
+		fault.Operation, fault.Status, fault.Code = "VirtualMachines_CreateOrUpdate", http.StatusConflict, "AllocationFailed"
+	case conformance.Unauthenticated:
+		fault.Status, fault.Code = http.StatusUnauthorized, "InvalidAuthenticationToken"
+	case conformance.PermissionDenied:
+		fault.Status, fault.Code = http.StatusForbidden, "AuthorizationFailed"
+	case conformance.Hanging:
+		fault.Hang = true
+	default:
+		return nil, fmt.Errorf("fault %s: %w", f.Kind, errors.ErrUnsupported)
+	}
+	return c.Inject(fault), nil
+}
+
+// launch makes a virtual machine past the driver, as somebody with a script does.
+func (c *cloud) launch(ctx context.Context, tags map[string]string) (string, func(context.Context) error, error) {
+	c.launched++
+	group := "/subscriptions/" + subscription + "/resourceGroups/machines/providers/"
+	name := fmt.Sprintf("foreign-%d", c.launched)
+	nic := group + "Microsoft.Network/networkInterfaces/" + name
+	vm := group + "Microsoft.Compute/virtualMachines/" + name
+	err := c.call(ctx, http.MethodPut, nic+"?api-version=2025-01-01", map[string]any{
+		"location":   "westeurope",
+		"properties": map[string]any{"ipConfigurations": []any{map[string]any{"name": "a", "properties": map[string]any{"subnet": map[string]any{"id": subnet}}}}},
+	})
+	if err != nil {
+		return "", nil, err
+	}
+	c.eventually("the interface is made", func() (bool, string) {
+		err = c.call(ctx, http.MethodPut, vm+"?api-version=2025-04-01", map[string]any{
+			"location": "westeurope", "tags": tags,
+			"properties": map[string]any{
+				"hardwareProfile": map[string]any{"vmSize": "Standard_D2s_v5"},
+				"storageProfile": map[string]any{
+					"imageReference": map[string]any{"publisher": "Canonical", "offer": "0001-com-ubuntu-server-jammy", "sku": "22_04-lts-gen2", "version": "latest"},
+					"osDisk":         map[string]any{"createOption": "FromImage", "deleteOption": "Delete"},
+				},
+				"osProfile":      map[string]any{"computerName": name, "adminUsername": "somebody", "adminPassword": "Passw0rd!"},
+				"networkProfile": map[string]any{"networkInterfaces": []any{map[string]any{"id": nic, "properties": map[string]any{"deleteOption": "Delete"}}}},
+			},
+		})
+		return err == nil, fmt.Sprint(err)
+	})
+	c.eventually("the machine runs", func() (bool, string) {
+		return slices.Contains(c.Running(), name), "it does not"
+	})
+	return "azure://" + vm, func(ctx context.Context) error {
+		return c.call(ctx, http.MethodDelete, vm+"?api-version=2025-04-01", nil)
+	}, nil
+}
+
+// call sends a request as somebody without the SDK does.
+func (c *cloud) call(ctx context.Context, method, path string, body any) error {
+	client := &http.Client{Transport: c.transport}
+	form := "grant_type=client_credentials&client_id=" + application + "&client_secret=" + secret + "&scope=x/.default"
+	response, err := client.Post(c.url+"/"+tenant+"/oauth2/v2.0/token", "application/x-www-form-urlencoded", bytes.NewReader([]byte(form)))
+	if err != nil {
+		return err
+	}
+	var token struct {
+		AccessToken string `json:"access_token"`
+	}
+	err = json.NewDecoder(response.Body).Decode(&token)
+	_ = response.Body.Close()
+	if err != nil {
+		return err
+	}
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, method, c.url+path, bytes.NewReader(raw))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Authorization", "Bearer "+token.AccessToken)
+	if response, err = client.Do(request); err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode >= 300 {
+		text, _ := io.ReadAll(response.Body)
+		return fmt.Errorf("%s %s: %s %s", method, path, response.Status, text)
+	}
+	return nil
+}

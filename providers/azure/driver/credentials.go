@@ -1,0 +1,115 @@
+package driver
+
+import (
+	"crypto"
+	"crypto/x509"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// Keys of a Secret with credentials.
+const (
+	keyTenant       = "tenantID"
+	keySubscription = "subscriptionID"
+	keyClient       = "clientID"
+	// Exactly one of the following, or none: the process's own workload identity.
+	keySecret      = "clientSecret"
+	keyCertificate = "clientCertificate"
+)
+
+var (
+	uuidFormat   = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
+	tenantFormat = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9]{0,62}[A-Za-z0-9])?(\.[A-Za-z0-9]([-A-Za-z0-9]{0,62}[A-Za-z0-9])?)+$`)
+)
+
+const maxSecretBytes = 16 << 10
+
+// account is a Secret's content, checked.
+type account struct {
+	tenant, subscription, client string
+	secret                       string
+	certificates                 []*x509.Certificate
+	key                          crypto.PrivateKey
+}
+
+// parseCredentials reads a Secret. White space around values is not part of them: Secrets made from files end in a newline.
+// Errors name the key and never the value.
+func parseCredentials(c provider.Credentials) (account, error) {
+	if c.Empty() {
+		return account{}, provider.Errorf(provider.Unauthenticated, "there are no credentials; a Secret with the keys %s, %s and %s is needed", keyTenant, keySubscription, keyClient)
+	}
+	known := []string{keyTenant, keySubscription, keyClient, keySecret, keyCertificate}
+	for _, key := range c.Keys() {
+		if !slices.Contains(known, key) {
+			return account{}, malformed("%.128q is not a key of the credentials; there are %s", key, strings.Join(known, ", "))
+		}
+	}
+	get := func(key string) string {
+		value, _ := c.Get(key)
+		return strings.TrimSpace(string(value.Reveal()))
+	}
+	a := account{tenant: get(keyTenant), subscription: strings.ToLower(get(keySubscription)), client: get(keyClient), secret: get(keySecret)}
+	switch {
+	case !uuidFormat.MatchString(a.tenant) && (len(a.tenant) > 253 || !tenantFormat.MatchString(a.tenant)):
+		return account{}, malformed("the key %q of the credentials must hold the ID or a domain of a tenant", keyTenant)
+	case !uuidFormat.MatchString(a.subscription):
+		return account{}, malformed("the key %q of the credentials must hold the ID of a subscription", keySubscription)
+	case !uuidFormat.MatchString(a.client):
+		return account{}, malformed("the key %q of the credentials must hold the ID of an application", keyClient)
+	}
+	_, hasSecret := c.Get(keySecret)
+	pem, hasCertificate := c.Get(keyCertificate)
+	unprintable := func(r rune) bool { return r <= ' ' || r > '~' }
+	switch {
+	case hasSecret && hasCertificate:
+		return account{}, malformed("the credentials have both %q and %q", keySecret, keyCertificate)
+	case hasSecret && (a.secret == "" || len(a.secret) > maxSecretBytes || strings.ContainsFunc(a.secret, unprintable)):
+		return account{}, malformed("the key %q of the credentials must hold 1 to %d printable ASCII characters without spaces", keySecret, maxSecretBytes)
+	case !hasCertificate:
+		return a, nil
+	case len(pem.Reveal()) > maxSecretBytes:
+		return account{}, malformed("the key %q of the credentials is longer than %d bytes", keyCertificate, maxSecretBytes)
+	}
+	var err error
+	// What the parser says may quote what it read.
+	if a.certificates, a.key, err = azidentity.ParseCertificates(pem.Reveal(), nil); err != nil {
+		return account{}, malformed("the key %q of the credentials must hold a certificate and its private key, not encrypted, in PEM or PKCS #12", keyCertificate)
+	}
+	return a, nil
+}
+
+func malformed(format string, args ...any) error {
+	return provider.Errorf(provider.InvalidArgument, format, args...)
+}
+
+// token returns what gets access tokens for the account.
+func (o *Options) token(a account, client azcore.ClientOptions) (azcore.TokenCredential, error) {
+	var token azcore.TokenCredential
+	var err error
+	switch {
+	case a.secret != "":
+		token, err = azidentity.NewClientSecretCredential(a.tenant, a.client, a.secret,
+			&azidentity.ClientSecretCredentialOptions{ClientOptions: client, DisableInstanceDiscovery: o.PrivateCloud})
+	case a.key != nil:
+		token, err = azidentity.NewClientCertificateCredential(a.tenant, a.client, a.certificates, a.key,
+			&azidentity.ClientCertificateCredentialOptions{ClientOptions: client, DisableInstanceDiscovery: o.PrivateCloud, SendCertificateChain: len(a.certificates) > 1})
+	case o.FederatedTokenFile == "":
+		return nil, provider.Errorf(provider.Unauthenticated, "the credentials have neither %q nor %q, and the process has no workload identity", keySecret, keyCertificate)
+	default:
+		token, err = azidentity.NewWorkloadIdentityCredential(&azidentity.WorkloadIdentityCredentialOptions{
+			ClientOptions: client, DisableInstanceDiscovery: o.PrivateCloud,
+			TenantID: a.tenant, ClientID: a.client, TokenFilePath: o.FederatedTokenFile,
+		})
+	}
+	if err != nil {
+		// It may quote what it was given.
+		return nil, provider.Errorf(provider.InvalidArgument, "the credentials cannot be used")
+	}
+	return token, nil
+}

@@ -1,0 +1,190 @@
+package driver_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/examples"
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/providers/azure/driver"
+	"machinist.dev/machinist/providers/azure/fakeazure"
+	"machinist.dev/machinist/providers/azure/machine"
+)
+
+func page(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../../docs/azure.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// The page for users has every field of the specification, and no others.
+func TestThePageHasEveryField(t *testing.T) {
+	var fields []string
+	var visit func(path string, of reflect.Type)
+	visit = func(path string, of reflect.Type) {
+		for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice {
+			of = of.Elem()
+		}
+		if of.Kind() != reflect.Struct {
+			return
+		}
+		for field := range of.Fields() {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			at := strings.TrimPrefix(path+"."+name, ".")
+			if at != "apiVersion" && at != "kind" {
+				fields = append(fields, at)
+			}
+			visit(at, field.Type)
+		}
+	}
+	visit("", reflect.TypeFor[machine.Spec]())
+	_, section, _ := strings.Cut(page(t), "## The providerSpec")
+	section, _, _ = strings.Cut(section, "\n## ")
+	var documented []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Za-z.]+)` \\|").FindAllStringSubmatch(section, -1) {
+		documented = append(documented, row[1])
+	}
+	if !slices.Equal(documented, fields) {
+		t.Errorf("the page has the fields\n%s\nand the specification\n%s", strings.Join(documented, " "), strings.Join(fields, " "))
+	}
+}
+
+// The example fleet is one that the driver takes, and the page's class too.
+func TestTheExamplesAreTaken(t *testing.T) {
+	objects, err := examples.Azure.Objects()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newCloud(t, nil)
+	classes, secrets := 0, map[string]bool{}
+	for _, o := range objects {
+		switch o := o.(type) {
+		case *corev1.Secret:
+			secrets[o.Name] = true
+			if o.Name == examples.Azure.Credentials() {
+				data := map[string][]byte{}
+				for key, text := range o.StringData {
+					data[key] = []byte(text)
+				}
+				c.must(c.driver().Validate(t.Context(), provider.ValidateRequest{Class: provider.Class{Spec: spec(), Credentials: provider.NewCredentials(data)}}))
+			}
+		case *v1beta1.MachineClass:
+			classes++
+			if err := c.driver().Validate(t.Context(), provider.ValidateRequest{Class: provider.Class{Spec: o.Spec.ProviderSpec.Raw}}); err != nil {
+				t.Errorf("class %s: %v", o.Name, err)
+			}
+			if o.Spec.Provider != driver.Name || !secrets[o.Spec.CredentialsRef.Name] || !secrets[o.Spec.UserDataRef.Name] {
+				t.Errorf("class %s: %+v", o.Name, o.Spec)
+			}
+		}
+	}
+	if classes != 2 {
+		t.Errorf("there are %d classes", classes)
+	}
+}
+
+// role is the one of the page.
+func role(t *testing.T) []string {
+	t.Helper()
+	_, text, _ := strings.Cut(page(t), "```json\n")
+	text, _, _ = strings.Cut(text, "```")
+	var r struct{ Actions []string }
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		t.Fatal(err)
+	}
+	return r.Actions
+}
+
+// life takes a machine through all that the provider does for one, with a role, and returns the first error.
+func life(t *testing.T, actions []string) error {
+	t.Helper()
+	c := newCloud(t, func(o *fakeazure.Options) {
+		o.Actions, o.Change, o.Boot, o.Stop = actions, time.Millisecond, time.Millisecond, time.Millisecond
+	})
+	d, req := c.driver(), request("a", class())
+	if _, err := d.Capacity(t.Context(), provider.CapacityRequest{Class: req.Class}); err != nil {
+		return err
+	}
+	in, err := d.Create(t.Context(), req)
+	if err != nil {
+		return err
+	}
+	get, del := lookup(req), deletion(req)
+	get.ProviderID, get.Scope, del.ProviderID, del.Scope = in.ProviderID, in.Scope, in.ProviderID, in.Scope
+	if err := until(c, func() (bool, error) {
+		in, err := d.Get(t.Context(), get)
+		return err == nil && in.State == provider.StateRunning, err
+	}); err != nil {
+		return err
+	}
+	update := provider.UpdateRequest{
+		Machine: req.Machine, ClusterID: cluster, ProviderID: in.ProviderID, Scope: in.Scope, Version: req.Version, Drained: true,
+		Class: class("vmSize", "Standard_D4s_v5", "resize", "Deallocate", "tags.team", "green"),
+	}
+	if err := until(c, func() (bool, error) {
+		result, err := d.Update(t.Context(), update)
+		if provider.CodeOf(err) == provider.Aborted {
+			return false, nil
+		}
+		if err == nil && result.Outcome != provider.UpdateDone && result.Outcome != provider.UpdateInProgress {
+			err = fmt.Errorf("the outcome is %s: %s", result.Outcome, result.Reason)
+		}
+		return result.Outcome == provider.UpdateDone, err
+	}); err != nil {
+		return err
+	}
+	c.KeepParts()
+	return until(c, func() (bool, error) {
+		result, err := d.Delete(t.Context(), del)
+		if provider.CodeOf(err) == provider.Aborted {
+			return false, nil
+		}
+		return result.Gone, err
+	})
+}
+
+// until asks until it is so or an error comes.
+func until(c *cloud, ask func() (bool, error)) (err error) {
+	c.Helper()
+	c.eventually("it comes to an end", func() (bool, string) {
+		var done bool
+		done, err = ask()
+		return done || err != nil, "it does not"
+	})
+	return err
+}
+
+// The role of the page is enough, and nothing of it is too much.
+func TestTheRoleOfThePageIsWhatIsNeeded(t *testing.T) {
+	actions := role(t)
+	if len(actions) < 10 {
+		t.Fatalf("the page's role has the actions %v", actions)
+	}
+	if err := life(t, actions); err != nil {
+		t.Errorf("with the page's role: %v", err)
+	}
+	for i, action := range actions {
+		if action == "Microsoft.Compute/locations/operations/read" {
+			continue // Nothing waits for the compute operations today. The page of Azure's on operations asks for it.
+		}
+		t.Run(action, func(t *testing.T) {
+			t.Parallel()
+			if err := life(t, slices.Delete(slices.Clone(actions), i, i+1)); provider.CodeOf(err) != provider.PermissionDenied {
+				t.Errorf("without it: %v; want PermissionDenied, or it is not needed", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,100 @@
+package driver
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// answer is an error of the SDK's, made of an answer of Azure's.
+func answer(status int, code, message string, header ...string) error {
+	request, _ := http.NewRequest(http.MethodPut, "https://management.azure.com/x", nil)
+	response := &http.Response{
+		StatusCode: status, Status: http.StatusText(status), Header: http.Header{"Content-Type": {"application/json"}}, Request: request,
+		Body: io.NopCloser(bytes.NewReader([]byte(`{"error":{"code":"` + code + `","message":"` + message + `"}}`))),
+	}
+	for i := 0; i < len(header); i += 2 {
+		response.Header.Set(header[i], header[i+1])
+	}
+	return runtime.NewResponseError(response)
+}
+
+func TestEveryAnswerHasACode(t *testing.T) {
+	const hidden = "what was sent"
+	for _, tc := range []struct {
+		status int
+		code   string
+		text   string
+		want   provider.Code
+	}{
+		{400, "InvalidParameter", hidden, provider.InvalidArgument},
+		{401, "ExpiredAuthenticationToken", hidden, provider.Unauthenticated},
+		{403, "AuthorizationFailed", hidden, provider.PermissionDenied},
+		{403, "RequestDisallowedByPolicy", hidden, provider.FailedPrecondition},
+		{403, "Other", hidden, provider.PermissionDenied},
+		{404, "ResourceNotFound", hidden, provider.NotFound},
+		{404, "SubscriptionNotFound", hidden, provider.FailedPrecondition},
+		{404, "PlatformImageNotFound", hidden, provider.FailedPrecondition},
+		{408, "", hidden, provider.Unavailable},
+		{409, "OperationNotAllowed", "exceeding approved Cores Quota", provider.ResourceExhausted},
+		{409, "OperationNotAllowed", hidden, provider.Aborted},
+		{409, "SkuNotAvailable", hidden, provider.ResourceExhausted},
+		{409, "Conflict", hidden, provider.Aborted},
+		{409, "PropertyChangeNotAllowed", hidden, provider.AlreadyExists},
+		{400, "SubnetIsFull", hidden, provider.ResourceExhausted},
+		{400, "NicInUse", hidden, provider.Aborted},
+		{400, "PublicIPCountLimitReached", hidden, provider.ResourceExhausted},
+		{412, "PreconditionFailed", hidden, provider.Aborted},
+		{429, "OperationNotAllowed", "quota of calls", provider.Throttled},
+		{500, "InternalServerError", hidden, provider.Unavailable},
+		{503, "", hidden, provider.Unavailable},
+		{200, "AllocationFailed", hidden, provider.ResourceExhausted},
+		{200, "Strange", hidden, provider.Internal},
+		{418, "a code with spaces", hidden, provider.InvalidArgument},
+	} {
+		err := translate(context.Background(), answer(tc.status, tc.code, tc.text), "do it")
+		if provider.CodeOf(err) != tc.want {
+			t.Errorf("%d %s: %v, want %s", tc.status, tc.code, err, tc.want)
+		}
+		if strings.Contains(err.Error(), tc.text) || !strings.Contains(err.Error(), "do it: ") {
+			t.Errorf("%d %s: the message is %q", tc.status, tc.code, err)
+		}
+	}
+	done, cancel := context.WithCancel(context.Background())
+	cancel()
+	for want, err := range map[provider.Code]error{
+		provider.Unavailable:      translate(context.Background(), errors.New("connection refused"), "x"),
+		provider.Canceled:         translate(done, errors.New("whatever"), "x"),
+		provider.DeadlineExceeded: translate(context.Background(), context.DeadlineExceeded, "x"),
+		provider.InvalidArgument:  translate(done, provider.InvalidField("a", "b"), "x"),
+	} {
+		if provider.CodeOf(err) != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
+func TestRetryAfterIsReadInBothForms(t *testing.T) {
+	for header, want := range map[string]time.Duration{
+		"": 0, "7": 7 * time.Second, "-3": 0, "soon": 0, "99999999": 24 * time.Hour,
+		time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat): 0,
+	} {
+		err := translate(context.Background(), answer(429, "TooManyRequests", "", "Retry-After", header), "x")
+		if got := provider.RetryAfter(err); got != want {
+			t.Errorf("%q: %s, want %s", header, got, want)
+		}
+	}
+	later := time.Now().Add(time.Minute).UTC().Format(http.TimeFormat)
+	if got := provider.RetryAfter(translate(context.Background(), answer(429, "", "", "Retry-After", later), "x")); got < 50*time.Second || got > time.Minute {
+		t.Errorf("%q: %s", later, got)
+	}
+}

@@ -1,0 +1,231 @@
+package driver
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
+	corev1 "k8s.io/api/core/v1"
+
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/providers/azure/machine"
+)
+
+// Get implements provider.Driver. By provider ID it returns the virtual machine whoever's it is: who adopts one has to see
+// its tags.
+func (d *Driver) Get(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
+	c, err := d.clients(req.Class.Credentials)
+	if err != nil {
+		return nil, err
+	}
+	if req.ProviderID != "" {
+		at, err := c.locate(req.ProviderID)
+		if err != nil {
+			return nil, err
+		}
+		return c.look(ctx, at)
+	}
+	own, err := ownerOf(req.ClusterID, req.Machine)
+	if err != nil {
+		return nil, err
+	}
+	group := groupOf(req.Class.Spec)
+	if group != "" {
+		// The first attempt's name is known, and a look at one machine never lags.
+		in, err := c.look(ctx, location{group: group, name: baseName(own.cluster, own.machine)})
+		if err == nil && in.OwnedBy(own.cluster, own.machine) == nil {
+			return in, nil
+		}
+		if err != nil && !provider.IsNotFound(err) {
+			return nil, err
+		}
+	}
+	all, err := c.tagged(ctx, group, own)
+	if err != nil {
+		return nil, err
+	}
+	for _, vm := range all {
+		at, err := c.at(vm)
+		if err != nil {
+			return nil, err
+		}
+		// The list does not have all of it, and may lag.
+		in, err := c.look(ctx, at)
+		if err == nil && in.OwnedBy(own.cluster, own.machine) == nil {
+			return in, nil
+		}
+		if err != nil && !provider.IsNotFound(err) {
+			return nil, err
+		}
+	}
+	return nil, provider.Errorf(provider.NotFound, "there is no virtual machine of machine %s in cluster %q", own.machine.UID, own.cluster)
+}
+
+// groupOf is the resource group that a providerSpec names, empty where there is none.
+func groupOf(raw []byte) string {
+	spec, err := machine.ParseSpec(raw)
+	if err != nil {
+		return ""
+	}
+	return spec.ResourceGroup
+}
+
+// get reads one virtual machine with the state of its power.
+func (c *clients) get(ctx context.Context, at location) (*armcompute.VirtualMachine, error) {
+	attempted := "get virtual machine " + at.name
+	out, err := c.vms.Get(ctx, at.group, at.name, &armcompute.VirtualMachinesClientGetOptions{Expand: ref(armcompute.InstanceViewTypesInstanceView)})
+	if absent(err) {
+		return nil, &provider.Error{Code: provider.NotFound, Message: attempted + ": there is none", Cause: err}
+	}
+	if err != nil {
+		return nil, translate(ctx, err, attempted)
+	}
+	return &out.VirtualMachine, nil
+}
+
+// look reads one virtual machine and, while it runs, its addresses.
+func (c *clients) look(ctx context.Context, at location) (*provider.Instance, error) {
+	vm, err := c.get(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	in, err := c.convert(vm)
+	if err != nil {
+		return nil, err
+	}
+	if in.State == provider.StateRunning {
+		in.Addresses, err = c.addresses(ctx, vm)
+	}
+	return in, err
+}
+
+// addresses are those of the interfaces, and the names under which a node may serve.
+func (c *clients) addresses(ctx context.Context, vm *armcompute.VirtualMachine) ([]corev1.NodeAddress, error) {
+	if vm.Properties == nil || vm.Properties.NetworkProfile == nil {
+		return nil, nil
+	}
+	all := []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: strings.ToLower(value(vm.Name))}}
+	for _, reference := range vm.Properties.NetworkProfile.NetworkInterfaces {
+		id, err := arm.ParseResourceID(value(reference.ID))
+		if err != nil || !strings.EqualFold(id.SubscriptionID, c.subscription) {
+			continue
+		}
+		n, err := c.interfaces.Get(ctx, id.ResourceGroupName, id.Name, nil)
+		if absent(err) {
+			continue // It goes with its machine.
+		}
+		if err != nil {
+			return nil, translate(ctx, err, "get network interface "+id.Name)
+		}
+		if n.Properties == nil {
+			continue
+		}
+		for _, ip := range n.Properties.IPConfigurations {
+			if ip.Properties != nil && value(ip.Properties.PrivateIPAddress) != "" {
+				all = append(all, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: *ip.Properties.PrivateIPAddress})
+			}
+		}
+	}
+	return all, nil
+}
+
+// tagged are the virtual machines of an owner in a resource group, or in the whole subscription where group is empty.
+func (c *clients) tagged(ctx context.Context, group string, own owner) ([]*armcompute.VirtualMachine, error) {
+	var found []*armcompute.VirtualMachine
+	for next := ""; ; {
+		page, after, err := c.page(ctx, group, next)
+		if err != nil {
+			return nil, err
+		}
+		for _, vm := range page {
+			if own.owns(vm.Tags) {
+				found = append(found, vm)
+			}
+		}
+		if next = after; next == "" {
+			return found, nil
+		}
+	}
+}
+
+// List implements provider.Driver. A page of it is one of Azure's, less what is not the cluster's.
+func (d *Driver) List(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
+	if req.ClusterID == "" {
+		return provider.ListPage{}, provider.Errorf(provider.InvalidArgument, "list virtual machines: the cluster id is empty")
+	}
+	c, err := d.clients(req.Class.Credentials)
+	if err != nil {
+		return provider.ListPage{}, err
+	}
+	all, next, err := c.page(ctx, groupOf(req.Class.Spec), req.Continue)
+	if err != nil {
+		return provider.ListPage{}, err
+	}
+	page := provider.ListPage{Continue: next}
+	for _, vm := range all {
+		if value(vm.Tags[provider.TagCluster]) != req.ClusterID {
+			continue
+		}
+		in, err := c.convert(vm)
+		if err != nil {
+			return provider.ListPage{}, err
+		}
+		page.Instances = append(page.Instances, *in)
+	}
+	return page, nil
+}
+
+// page reads one page of virtual machines, the first one or what another's link leads to.
+// https://learn.microsoft.com/rest/api/compute/virtual-machines/list
+func (c *clients) page(ctx context.Context, group, link string) ([]*armcompute.VirtualMachine, string, error) {
+	const attempted = "list virtual machines"
+	if link != "" && !c.leadsHere(link) {
+		return nil, "", provider.Errorf(provider.InvalidArgument, "%s: the page to continue with is not Azure's", attempted)
+	}
+	if group == "" {
+		out, err := onePage(ctx, c.vms.NewListAllPager(nil), link)
+		if err != nil {
+			return nil, "", translate(ctx, err, attempted)
+		}
+		return out.Value, value(out.NextLink), nil
+	}
+	out, err := onePage(ctx, c.vms.NewListPager(group, nil), link)
+	if codeOf(err) == "ResourceGroupNotFound" {
+		return nil, "", nil // Nothing is in a group that is not there.
+	}
+	if err != nil {
+		return nil, "", translate(ctx, err, attempted)
+	}
+	return out.Value, value(out.NextLink), nil
+}
+
+// leadsHere reports whether a link is to the endpoint that tokens may be sent to.
+func (c *clients) leadsHere(link string) bool {
+	to, err := url.Parse(link)
+	here, hereErr := url.Parse(c.endpoint)
+	return err == nil && hereErr == nil && to.Scheme == here.Scheme && strings.EqualFold(to.Host, here.Host) && to.User == nil
+}
+
+// onePage takes a pager to the page that a link leads to. The SDK's pagers continue from the page before, of which only the
+// link counts.
+func onePage[T any](ctx context.Context, pager *runtime.Pager[T], link string) (T, error) {
+	if link != "" {
+		before, err := json.Marshal(map[string]string{"nextLink": link})
+		if err == nil {
+			err = json.Unmarshal(before, pager)
+		}
+		if err == nil {
+			_, err = pager.NextPage(ctx) // The page before, again.
+		}
+		if err != nil {
+			var none T
+			return none, fmt.Errorf("continue a list: %w", err)
+		}
+	}
+	return pager.NextPage(ctx)
+}

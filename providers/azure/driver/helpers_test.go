@@ -1,0 +1,211 @@
+package driver_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/providers/azure/driver"
+	"machinist.dev/machinist/providers/azure/fakeazure"
+	"machinist.dev/machinist/providers/azure/machine"
+)
+
+const (
+	tenant       = "11111111-1111-4111-8111-111111111111"
+	subscription = "22222222-2222-4222-8222-222222222222"
+	application  = "33333333-3333-4333-8333-333333333333"
+	secret       = "the~secret~of~the~application"
+
+	subnet = "/subscriptions/" + subscription + "/resourceGroups/network/providers/Microsoft.Network/virtualNetworks/nodes/subnets/workers"
+	sshKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIE1hY2hpbmlzdE1hY2hpbmlzdE1hY2hpbmlzdE1hY2hpbmk= nobody"
+)
+
+// cloud is a fake Azure that serves.
+type cloud struct {
+	*testing.T
+	*fakeazure.Azure
+	url       string
+	transport http.RoundTripper
+	settle    time.Duration
+	token     string // a file
+	launched  int
+}
+
+// newCloud serves one over TLS on loopback. change may alter its options.
+func newCloud(t *testing.T, change func(*fakeazure.Options)) *cloud {
+	t.Helper()
+	o := fakeazure.Options{
+		Tenant: tenant, Subscription: subscription, Client: application, Secret: secret,
+		ResourceGroups: []string{"machines", "network"}, Subnets: []string{subnet}, PageSize: 2,
+	}
+	if change != nil {
+		change(&o)
+	}
+	azure := fakeazure.New(o)
+	server := httptest.NewTLSServer(azure)
+	t.Cleanup(func() { server.CloseClientConnections(); server.Close(); azure.Close() })
+	return &cloud{T: t, Azure: azure, url: server.URL, transport: server.Client().Transport, settle: 2 * time.Second}
+}
+
+// driver returns one as a new process has it.
+func (c *cloud) driver() *driver.Driver {
+	c.Helper()
+	d, err := driver.New(driver.Options{
+		Cloud: driver.PrivateCloud(c.url+"/", c.url, ""), PrivateCloud: true, Transport: c.transport, CreateSettle: c.settle, FederatedTokenFile: c.token,
+	})
+	c.must(err)
+	return d
+}
+
+func (c *cloud) must(err error) {
+	c.Helper()
+	if err != nil {
+		c.Fatal(err)
+	}
+}
+
+// base is a providerSpec that works.
+func base() map[string]any {
+	return map[string]any{
+		"apiVersion": machine.APIVersion, "kind": machine.Kind,
+		"location": "westeurope", "resourceGroup": "machines", "vmSize": "Standard_D2s_v5", "zone": "1",
+		"image": map[string]any{"marketplace": map[string]any{
+			"publisher": "Canonical", "offer": "0001-com-ubuntu-server-jammy", "sku": "22_04-lts-gen2", "version": "latest",
+		}},
+		"dataDisks":         []any{map[string]any{"lun": 0, "sizeGiB": 16}, map[string]any{"lun": 3, "sizeGiB": 8, "storageAccountType": "Premium_LRS"}},
+		"networkInterfaces": []any{map[string]any{"subnetID": subnet, "publicIP": true}},
+		"tags":              map[string]any{"team": "blue"},
+		"sshPublicKey":      sshKey,
+	}
+}
+
+// spec is base with changes: dotted paths and values, nil to leave something out.
+func spec(changes ...any) []byte {
+	all := base()
+	for i := 0; i < len(changes); i += 2 {
+		set(all, strings.Split(changes[i].(string), "."), changes[i+1])
+	}
+	raw, err := json.Marshal(all)
+	if err != nil {
+		panic(err)
+	}
+	return raw
+}
+
+func set(in map[string]any, path []string, value any) {
+	if len(path) == 1 {
+		if in[path[0]] = value; value == nil {
+			delete(in, path[0])
+		}
+		return
+	}
+	next, ok := in[path[0]].(map[string]any)
+	if !ok {
+		next = map[string]any{}
+	}
+	next = maps.Clone(next)
+	set(next, path[1:], value)
+	in[path[0]] = next
+}
+
+func credentials(changes ...string) provider.Credentials {
+	all := map[string][]byte{
+		"tenantID": []byte(tenant), "subscriptionID": []byte(subscription), "clientID": []byte(application), "clientSecret": []byte(secret + "\n"),
+	}
+	for i := 0; i < len(changes); i += 2 {
+		all[changes[i]] = []byte(changes[i+1])
+		if changes[i+1] == "" {
+			delete(all, changes[i])
+		}
+	}
+	return provider.NewCredentials(all)
+}
+
+func class(changes ...any) provider.Class {
+	return provider.Class{Spec: spec(changes...), Credentials: credentials()}
+}
+
+const cluster = "cluster-a"
+
+// request asks for a machine's virtual machine.
+func request(name string, class provider.Class) provider.CreateRequest {
+	m := machineOf(name)
+	return provider.CreateRequest{
+		Machine: m, Class: class, ClusterID: cluster, Token: string(m.UID) + "-1", UserData: provider.NewSecret([]byte("#cloud-config\n")), Version: "v1.36.3",
+		Tags: map[string]string{provider.TagCluster: cluster, provider.TagMachineUID: string(m.UID), provider.TagMachine: "default/" + name},
+	}
+}
+
+func machineOf(name string) provider.Machine {
+	return provider.Machine{Namespace: "default", Name: name, UID: types.UID("uid-of-" + name)}
+}
+
+// eventually asks until the answer is yes.
+func (c *cloud) eventually(what string, ask func() (bool, string)) {
+	c.Helper()
+	deadline := time.After(20 * time.Second)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		ok, state := ask()
+		if ok {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			c.Fatalf("%s: not after 20s: %s", what, state)
+		}
+	}
+}
+
+// gone deletes until there is nothing.
+func (c *cloud) gone(d provider.Driver, req provider.DeleteRequest) {
+	c.Helper()
+	c.eventually("Delete reports Gone", func() (bool, string) {
+		result, err := d.Delete(c.Context(), req)
+		if code := provider.CodeOf(err); err != nil && code != provider.Aborted {
+			c.Fatal(err)
+		}
+		return result.Gone, fmt.Sprint(err)
+	})
+}
+
+func (c *cloud) nothingLeft() {
+	c.Helper()
+	if left := c.Resources(); len(left) > 0 {
+		c.Errorf("there is left: %v", left)
+	}
+}
+
+func (c *cloud) has(want ...string) {
+	c.Helper()
+	got := c.Resources()
+	for i, r := range got {
+		got[i] = r[:strings.LastIndex(r, "/")] + "/" + suffix(r)
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		c.Errorf("there is %v, want %v", got, want)
+	}
+}
+
+// suffix is what of a name does not depend on the machine.
+func suffix(name string) string {
+	for _, of := range []string{"-nic-", "-ip-", "-os", "-data-"} {
+		if i := strings.LastIndex(name, of); i >= 0 {
+			return strings.TrimPrefix(name[i:], "-")
+		}
+	}
+	return "vm"
+}

@@ -1,0 +1,212 @@
+package driver
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v7"
+
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/providers/azure/machine"
+)
+
+// Update implements provider.Driver. Tags change while the machine runs. Its size changes while it is deallocated, where the
+// specification allows that. All else is another machine.
+//
+// Every call looks at the machine and does the next thing; nothing but the tag "machinist-resize" tells that a size is being
+// changed, so it goes on after any interruption.
+func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (provider.UpdateResult, error) {
+	spec, err := machine.ParseSpec(req.Class.Spec)
+	if err != nil {
+		return provider.UpdateResult{}, err
+	}
+	own, err := ownerOf(req.ClusterID, req.Machine)
+	if err != nil {
+		return provider.UpdateResult{}, err
+	}
+	c, err := d.clients(req.Class.Credentials)
+	if err != nil {
+		return provider.UpdateResult{}, err
+	}
+	at, err := c.locate(req.ProviderID)
+	if err != nil {
+		return provider.UpdateResult{}, err
+	}
+	vm, err := c.get(ctx, at)
+	if err != nil {
+		return provider.UpdateResult{}, err
+	}
+	in, err := c.convert(vm)
+	if err != nil {
+		return provider.UpdateResult{}, err
+	}
+	if err := in.OwnedBy(own.cluster, own.machine); err != nil {
+		return provider.UpdateResult{}, err
+	}
+	if in.State == provider.StateTerminating {
+		return provider.UpdateResult{}, provider.Errorf(provider.Aborted, "update virtual machine %s: it is being deleted", at.name)
+	}
+	u := &update{clients: c, vm: vm, at: at, spec: spec, req: req, instance: in}
+	outcome, reason, err := u.step(ctx)
+	if err != nil {
+		return provider.UpdateResult{}, err
+	}
+	return provider.UpdateResult{Outcome: outcome, Reason: reason, Instance: in}, nil
+}
+
+// update is one look at a machine that is to become another.
+type update struct {
+	*clients
+	vm       *armcompute.VirtualMachine
+	at       location
+	spec     machine.Spec
+	req      provider.UpdateRequest
+	instance *provider.Instance
+}
+
+func (u *update) step(ctx context.Context) (provider.UpdateOutcome, string, error) {
+	if reason := u.replacement(); reason != "" {
+		return provider.UpdateNeedsReplacement, reason, nil
+	}
+	power := powerOf(u.vm)
+	resizing := u.vm.Tags[tagResize] != nil
+	sizeDiffers := !strings.EqualFold(u.instance.Type, u.spec.VMSize)
+	switch {
+	case sizeDiffers && u.spec.Resize != machine.ResizeDeallocate && !resizing:
+		return provider.UpdateNeedsReplacement, fmt.Sprintf("resize is %s, and size %s is to become %s", u.spec.Resize, u.instance.Type, u.spec.VMSize), nil
+	case sizeDiffers && !resizing && !u.req.Drained:
+		return provider.UpdateNeedsDrain, "the machine has to be deallocated to become another size", nil
+	}
+	wanted := u.wantedTags()
+	switch {
+	case sizeDiffers && power == "deallocated":
+		return provider.UpdateInProgress, "the size is changed", u.patch(ctx, armcompute.VirtualMachineUpdate{
+			Tags: withResize(wanted),
+			Properties: &armcompute.VirtualMachineProperties{
+				HardwareProfile: &armcompute.HardwareProfile{VMSize: ref(armcompute.VirtualMachineSizeTypes(u.spec.VMSize))},
+			},
+		})
+	case sizeDiffers && !resizing:
+		return provider.UpdateInProgress, "the change of the size is begun", u.patch(ctx, armcompute.VirtualMachineUpdate{Tags: withResize(wanted)})
+	case sizeDiffers && power == "deallocating":
+		return provider.UpdateInProgress, "the machine is being deallocated", nil
+	case sizeDiffers:
+		// A stopped machine is still allocated.
+		_, err := u.vms.BeginDeallocate(ctx, u.at.group, u.at.name, nil)
+		return provider.UpdateInProgress, "the machine is being deallocated", u.failed(ctx, err, "deallocate")
+	case resizing && (power == "deallocated" || power == "stopped"):
+		_, err := u.vms.BeginStart(ctx, u.at.group, u.at.name, nil)
+		return provider.UpdateInProgress, "the machine is started", u.failed(ctx, err, "start")
+	case resizing && power != "running":
+		return provider.UpdateInProgress, "the machine is " + power, nil
+	}
+	if maps.EqualFunc(u.vm.Tags, wanted, func(a, b *string) bool { return value(a) == value(b) }) {
+		return provider.UpdateDone, "", nil
+	}
+	// The machine comes last: its tags say that all are as wanted.
+	if err := u.tagParts(ctx); err != nil {
+		return "", "", err
+	}
+	if err := u.patch(ctx, armcompute.VirtualMachineUpdate{Tags: wanted}); err != nil {
+		return "", "", err
+	}
+	return provider.UpdateInProgress, "the tags are changed", nil
+}
+
+// replacement says why only another machine will do, empty where this one will.
+func (u *update) replacement() string {
+	made := value(u.vm.Tags[tagSpec])
+	switch {
+	case !sameGroup(u.at.group, u.spec.ResourceGroup):
+		return "a machine does not move to another resource group"
+	case made != "" && made != specHash(u.spec):
+		return "of a machine only tags and, where resize allows it, vmSize change in place"
+	case u.req.Version != "" && value(u.vm.Tags[tagVersion]) != "" && value(u.vm.Tags[tagVersion]) != u.req.Version:
+		return fmt.Sprintf("the kubelet was installed as version %.64s, and %.64s is wanted", value(u.vm.Tags[tagVersion]), u.req.Version)
+	}
+	return ""
+}
+
+// wantedTags are all that the machine is to have: the specification's, Machinist's, and those of others, such as of a policy
+// of the subscription, which are left as they are.
+func (u *update) wantedTags() map[string]*string {
+	wanted := maps.Clone(u.vm.Tags)
+	if wanted == nil {
+		wanted = map[string]*string{}
+	}
+	drop := func(name string) {
+		for key := range wanted {
+			if strings.EqualFold(key, name) {
+				delete(wanted, key)
+			}
+		}
+	}
+	for name := range strings.SplitSeq(value(u.vm.Tags[tagNames]), ",") {
+		drop(name)
+	}
+	for _, name := range []string{tagNames, tagResize} {
+		drop(name)
+	}
+	for key, text := range u.spec.Tags {
+		drop(key)
+		wanted[key] = ref(text)
+	}
+	if names := u.spec.TagNames(); names != "" {
+		wanted[tagNames] = ref(names)
+	}
+	return wanted
+}
+
+func withResize(tags map[string]*string) map[string]*string {
+	out := maps.Clone(tags)
+	out[tagResize] = ref("true")
+	return out
+}
+
+// patch changes the machine.
+// https://learn.microsoft.com/rest/api/compute/virtual-machines/update
+func (u *update) patch(ctx context.Context, change armcompute.VirtualMachineUpdate) error {
+	_, err := u.vms.BeginUpdate(ctx, u.at.group, u.at.name, change, nil)
+	return u.failed(ctx, err, "update")
+}
+
+func (u *update) failed(ctx context.Context, err error, verb string) error {
+	if err == nil {
+		return nil
+	}
+	return translate(ctx, err, verb+" virtual machine "+u.at.name)
+}
+
+// tagParts gives the specification's tags to the interfaces, addresses and disks that the machine was made with.
+func (u *update) tagParts(ctx context.Context) error {
+	p, ok := partsIn(u.at.name, u.instance.Scope)
+	if !ok {
+		return nil // It was adopted; its parts are not ours.
+	}
+	tags := map[string]*string{}
+	for key, text := range u.wantedTags() {
+		if !strings.HasPrefix(key, "machinist-") || key == provider.TagCluster || key == provider.TagMachineUID || key == provider.TagMachine {
+			tags[key] = text
+		}
+	}
+	for _, name := range p.publicIPs {
+		if _, err := u.publicIPs.UpdateTags(ctx, u.at.group, name, armnetwork.TagsObject{Tags: tags}, nil); err != nil && !absent(err) {
+			return translate(ctx, err, "tag public address "+name)
+		}
+	}
+	for _, name := range p.interfaces {
+		if _, err := u.interfaces.UpdateTags(ctx, u.at.group, name, armnetwork.TagsObject{Tags: tags}, nil); err != nil && !absent(err) {
+			return translate(ctx, err, "tag network interface "+name)
+		}
+	}
+	for _, name := range p.disks {
+		// An ephemeral disk is no resource.
+		if _, err := u.disks.BeginUpdate(ctx, u.at.group, name, armcompute.DiskUpdate{Tags: tags}, nil); err != nil && !absent(err) {
+			return translate(ctx, err, "tag disk "+name)
+		}
+	}
+	return nil
+}

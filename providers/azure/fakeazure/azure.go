@@ -1,0 +1,267 @@
+package fakeazure
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Azure is one subscription. It is safe for concurrent use.
+type Azure struct {
+	options Options
+
+	mu        sync.Mutex
+	closed    bool
+	resources map[string]*resource // by resource ID in lower case
+	// past are resources that lists may still show.
+	past       []*resource
+	operations map[string]*operation
+	tokens     map[string]time.Time
+	agreements map[string]bool // accepted
+	faults     []*fault
+	nextFault  int
+	addresses  map[string]int // handed out in each subnet
+	sequence   int
+	timers     map[*time.Timer]bool
+	calls      map[string]int
+	made       int
+}
+
+// kind is a resource type.
+type kind string
+
+const (
+	kindVM     kind = "Microsoft.Compute/virtualMachines"
+	kindDisk   kind = "Microsoft.Compute/disks"
+	kindNIC    kind = "Microsoft.Network/networkInterfaces"
+	kindIP     kind = "Microsoft.Network/publicIPAddresses"
+	kindSubnet kind = "Microsoft.Network/virtualNetworks/subnets"
+	kindGroup  kind = "Microsoft.Resources/resourceGroups"
+)
+
+// object is JSON.
+type object = map[string]any
+
+// resource is one that a client made, or that came with another.
+type resource struct {
+	id, group, name string
+	kind            kind
+	etag            int
+	body            object // as it is returned, without etag
+	vm              *machine
+	created, gone   time.Time
+	sequence        int
+}
+
+// New makes a subscription. Close ends what is under way.
+func New(o Options) *Azure {
+	o = o.complete()
+	a := &Azure{
+		options: o, resources: map[string]*resource{}, operations: map[string]*operation{}, tokens: map[string]time.Time{},
+		agreements: map[string]bool{}, addresses: map[string]int{}, timers: map[*time.Timer]bool{}, calls: map[string]int{},
+	}
+	for _, name := range o.ResourceGroups {
+		a.add(&resource{id: a.groupID(name), name: name, group: name, kind: kindGroup, body: object{
+			"location": o.Location, "properties": object{"provisioningState": "Succeeded"},
+		}})
+	}
+	for _, id := range o.Subnets {
+		parts := strings.Split(id, "/")
+		a.add(&resource{id: id, name: parts[len(parts)-1], group: parts[4], kind: kindSubnet, body: object{
+			"properties": object{"addressPrefix": "10.20.0.0/22", "provisioningState": "Succeeded"},
+		}})
+	}
+	return a
+}
+
+// Close stops time. Machines that run go on until their Hosts are closed.
+func (a *Azure) Close() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.closed = true
+	for t := range a.timers {
+		t.Stop()
+	}
+}
+
+// after does something later, or at once where there is no time to pass. The lock is held, now and then.
+func (a *Azure) after(d time.Duration, do func()) {
+	if d <= 0 {
+		do()
+		return
+	}
+	var t *time.Timer
+	t = time.AfterFunc(d, func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		delete(a.timers, t)
+		if !a.closed {
+			do()
+		}
+	})
+	a.timers[t] = true
+}
+
+func (a *Azure) groupID(name string) string {
+	return "/subscriptions/" + a.options.Subscription + "/resourceGroups/" + name
+}
+
+func (a *Azure) id(group string, k kind, name string) string {
+	return a.groupID(group) + "/providers/" + string(k) + "/" + name
+}
+
+// find returns a resource by its ID; Azure does not tell upper from lower case.
+// https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules
+func (a *Azure) find(id string) *resource { return a.resources[strings.ToLower(id)] }
+
+func (a *Azure) add(r *resource) {
+	a.sequence++
+	r.sequence, r.created = a.sequence, time.Now()
+	r.touch()
+	a.resources[strings.ToLower(r.id)] = r
+}
+
+func (a *Azure) remove(r *resource) {
+	delete(a.resources, strings.ToLower(r.id))
+	if a.options.ListLag > 0 {
+		r.gone = time.Now()
+		a.past = append(a.past, r)
+	}
+}
+
+// touch marks a resource as changed.
+func (r *resource) touch() { r.etag++ }
+
+// quoted is the entity tag. https://learn.microsoft.com/rest/api/azure/ (section on conditional requests)
+func (r *resource) quoted() string { return fmt.Sprintf(`"%d"`, r.etag) }
+
+func (r *resource) properties() object { return child(r.body, "properties") }
+
+func (r *resource) setState(state string) {
+	r.properties()["provisioningState"] = state
+	r.touch()
+}
+
+func (r *resource) state() string { return text(r.properties(), "provisioningState") }
+
+func (r *resource) tags() object { return child(r.body, "tags") }
+
+// show is the resource as it is returned.
+func (r *resource) show() object {
+	out := clone(r.body)
+	out["id"], out["name"], out["type"] = r.id, r.name, string(r.kind)
+	if r.kind == kindNIC || r.kind == kindVM || r.kind == kindIP {
+		out["etag"] = r.quoted()
+	}
+	return out
+}
+
+// child returns the object at a key, and makes one where there is none.
+func child(o object, key string) object {
+	in, ok := o[key].(object)
+	if !ok {
+		in = object{}
+		o[key] = in
+	}
+	return in
+}
+
+// dig follows a path of keys; it returns nil where one is missing.
+func dig(o object, path ...string) any {
+	var at any = o
+	for _, key := range path {
+		in, ok := at.(object)
+		if !ok {
+			return nil
+		}
+		at = in[key]
+	}
+	return at
+}
+
+func text(o object, path ...string) string {
+	s, _ := dig(o, path...).(string)
+	return s
+}
+
+func list(o object, path ...string) []object {
+	all, _ := dig(o, path...).([]any)
+	var out []object
+	for _, one := range all {
+		if in, ok := one.(object); ok {
+			out = append(out, in)
+		}
+	}
+	return out
+}
+
+// clone copies JSON.
+func clone(o object) object {
+	raw, err := json.Marshal(o)
+	if err != nil {
+		panic(err) // It came from JSON.
+	}
+	var out object
+	if err := json.Unmarshal(raw, &out); err != nil {
+		panic(err)
+	}
+	return out
+}
+
+// uuid is a random one.
+func uuid() string {
+	b := make([]byte, 16)
+	_, _ = rand.Read(b) // Never fails.
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	h := hex.EncodeToString(b)
+	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
+}
+
+// Resources lists what costs money or blocks a name, as "<type>/<group>/<name>", sorted. It never lags.
+func (a *Azure) Resources() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var all []string
+	for _, r := range a.resources {
+		if r.kind != kindGroup && r.kind != kindSubnet {
+			_, short, _ := strings.Cut(string(r.kind), "/")
+			all = append(all, short+"/"+strings.ToLower(r.group)+"/"+r.name)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// Calls counts the requests of each operation so far, by the name that the published API gives it.
+func (a *Azure) Calls() map[string]int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return maps.Clone(a.calls)
+}
+
+// Made is how many virtual machines there have ever been.
+func (a *Azure) Made() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.made
+}
+
+// Running are the names of the virtual machines that are switched on.
+func (a *Azure) Running() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var all []string
+	for _, r := range a.resources {
+		if r.kind == kindVM && r.vm.power == "running" {
+			all = append(all, r.name)
+		}
+	}
+	slices.Sort(all)
+	return all
+}

@@ -1,0 +1,142 @@
+package fakeazure
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Fault is what befalls calls. Without any effect it does nothing but count.
+type Fault struct {
+	// Operation is which calls: "VirtualMachines_CreateOrUpdate", or "VirtualMachines_*", or "*" for all.
+	Operation string `json:"operation"`
+	// Skip lets so many through first. Times is how many it befalls after those; 0 is all.
+	Skip  int `json:"skip,omitempty"`
+	Times int `json:"times,omitempty"`
+
+	// Status, Code and Message are answered, and the call has no effect.
+	Status  int    `json:"status,omitempty"`
+	Code    string `json:"code,omitempty"`
+	Message string `json:"message,omitempty"`
+	// RetryAfter, in seconds, goes with that answer.
+	RetryAfter int `json:"retryAfter,omitempty"`
+	// Hang does not answer, and the call has no effect.
+	Hang bool `json:"hang,omitempty"`
+	// LoseAnswer carries the call out and ends the connection without an answer.
+	LoseAnswer bool `json:"loseAnswer,omitempty"`
+	// Late does not answer, and carries the call out so much later, whether the client waits or not.
+	Late time.Duration `json:"late,omitempty"`
+	// AsyncCode lets the call be accepted and its operation fail with this code.
+	AsyncCode string `json:"asyncCode,omitempty"`
+}
+
+type fault struct {
+	Fault
+	id   int
+	seen int
+}
+
+// Inject makes calls fail until the returned function is called.
+func (a *Azure) Inject(f Fault) (end func()) {
+	id := a.inflict(f)
+	return func() { a.heal(id) }
+}
+
+func (a *Azure) inflict(f Fault) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.nextFault++
+	a.faults = append(a.faults, &fault{Fault: f, id: a.nextFault})
+	return a.nextFault
+}
+
+func (a *Azure) heal(id int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.faults = slices.DeleteFunc(a.faults, func(f *fault) bool { return f.id == id })
+}
+
+// inject finds the fault that befalls a call: one that is there before it is carried out, or one that comes with it.
+func (a *Azure) inject(c *call) (before, after *fault) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, f := range a.faults {
+		prefix, all := strings.CutSuffix(f.Operation, "*")
+		if c.operation != f.Operation && !(all && strings.HasPrefix(c.operation, prefix)) {
+			continue
+		}
+		f.seen++
+		if f.seen <= f.Skip || f.Times > 0 && f.seen > f.Skip+f.Times {
+			continue
+		}
+		if f.LoseAnswer || f.AsyncCode != "" {
+			return nil, f
+		}
+		return f, nil
+	}
+	return nil, nil
+}
+
+func (f *fault) message() string {
+	if f.Message != "" {
+		return f.Message
+	}
+	return "This was asked for."
+}
+
+// effect carries a fault out and reports whether the call goes on all the same.
+func (f *fault) effect(c *call) bool {
+	switch {
+	case f.Late > 0:
+		later := &call{azure: c.azure, w: &deaf{header: http.Header{}}, r: c.r.Clone(c.r.Context()), version: c.version, operation: c.operation}
+		f.carryOutLate(later, c)
+		<-c.r.Context().Done()
+		panic(http.ErrAbortHandler)
+	case f.Hang:
+		<-c.r.Context().Done()
+		panic(http.ErrAbortHandler)
+	case f.Status != 0:
+		if f.RetryAfter > 0 {
+			// https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling
+			c.w.Header().Set("Retry-After", strconv.Itoa(f.RetryAfter))
+		}
+		c.refuse(fail(f.Status, f.Code, "%s", f.message()))
+		return false
+	}
+	return true
+}
+
+// carryOutLate serves a call once its time has come.
+func (f *fault) carryOutLate(later, now *call) {
+	raw := now.raw
+	a := now.azure
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.after(f.Late, func() {
+		route, params := match(later.r.Method, later.r.URL.Path)
+		if later.admit(route, raw) == nil {
+			a.calls[later.operation]++
+			route.serve(later, params)
+		}
+	})
+}
+
+// KeepParts makes the disks, interfaces and addresses of all virtual machines stay when those are deleted, as somebody can
+// who changes their delete options. https://learn.microsoft.com/azure/virtual-machines/delete
+func (a *Azure) KeepParts() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, r := range a.resources {
+		if r.kind != kindVM {
+			continue
+		}
+		for _, reference := range list(r.body, "properties", "networkProfile", "networkInterfaces") {
+			child(reference, "properties")["deleteOption"] = "Detach"
+		}
+		for _, disk := range append([]object{child(child(r.properties(), "storageProfile"), "osDisk")}, list(r.body, "properties", "storageProfile", "dataDisks")...) {
+			disk["deleteOption"] = "Detach"
+		}
+	}
+}

@@ -1,0 +1,189 @@
+package fakeazure
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// subnetRoom is how many addresses a subnet has.
+const subnetRoom = 1000
+
+// putNIC makes or changes a network interface.
+// https://learn.microsoft.com/rest/api/virtualnetwork/network-interfaces/create-or-update
+func (c *call) putNIC(p []string) {
+	a := c.azure
+	r, id := c.at(kindNIC, p[0])
+	if f := nicSchema().check(c.body); f != nil {
+		c.refuse(f)
+		return
+	}
+	configurations := list(c.body, "properties", "ipConfigurations")
+	if len(configurations) == 0 {
+		c.refuse(fail(http.StatusBadRequest, "NetworkInterfaceMustHaveAtleastOneIpConfiguration", "The network interface must have at least one IP configuration."))
+		return
+	}
+	for _, ip := range configurations {
+		subnet := text(ip, "properties", "subnet", "id")
+		if a.find(subnet) == nil {
+			c.refuse(fail(http.StatusBadRequest, "InvalidResourceReference", "Resource %s referenced by resource %s was not found.", subnet, id))
+			return
+		}
+		publicID := text(ip, "properties", "publicIPAddress", "id")
+		public := a.find(publicID)
+		if publicID != "" && public == nil {
+			c.refuse(fail(http.StatusBadRequest, "InvalidResourceReference", "Resource %s referenced by resource %s was not found.", publicID, id))
+			return
+		}
+		if public != nil {
+			if user := text(public.body, "properties", "ipConfiguration", "id"); user != "" && !strings.HasPrefix(strings.ToLower(user), strings.ToLower(id)+"/") {
+				c.refuse(fail(http.StatusBadRequest, "PublicIPAddressInUse", "Resource %s is referencing public IP address %s that is already allocated.", id, publicID))
+				return
+			}
+		}
+	}
+	if r != nil {
+		// What Azure has filled in stays.
+		old := list(r.body, "properties", "ipConfigurations")
+		for i, ip := range configurations {
+			if i < len(old) {
+				child(ip, "properties")["privateIPAddress"] = text(old[i], "properties", "privateIPAddress")
+			}
+		}
+		attached := r.properties()["virtualMachine"]
+		r.body = c.body
+		if attached != nil {
+			r.properties()["virtualMachine"] = attached
+		}
+		a.settleNIC(r)
+		c.answer(http.StatusOK, r.show())
+		return
+	}
+	for _, ip := range configurations {
+		address, f := a.allocate(text(ip, "properties", "subnet", "id"))
+		if f != nil {
+			c.refuse(f)
+			return
+		}
+		child(ip, "properties")["privateIPAddress"] = address
+	}
+	r = &resource{id: id, group: groupIn(c.r.URL.Path), name: p[0], kind: kindNIC, body: c.body}
+	a.add(r)
+	a.settleNIC(r)
+	r.properties()["macAddress"] = fmt.Sprintf("00-0D-3A-%02X-%02X-%02X", r.sequence>>16&0xff, r.sequence>>8&0xff, r.sequence&0xff)
+	if a.options.Change > 0 {
+		r.setState("Updating")
+	}
+	a.operate(r, a.options.Change, func() *failure { r.setState("Succeeded"); return c.asyncFailure }).announce(c)
+	c.answer(http.StatusCreated, r.show())
+}
+
+// settleNIC fills in what follows from an interface, there and at what it refers to.
+func (a *Azure) settleNIC(r *resource) {
+	r.setState("Succeeded")
+	for _, ip := range list(r.body, "properties", "ipConfigurations") {
+		properties := child(ip, "properties")
+		properties["provisioningState"] = "Succeeded"
+		ip["id"] = r.id + "/ipConfigurations/" + text(ip, "name")
+		if public := a.find(text(properties, "publicIPAddress", "id")); public != nil {
+			public.properties()["ipConfiguration"] = object{"id": ip["id"]}
+			if option := text(properties, "publicIPAddress", "properties", "deleteOption"); option != "" {
+				public.properties()["deleteOption"] = option
+			}
+			public.touch()
+		}
+	}
+}
+
+// allocate takes the next address of a subnet. Azure keeps the first four for itself.
+// https://learn.microsoft.com/azure/virtual-network/virtual-networks-faq
+func (a *Azure) allocate(subnet string) (string, *failure) {
+	key := strings.ToLower(subnet)
+	if a.addresses[key] >= subnetRoom {
+		return "", fail(http.StatusBadRequest, "SubnetIsFull", "Subnet %s does not have enough capacity for 1 IP addresses.", subnet)
+	}
+	a.addresses[key]++
+	n := a.addresses[key] + 3
+	return fmt.Sprintf("10.20.%d.%d", n>>8, n&0xff), nil
+}
+
+// deleteNIC removes an interface that no machine has.
+// https://learn.microsoft.com/rest/api/virtualnetwork/network-interfaces/delete
+func (c *call) deleteNIC(p []string) {
+	a := c.azure
+	r, _ := c.at(kindNIC, p[0])
+	if r == nil {
+		c.answer(http.StatusNoContent, nil)
+		return
+	}
+	if vm := text(r.body, "properties", "virtualMachine", "id"); vm != "" {
+		c.refuse(fail(http.StatusBadRequest, "NicInUse", "Network Interface %s is used by existing resource %s.", r.id, vm))
+		return
+	}
+	r.setState("Deleting")
+	a.operate(r, a.options.Change, func() *failure { a.dropNIC(r); return nil }).announce(c)
+	c.answer(http.StatusAccepted, nil)
+}
+
+func (a *Azure) dropNIC(r *resource) {
+	for _, ip := range list(r.body, "properties", "ipConfigurations") {
+		if public := a.find(text(ip, "properties", "publicIPAddress", "id")); public != nil {
+			delete(public.properties(), "ipConfiguration")
+			public.touch()
+		}
+	}
+	a.remove(r)
+}
+
+// putIP makes or changes a public address.
+// https://learn.microsoft.com/rest/api/virtualnetwork/public-ip-addresses/create-or-update
+func (c *call) putIP(p []string) {
+	a := c.azure
+	r, id := c.at(kindIP, p[0])
+	if f := ipSchema().check(c.body); f != nil {
+		c.refuse(f)
+		return
+	}
+	if text(c.body, "sku", "name") == "Standard" && text(c.body, "properties", "publicIPAllocationMethod") != "Static" {
+		c.refuse(fail(http.StatusBadRequest, "StandardSkuPublicIPAddressesMustBeStatic", "Standard sku publicIp %s must have AllocationMethod set to Static.", id))
+		return
+	}
+	if r != nil {
+		for _, key := range []string{"ipAddress", "ipConfiguration"} {
+			if kept := r.properties()[key]; kept != nil {
+				child(c.body, "properties")[key] = kept
+			}
+		}
+		r.body = c.body
+		r.setState("Succeeded")
+		c.answer(http.StatusOK, r.show())
+		return
+	}
+	r = &resource{id: id, group: groupIn(c.r.URL.Path), name: p[0], kind: kindIP, body: c.body}
+	a.add(r)
+	r.properties()["ipAddress"] = fmt.Sprintf("203.0.113.%d", r.sequence%254+1)
+	r.setState("Succeeded")
+	if a.options.Change > 0 {
+		r.setState("Updating")
+	}
+	a.operate(r, a.options.Change, func() *failure { r.setState("Succeeded"); return c.asyncFailure }).announce(c)
+	c.answer(http.StatusCreated, r.show())
+}
+
+// deleteIP removes an address that no interface has.
+// https://learn.microsoft.com/rest/api/virtualnetwork/public-ip-addresses/delete
+func (c *call) deleteIP(p []string) {
+	a := c.azure
+	r, _ := c.at(kindIP, p[0])
+	if r == nil {
+		c.answer(http.StatusNoContent, nil)
+		return
+	}
+	if user := text(r.body, "properties", "ipConfiguration", "id"); user != "" {
+		c.refuse(fail(http.StatusBadRequest, "PublicIPAddressCannotBeDeleted", "Public IP address %s can not be deleted since it is still allocated to resource %s.", r.id, user))
+		return
+	}
+	r.setState("Deleting")
+	a.operate(r, a.options.Change, func() *failure { a.remove(r); return nil }).announce(c)
+	c.answer(http.StatusAccepted, nil)
+}

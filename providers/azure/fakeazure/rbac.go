@@ -1,0 +1,81 @@
+package fakeazure
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// action is what a role has to allow for an operation.
+// https://learn.microsoft.com/azure/role-based-access-control/resource-provider-operations
+func action(operation string) string {
+	resource, verb, _ := strings.Cut(operation, "_")
+	types := map[string]string{
+		"VirtualMachines": string(kindVM), "Disks": string(kindDisk), "NetworkInterfaces": string(kindNIC), "PublicIPAddresses": string(kindIP),
+		"Subnets": string(kindSubnet), "ResourceSkus": "Microsoft.Compute/skus", "ResourceGroups": "Microsoft.Resources/subscriptions/resourceGroups",
+		"MarketplaceAgreements": "Microsoft.MarketplaceOrdering/offertypes/publishers/offers/plans/agreements",
+	}
+	switch verb {
+	case "CreateOrUpdate", "Update", "UpdateTags", "Create":
+		return types[resource] + "/write"
+	case "Delete":
+		return types[resource] + "/delete"
+	case "Deallocate", "Start", "PowerOff":
+		return types[resource] + "/" + strings.ToLower(verb[:1]) + verb[1:] + "/action"
+	}
+	return types[resource] + "/read"
+}
+
+// permits refuses what the application's role does not allow: the operation, and the use of what a request refers to.
+// https://learn.microsoft.com/azure/role-based-access-control/overview
+func (c *call) permits() *failure {
+	if c.azure.options.Actions == nil {
+		return nil
+	}
+	first := action(c.operation)
+	if c.operation == "Operations_Get" {
+		first = "Microsoft.Compute/locations/operations/read"
+		if strings.Contains(strings.ToLower(c.r.URL.Path), "/microsoft.network/") {
+			first = "Microsoft.Network/locations/operations/read"
+		}
+	}
+	if !c.azure.allows(first) {
+		return fail(http.StatusForbidden, "AuthorizationFailed", "The client '%s' does not have authorization to perform action '%s'.", c.azure.options.Client, first)
+	}
+	for _, linked := range c.linked() {
+		if !c.azure.allows(linked) {
+			return fail(http.StatusForbidden, "LinkedAuthorizationFailed", "The client '%s' has permission to perform action '%s'; however, it does not have permission to perform action '%s' on the linked scope.", c.azure.options.Client, first, linked)
+		}
+	}
+	return nil
+}
+
+// linked are the actions on what a request refers to.
+func (c *call) linked() []string {
+	var all []string
+	need := func(action string, paths ...string) {
+		for _, path := range paths {
+			if slices.ContainsFunc(visit(c.body, strings.Split(path, ".")), func(at any) bool { return at != nil }) {
+				all = append(all, action)
+			}
+		}
+	}
+	ip := "properties.ipConfigurations.*.properties."
+	switch c.operation {
+	case "NetworkInterfaces_CreateOrUpdate":
+		need(string(kindSubnet)+"/join/action", ip+"subnet.id")
+		need(string(kindIP)+"/join/action", ip+"publicIPAddress.id")
+		need("Microsoft.Network/networkSecurityGroups/join/action", "properties.networkSecurityGroup.id")
+		need("Microsoft.Network/applicationSecurityGroups/joinIpConfiguration/action", ip+"applicationSecurityGroups.*.id")
+		need("Microsoft.Network/loadBalancers/backendAddressPools/join/action", ip+"loadBalancerBackendAddressPools.*.id")
+	case "VirtualMachines_CreateOrUpdate":
+		need(string(kindNIC)+"/join/action", "properties.networkProfile.networkInterfaces.*.id")
+		need(string(kindDisk)+"/write", "properties.storageProfile.osDisk")
+		need("Microsoft.ManagedIdentity/userAssignedIdentities/assign/action", "identity.userAssignedIdentities")
+	}
+	return all
+}
+
+func (a *Azure) allows(action string) bool {
+	return slices.ContainsFunc(a.options.Actions, func(allowed string) bool { return strings.EqualFold(allowed, action) })
+}

@@ -1,0 +1,191 @@
+package fakeazure
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// route is one operation of the published API.
+type route struct {
+	method, path string
+	operation    string
+	versions     []string
+	serve        func(c *call, params []string)
+}
+
+// Versions of the API that are served: those that the SDK which this was written against speaks.
+func computeVersions() []string { return []string{"2024-07-01", "2024-11-01", "2025-04-01"} }
+func diskVersions() []string    { return []string{"2024-03-02", "2025-01-02"} }
+func networkVersions() []string { return []string{"2024-05-01", "2025-01-01"} }
+
+const (
+	subscriptionPath = "/subscriptions/*"
+	groupPath        = subscriptionPath + "/resourcegroups/*"
+	computePath      = "/providers/microsoft.compute"
+	networkPath      = "/providers/microsoft.network"
+)
+
+// routes are all operations. A * is one segment, which is handed to serve without those of subscription and group.
+func routes() []route {
+	vm, disk := groupPath+computePath+"/virtualmachines", groupPath+computePath+"/disks"
+	nic, ip := groupPath+networkPath+"/networkinterfaces", groupPath+networkPath+"/publicipaddresses"
+	compute, disks, network := computeVersions(), diskVersions(), networkVersions()
+	operations := append(append([]string{}, compute...), append(disks, network...)...)
+	return []route{
+		{http.MethodGet, groupPath, "ResourceGroups_Get", []string{"2021-04-01"}, func(c *call, _ []string) { c.getID(c.azure.groupID(groupIn(c.r.URL.Path))) }},
+
+		{http.MethodPut, vm + "/*", "VirtualMachines_CreateOrUpdate", compute, (*call).putVM},
+		{http.MethodPatch, vm + "/*", "VirtualMachines_Update", compute, (*call).patchVM},
+		{http.MethodGet, vm + "/*", "VirtualMachines_Get", compute, (*call).getVM},
+		{http.MethodDelete, vm + "/*", "VirtualMachines_Delete", compute, (*call).deleteVM},
+		{http.MethodPost, vm + "/*/deallocate", "VirtualMachines_Deallocate", compute, (*call).deallocateVM},
+		{http.MethodPost, vm + "/*/poweroff", "VirtualMachines_PowerOff", compute, (*call).powerOffVM},
+		{http.MethodPost, vm + "/*/start", "VirtualMachines_Start", compute, (*call).startVM},
+		{http.MethodGet, vm, "VirtualMachines_List", compute, lists(kindVM)},
+		{http.MethodGet, subscriptionPath + computePath + "/virtualmachines", "VirtualMachines_ListAll", compute, lists(kindVM)},
+
+		{http.MethodGet, disk + "/*", "Disks_Get", disks, gets(kindDisk)},
+		{http.MethodPatch, disk + "/*", "Disks_Update", disks, (*call).patchDisk},
+		{http.MethodDelete, disk + "/*", "Disks_Delete", disks, (*call).deleteDisk},
+		{http.MethodGet, disk, "Disks_ListByResourceGroup", disks, lists(kindDisk)},
+		{http.MethodGet, subscriptionPath + computePath + "/disks", "Disks_List", disks, lists(kindDisk)},
+
+		{http.MethodPut, nic + "/*", "NetworkInterfaces_CreateOrUpdate", network, (*call).putNIC},
+		{http.MethodPatch, nic + "/*", "NetworkInterfaces_UpdateTags", network, tags(kindNIC)},
+		{http.MethodGet, nic + "/*", "NetworkInterfaces_Get", network, gets(kindNIC)},
+		{http.MethodDelete, nic + "/*", "NetworkInterfaces_Delete", network, (*call).deleteNIC},
+		{http.MethodGet, nic, "NetworkInterfaces_List", network, lists(kindNIC)},
+		{http.MethodGet, subscriptionPath + networkPath + "/networkinterfaces", "NetworkInterfaces_ListAll", network, lists(kindNIC)},
+
+		{http.MethodPut, ip + "/*", "PublicIPAddresses_CreateOrUpdate", network, (*call).putIP},
+		{http.MethodPatch, ip + "/*", "PublicIPAddresses_UpdateTags", network, tags(kindIP)},
+		{http.MethodGet, ip + "/*", "PublicIPAddresses_Get", network, gets(kindIP)},
+		{http.MethodDelete, ip + "/*", "PublicIPAddresses_Delete", network, (*call).deleteIP},
+		{http.MethodGet, ip, "PublicIPAddresses_List", network, lists(kindIP)},
+		{http.MethodGet, subscriptionPath + networkPath + "/publicipaddresses", "PublicIPAddresses_ListAll", network, lists(kindIP)},
+
+		{http.MethodGet, groupPath + networkPath + "/virtualnetworks/*/subnets/*", "Subnets_Get", network, func(c *call, _ []string) { c.getID(c.r.URL.Path) }},
+		{http.MethodGet, subscriptionPath + computePath + "/skus", "ResourceSkus_List", []string{"2021-07-01"}, (*call).listSKUs},
+		{http.MethodGet, subscriptionPath + computePath + "/locations/*/operations/*", "Operations_Get", operations, func(c *call, p []string) { c.poll(p[1]) }},
+		{http.MethodGet, subscriptionPath + networkPath + "/locations/*/operations/*", "Operations_Get", operations, func(c *call, p []string) { c.poll(p[1]) }},
+		{http.MethodGet, agreementPath, "MarketplaceAgreements_Get", []string{"2021-01-01"}, (*call).getAgreement},
+		{http.MethodPut, agreementPath, "MarketplaceAgreements_Create", []string{"2021-01-01"}, (*call).putAgreement},
+	}
+}
+
+const agreementPath = subscriptionPath + "/providers/microsoft.marketplaceordering/offertypes/virtualmachine/publishers/*/offers/*/plans/*/agreements/current"
+
+// match finds the operation that a request is, and the names in its path.
+func match(method, path string) (*route, []string) {
+	segments := strings.Split(strings.Trim(path, "/"), "/")
+	all := routes()
+	for i := range all {
+		if params, ok := all[i].matches(method, segments); ok {
+			return &all[i], params
+		}
+	}
+	return nil, nil
+}
+
+func (r *route) matches(method string, segments []string) ([]string, bool) {
+	pattern := strings.Split(strings.Trim(r.path, "/"), "/")
+	if method != r.method || len(pattern) != len(segments) {
+		return nil, false
+	}
+	var params []string
+	for i, p := range pattern {
+		switch {
+		case p != "*":
+			if !strings.EqualFold(p, segments[i]) {
+				return nil, false
+			}
+		case segments[i] == "":
+			return nil, false
+		case pattern[i-1] != "subscriptions" && pattern[i-1] != "resourcegroups":
+			params = append(params, segments[i])
+		}
+	}
+	return params, true
+}
+
+// at is the resource that the path names, and its ID.
+func (c *call) at(k kind, name string) (*resource, string) {
+	id := c.azure.id(groupIn(c.r.URL.Path), k, name)
+	return c.azure.find(id), id
+}
+
+func (c *call) missing(k kind, name string) *failure {
+	return fail(http.StatusNotFound, "ResourceNotFound", "The Resource '%s/%s' under resource group '%s' was not found.", k, name, groupIn(c.r.URL.Path))
+}
+
+func gets(k kind) func(*call, []string) {
+	return func(c *call, p []string) {
+		r, _ := c.at(k, p[0])
+		if r == nil {
+			c.refuse(c.missing(k, p[0]))
+			return
+		}
+		c.answer(http.StatusOK, r.show())
+	}
+}
+
+func (c *call) getID(id string) {
+	if r := c.azure.find(id); r != nil {
+		c.answer(http.StatusOK, r.show())
+		return
+	}
+	c.refuse(fail(http.StatusNotFound, "ResourceNotFound", "The Resource '%s' was not found.", id))
+}
+
+// lists answers with the resources of a type in the group or, without one, in the subscription, as they were before the lag.
+func lists(k kind) func(*call, []string) {
+	return func(c *call, _ []string) {
+		if c.r.URL.Query().Has("$expand") && !c.r.URL.Query().Has("$filter") {
+			// https://learn.microsoft.com/rest/api/compute/virtual-machines/list
+			c.refuse(fail(http.StatusBadRequest, "InvalidParameter", "$expand needs a valid $filter."))
+			return
+		}
+		group, seen := groupIn(c.r.URL.Path), time.Now().Add(-c.azure.options.ListLag)
+		var found []*resource
+		for _, r := range c.azure.resources {
+			if !r.created.After(seen) {
+				found = append(found, r)
+			}
+		}
+		c.azure.past = slices.DeleteFunc(c.azure.past, func(r *resource) bool { return !r.gone.After(seen) })
+		for _, r := range c.azure.past {
+			if !r.created.After(seen) && c.azure.find(r.id) == nil {
+				found = append(found, r)
+			}
+		}
+		found = slices.DeleteFunc(found, func(r *resource) bool { return r.kind != k || group != "" && !strings.EqualFold(group, r.group) })
+		slices.SortFunc(found, func(a, b *resource) int { return cmp.Compare(a.sequence, b.sequence) })
+		all := make([]object, len(found))
+		for i, r := range found {
+			all[i] = r.show()
+		}
+		c.page(all)
+	}
+}
+
+// tags answers a PATCH that replaces a resource's tags.
+// https://learn.microsoft.com/rest/api/virtualnetwork/network-interfaces/update-tags
+func tags(k kind) func(*call, []string) {
+	return func(c *call, p []string) {
+		r, _ := c.at(k, p[0])
+		if r == nil {
+			c.refuse(c.missing(k, p[0]))
+			return
+		}
+		if f := checkTags(c.body); f != nil {
+			c.refuse(f)
+			return
+		}
+		r.body["tags"] = child(c.body, "tags")
+		r.touch()
+		c.answer(http.StatusOK, r.show())
+	}
+}

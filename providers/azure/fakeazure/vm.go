@@ -1,0 +1,393 @@
+package fakeazure
+
+import (
+	"encoding/base64"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"machinist.dev/machinist/simcloud/host"
+)
+
+// machine is what is not in a virtual machine's resource: what nobody reads back, and the power.
+type machine struct {
+	power      string // "running", "deallocated" …; empty before there is any
+	failed     string // the code of a creation that failed
+	customData []byte
+	boots      int
+	hosted     bool
+	disk       host.Disk
+	console    []string
+}
+
+// maxCustomData is before it is encoded. https://learn.microsoft.com/azure/virtual-machines/custom-data
+const maxCustomData = 65535
+
+// putVM makes a virtual machine. Of one that is there it changes tags only: all else is refused as a change of what cannot
+// change, more strictly than Azure does.
+// https://learn.microsoft.com/rest/api/compute/virtual-machines/create-or-update
+func (c *call) putVM(p []string) {
+	a := c.azure
+	r, id := c.at(kindVM, p[0])
+	if f := c.conditions(r); f != nil {
+		c.refuse(f)
+		return
+	}
+	if f := vmSchema().check(c.body); f != nil {
+		c.refuse(f)
+		return
+	}
+	if r != nil {
+		if text(r.body, "properties", "osProfile", "adminUsername") != text(c.body, "properties", "osProfile", "adminUsername") || dig(c.body, "properties", "osProfile", "customData") != nil {
+			c.refuse(fail(http.StatusConflict, "PropertyChangeNotAllowed", "Changing property 'osProfile' is not allowed."))
+			return
+		}
+		r.body["tags"] = child(c.body, "tags")
+		r.touch()
+		c.answer(http.StatusOK, r.show())
+		return
+	}
+	customData, f := c.checkVM(p[0])
+	if f != nil {
+		c.refuse(f)
+		return
+	}
+	r = &resource{id: id, group: groupIn(c.r.URL.Path), name: p[0], kind: kindVM, body: c.body, vm: &machine{customData: customData}}
+	a.add(r)
+	a.made++
+	properties := r.properties()
+	delete(child(properties, "osProfile"), "customData") // It is never returned.
+	properties["vmId"], properties["timeCreated"] = uuid(), time.Now().UTC().Format(time.RFC3339Nano)
+	a.attach(r)
+	r.setState("Creating")
+	failure := c.asyncFailure
+	op := a.operate(r, a.options.Boot, func() *failed {
+		if failure != nil {
+			// It stays, to be looked at, and to be deleted.
+			// https://learn.microsoft.com/azure/virtual-machines/states-billing
+			r.vm.failed = failure.code
+			r.setState("Failed")
+			return failure
+		}
+		r.setState("Succeeded")
+		a.boot(r)
+		return nil
+	})
+	op.announce(c)
+	c.answer(http.StatusCreated, r.show())
+}
+
+// failed is failure, where a variable has that name.
+type failed = failure
+
+// checkVM checks what a new virtual machine refers to and needs.
+func (c *call) checkVM(name string) (customData []byte, f *failure) {
+	a := c.azure
+	bad := func(code, format string, args ...any) (_ []byte, f *failure) {
+		return nil, fail(http.StatusBadRequest, code, format, args...)
+	}
+	// https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules
+	if !vmNameFormat.MatchString(name) || !vmNameFormat.MatchString(text(c.body, "properties", "osProfile", "computerName")) {
+		return bad("InvalidParameter", "The name '%s' of the virtual machine or computer is invalid.", name)
+	}
+	if !strings.EqualFold(text(c.body, "location"), a.options.Location) {
+		return bad("LocationNotAvailableForResourceType", "The provided location '%s' is not available for resource type '%s'.", text(c.body, "location"), kindVM)
+	}
+	size, f := a.checkSize(text(c.body, "properties", "hardwareProfile", "vmSize"), c.body)
+	if f != nil {
+		return nil, f
+	}
+	if f := a.checkQuota(size.cpus); f != nil {
+		return nil, f
+	}
+	if f := a.checkImage(c.body); f != nil {
+		return nil, f
+	}
+	// https://learn.microsoft.com/azure/virtual-machines/linux/create-ssh-keys-detailed
+	linux := child(child(child(c.body, "properties"), "osProfile"), "linuxConfiguration")
+	if text(c.body, "properties", "osProfile", "adminPassword") == "" && len(list(linux, "ssh", "publicKeys")) == 0 {
+		return bad("InvalidParameter", "Authentication using either SSH or by user name and password must be enabled in Linux profile.")
+	}
+	if encoded := text(c.body, "properties", "osProfile", "customData"); encoded != "" {
+		data, err := base64.StdEncoding.DecodeString(encoded)
+		if err != nil || len(data) > maxCustomData {
+			return bad("InvalidParameter", "Custom data in OSProfile must be in Base64 encoding and with a maximum length of %d characters.", maxCustomData)
+		}
+		customData = data
+	}
+	// https://learn.microsoft.com/azure/virtual-machines/availability-set-overview
+	if len(list(object{"z": c.body["zones"]}, "z")) == 0 && c.body["zones"] != nil && dig(c.body, "properties", "availabilitySet") != nil {
+		return bad("BadRequest", "Availability Zone and Availability Set cannot be specified together.")
+	}
+	if text(c.body, "properties", "priority") == "" && (dig(c.body, "properties", "evictionPolicy") != nil || dig(c.body, "properties", "billingProfile") != nil) {
+		// https://learn.microsoft.com/azure/virtual-machines/spot-vms
+		return bad("OperationNotAllowed", "Eviction policy and max price can be set only on Azure Spot Virtual Machines.")
+	}
+	if f := c.checkDisks(name); f != nil {
+		return nil, f
+	}
+	interfaces := list(c.body, "properties", "networkProfile", "networkInterfaces")
+	if len(interfaces) == 0 {
+		return bad("InvalidParameter", "The virtual machine must have at least one network interface.")
+	}
+	for _, reference := range interfaces {
+		nic := a.find(text(reference, "id"))
+		switch {
+		case nic == nil || nic.kind != kindNIC:
+			return bad("InvalidResourceReference", "Resource %s referenced by virtual machine %s was not found.", text(reference, "id"), name)
+		case nic.state() != "Succeeded":
+			return bad("ReferencedResourceNotProvisioned", "Cannot proceed with operation since resource %s is not in Succeeded state.", nic.id)
+		case text(nic.body, "properties", "virtualMachine", "id") != "":
+			return bad("NicInUse", "Network Interface %s is used by existing resource %s.", nic.id, text(nic.body, "properties", "virtualMachine", "id"))
+		}
+	}
+	return customData, nil
+}
+
+func (c *call) checkDisks(name string) *failure {
+	a, group := c.azure, groupIn(c.r.URL.Path)
+	all := append([]object{child(child(child(c.body, "properties"), "storageProfile"), "osDisk")}, list(c.body, "properties", "storageProfile", "dataDisks")...)
+	luns := map[any]bool{}
+	for i, disk := range all {
+		if text(disk, "name") == "" {
+			disk["name"] = name + "_disk" + uuid()[:8]
+		}
+		if a.find(a.id(group, kindDisk, text(disk, "name"))) != nil {
+			return fail(http.StatusConflict, "ConflictingUserInput", "Disk '%s' already exists in resource group '%s'.", text(disk, "name"), group)
+		}
+		if i == 0 {
+			continue
+		}
+		if luns[disk["lun"]] {
+			return fail(http.StatusBadRequest, "InvalidParameter", "The value '%v' of parameter 'dataDisk.lun' is used more than once.", disk["lun"])
+		}
+		luns[disk["lun"]] = true
+		if text(disk, "createOption") == "Empty" && disk["diskSizeGB"] == nil {
+			return fail(http.StatusBadRequest, "InvalidParameter", "Required parameter 'dataDisk.diskSizeGB' is missing (null).")
+		}
+	}
+	// https://learn.microsoft.com/azure/virtual-machines/ephemeral-os-disks
+	if os := all[0]; dig(os, "diffDiskSettings") != nil && text(os, "caching") != "ReadOnly" {
+		return fail(http.StatusBadRequest, "InvalidParameter", "Ephemeral OS disks need the caching type ReadOnly.")
+	}
+	return nil
+}
+
+// attach makes the disks, and gives the interfaces to the machine.
+func (a *Azure) attach(vm *resource) {
+	os := child(child(vm.properties(), "storageProfile"), "osDisk")
+	if os["diskSizeGB"] == nil {
+		os["diskSizeGB"] = 30
+	}
+	if dig(os, "diffDiskSettings") == nil { // An ephemeral disk is no resource.
+		a.addDisk(vm, os, os["diskSizeGB"])
+	}
+	for _, disk := range list(vm.body, "properties", "storageProfile", "dataDisks") {
+		a.addDisk(vm, disk, disk["diskSizeGB"])
+	}
+	for _, reference := range list(vm.body, "properties", "networkProfile", "networkInterfaces") {
+		nic := a.find(text(reference, "id"))
+		nic.properties()["virtualMachine"] = object{"id": vm.id}
+		nic.touch()
+	}
+}
+
+// getVM returns a virtual machine, with the state of its power where that is asked for.
+// https://learn.microsoft.com/rest/api/compute/virtual-machines/get
+func (c *call) getVM(p []string) {
+	r, _ := c.at(kindVM, p[0])
+	if r == nil {
+		c.refuse(c.missing(kindVM, p[0]))
+		return
+	}
+	out := r.show()
+	switch expand := c.r.URL.Query().Get("$expand"); {
+	case strings.EqualFold(expand, "instanceView"):
+		state := strings.ToLower(r.state())
+		if r.vm.failed != "" && state == "failed" {
+			state += "/" + r.vm.failed
+		}
+		statuses := []object{{"code": "ProvisioningState/" + state, "level": "Info"}}
+		if r.vm.power != "" {
+			statuses = append(statuses, object{"code": "PowerState/" + r.vm.power, "level": "Info", "displayStatus": "VM " + r.vm.power})
+		}
+		child(out, "properties")["instanceView"] = object{"computerName": r.name, "statuses": statuses}
+	case expand != "" && !strings.EqualFold(expand, "userData"):
+		c.refuse(fail(http.StatusBadRequest, "InvalidParameter", "The value '%s' of parameter '$expand' is invalid.", expand))
+		return
+	}
+	c.answer(http.StatusOK, out)
+}
+
+// patchVM changes tags and size.
+// https://learn.microsoft.com/rest/api/compute/virtual-machines/update
+func (c *call) patchVM(p []string) {
+	a := c.azure
+	r, _ := c.at(kindVM, p[0])
+	if r == nil {
+		c.refuse(c.missing(kindVM, p[0]))
+		return
+	}
+	if f := c.conditions(r); f != nil {
+		c.refuse(f)
+		return
+	}
+	if f := vmUpdateSchema().check(c.body); f != nil {
+		c.refuse(f)
+		return
+	}
+	if f := r.busy(); f != nil {
+		c.refuse(f)
+		return
+	}
+	properties := child(c.body, "properties")
+	for key := range properties {
+		if key != "hardwareProfile" {
+			c.refuse(fail(http.StatusConflict, "PropertyChangeNotAllowed", "Changing property '%s' is not allowed.", key))
+			return
+		}
+	}
+	wanted := text(properties, "hardwareProfile", "vmSize")
+	was := text(r.body, "properties", "hardwareProfile", "vmSize")
+	resized := wanted != "" && wanted != was
+	if resized {
+		to, f := a.checkSize(wanted, r.body)
+		if f == nil {
+			f = a.checkQuota(to.cpus - a.cpusOf(was))
+		}
+		if f != nil {
+			c.refuse(f)
+			return
+		}
+	}
+	if tags, given := c.body["tags"].(object); given {
+		r.body["tags"] = tags
+	}
+	if resized {
+		child(r.properties(), "hardwareProfile")["vmSize"] = wanted
+	}
+	r.setState("Updating")
+	a.operate(r, a.options.Change, func() *failure {
+		r.setState("Succeeded")
+		if resized && r.vm.power == "running" {
+			// https://learn.microsoft.com/azure/virtual-machines/sizes/resize-vm
+			a.halt(r, "stopped")
+			a.boot(r)
+		}
+		return c.asyncFailure
+	}).announce(c)
+	c.answer(http.StatusOK, r.show())
+}
+
+// deleteVM removes a virtual machine, and with it what it was told to.
+// https://learn.microsoft.com/azure/virtual-machines/delete
+func (c *call) deleteVM(p []string) {
+	a := c.azure
+	r, _ := c.at(kindVM, p[0])
+	if r == nil {
+		c.answer(http.StatusNoContent, nil)
+		return
+	}
+	r.setState("Deleting")
+	a.operate(r, a.options.Stop, func() *failure {
+		a.halt(r, "")
+		a.release(r)
+		a.remove(r)
+		return nil
+	}).announce(c)
+	c.answer(http.StatusAccepted, nil)
+}
+
+// busy refuses what cannot be done while something else is.
+// https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/common-deployment-errors (OperationNotAllowed, Conflict)
+func (r *resource) busy() *failure {
+	if slices.Contains([]string{"Deleting", "Creating"}, r.state()) {
+		return fail(http.StatusConflict, "OperationNotAllowed", "The operation is not allowed while VM '%s' is %s.", r.name, r.state())
+	}
+	if strings.HasSuffix(r.vm.power, "ing") && r.vm.power != "running" {
+		return fail(http.StatusConflict, "Conflict", "The request failed due to conflict with a concurrent request: VM '%s' is %s.", r.name, r.vm.power)
+	}
+	return nil
+}
+
+// release removes the parts of a machine whose delete option says so, and lets go of the others.
+func (a *Azure) release(vm *resource) {
+	for _, reference := range list(vm.body, "properties", "networkProfile", "networkInterfaces") {
+		nic := a.find(text(reference, "id"))
+		if nic == nil {
+			continue
+		}
+		delete(nic.properties(), "virtualMachine")
+		nic.touch()
+		if text(reference, "properties", "deleteOption") != "Delete" {
+			continue
+		}
+		a.dropNIC(nic)
+		for _, ip := range list(nic.body, "properties", "ipConfigurations") {
+			if public := a.find(text(ip, "properties", "publicIPAddress", "id")); public != nil && text(public.body, "properties", "deleteOption") == "Delete" {
+				a.remove(public)
+			}
+		}
+	}
+	disks := append([]object{child(child(vm.properties(), "storageProfile"), "osDisk")}, list(vm.body, "properties", "storageProfile", "dataDisks")...)
+	for _, spec := range disks {
+		disk := a.find(text(spec, "managedDisk", "id"))
+		if disk == nil {
+			continue
+		}
+		delete(disk.body, "managedBy")
+		disk.properties()["diskState"] = "Unattached"
+		disk.touch()
+		if text(spec, "deleteOption") == "Delete" {
+			a.remove(disk)
+		}
+	}
+}
+
+// The three that change the power.
+// https://learn.microsoft.com/azure/virtual-machines/states-billing
+
+func (c *call) deallocateVM(p []string) { c.power(p[0], "deallocating", "deallocated") }
+func (c *call) powerOffVM(p []string)   { c.power(p[0], "stopping", "stopped") }
+func (c *call) startVM(p []string)      { c.power(p[0], "starting", "running") }
+
+func (c *call) power(name, by, to string) {
+	a := c.azure
+	r, _ := c.at(kindVM, name)
+	if r == nil {
+		c.refuse(c.missing(kindVM, name))
+		return
+	}
+	if f := r.busy(); f != nil {
+		c.refuse(f)
+		return
+	}
+	// https://learn.microsoft.com/azure/virtual-machines/ephemeral-os-disks
+	if to == "deallocated" && dig(r.body, "properties", "storageProfile", "osDisk", "diffDiskSettings") != nil {
+		c.refuse(fail(http.StatusConflict, "OperationNotAllowed", "VM '%s' with an ephemeral OS disk cannot be deallocated.", r.name))
+		return
+	}
+	if to == "running" && c.asyncFailure != nil {
+		// What was deallocated has lost its place. https://learn.microsoft.com/azure/virtual-machines/allocation-failure
+		a.operate(r, a.options.Change, func() *failure { return c.asyncFailure }).announce(c)
+		c.answer(http.StatusAccepted, nil)
+		return
+	}
+	if r.vm.power != to {
+		r.vm.power = by
+		r.touch()
+	}
+	a.operate(r, a.options.Change, func() *failure {
+		r.setState("Succeeded")
+		if to == "running" {
+			if r.vm.power != to {
+				a.boot(r)
+			}
+			return nil
+		}
+		a.halt(r, to)
+		return nil
+	}).announce(c)
+	c.answer(http.StatusAccepted, nil)
+}

@@ -1,7 +1,10 @@
 package controlplane
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -10,10 +13,11 @@ import (
 
 // WriteKubeconfig writes a kubeconfig file with what config holds of the
 // server's address and authority and of the user's certificate and key, which
-// is all that the configs of a ControlPlane have.
+// is all that the configs of a ControlPlane have. Whoever reads the file
+// meanwhile finds all of what was there before, or all of the new.
 func WriteKubeconfig(path string, config *rest.Config) error {
 	const name = "machinist"
-	err := clientcmd.WriteToFile(clientcmdapi.Config{
+	data, err := clientcmd.Write(clientcmdapi.Config{
 		Clusters: map[string]*clientcmdapi.Cluster{name: {
 			Server:                   config.Host,
 			CertificateAuthorityData: config.CAData,
@@ -24,9 +28,20 @@ func WriteKubeconfig(path string, config *rest.Config) error {
 		}},
 		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}},
 		CurrentContext: name,
-	}, path)
+	})
+	if err != nil {
+		return fmt.Errorf("encode kubeconfig %s: %w", path, err)
+	}
+	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path))
 	if err != nil {
 		return fmt.Errorf("write kubeconfig %s: %w", path, err)
+	}
+	_, err = file.Write(data)
+	if err = errors.Join(err, file.Close()); err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("write kubeconfig %s: %w", path, errors.Join(err, os.Remove(file.Name())))
 	}
 	return nil
 }

@@ -143,7 +143,12 @@ func (p *pass) askAgent(ctx context.Context) (progress, error) {
 		}
 	}
 	_, err := p.annotateNode(ctx, map[string]string{v1beta1.NodeAnnotationUpdateRequested: version}, v1beta1.NodeAnnotationUpdateResult)
-	return progress(err == nil), err
+	if err != nil {
+		// The reason stays the one that was written down: one that changes to and fro would wake us each time.
+		p.awaitAgent(fmt.Sprintf("The agent on node %s cannot be asked for version %s: %s", p.node.Name, version, bounded(err.Error(), 256)))
+		return wait, err
+	}
+	return next, nil
 }
 
 // awaitAgent says that the agent is at work, and that it takes too long when it does.
@@ -228,7 +233,11 @@ func (p *pass) pairedNode(ctx context.Context) (*corev1.Node, error) {
 
 // endRequest takes what was asked and answered off the Node, and reports whether that is done.
 func (p *pass) endRequest(ctx context.Context) (bool, error) {
-	return p.annotateNode(ctx, nil, v1beta1.NodeAnnotationUpdateRequested, v1beta1.NodeAnnotationUpdateResult)
+	done, err := p.annotateNode(ctx, nil, v1beta1.NodeAnnotationUpdateRequested, v1beta1.NodeAnnotationUpdateResult)
+	if err != nil {
+		_, err = p.targetAway(err)
+	}
+	return done, err
 }
 
 // annotateNode sets annotations of the Node and removes others, and reports whether that is done: it is not if the Node is
@@ -248,8 +257,7 @@ func (p *pass) annotateNode(ctx context.Context, set map[string]string, remove .
 		p.wakeIn(time.Second)
 		return false, nil
 	case err != nil:
-		_, err = p.targetAway(fmt.Errorf("patch node %s: %w", p.node.Name, err))
-		return false, err
+		return false, fmt.Errorf("patch node %s: %w", p.node.Name, err)
 	}
 	p.node = changed
 	return true, nil

@@ -240,10 +240,14 @@ type pass struct {
 	heldUp *metav1.Condition
 	// notOurs is true when a Machine is being deleted whose instance was never tagged: it stays as it is.
 	notOurs bool
+	// instanceGone is true once the instance is known to be gone, and what is left of it elsewhere is removed.
+	instanceGone bool
 	// leftBehind is true when the deletion went on without the target cluster.
 	leftBehind bool
 	// epoch is that of the outages which are left out of the drain's time.
 	epoch uint64
+	// telling is what is told of a drain, once it is written down.
+	telling told
 	// queued is true when the Machine waits for a place among the creations under way, and silent when that is not worth
 	// a write yet.
 	queued, silent bool
@@ -332,7 +336,12 @@ func (p *pass) writeStatus(ctx context.Context) error {
 	}
 	p.echo.Wrote(changed)
 	p.before, p.machine = changed, changed.DeepCopy()
-	p.memory.update(p.machine, func(m *recollection) { m.booted = nil })
+	p.memory.update(p.machine, func(m *recollection) {
+		m.booted = nil
+		if p.telling.kind != "" {
+			m.told = p.telling
+		}
+	})
 	p.observeSpans()
 	return nil
 }

@@ -128,20 +128,34 @@ func (p *pass) findNodeToDelete(ctx context.Context) (progress, error) {
 	return next, nil
 }
 
-// targetPatience is how long the target cluster may fail before a Machine without a Node is deleted without it.
-const targetPatience = 30 * time.Second
+// targetPatience is how long the target cluster may fail before a Machine without a Node is deleted without it, and
+// cleanupPatience how long before one that its user wants deleted by force is. That is more than a watch that was lost takes
+// to be there again.
+const (
+	targetPatience  = 30 * time.Second
+	cleanupPatience = time.Minute
+)
 
-// targetAway holds the deletion up: without the target cluster nobody can tell whose pods would be killed. A machine whose
-// user insists is deleted all the same, and so is one that never had a Node, unless it was only one call that failed.
+// targetAway holds the deletion up: without the target cluster nobody can tell whose pods would be killed. The instance of a
+// machine whose user insists is deleted all the same, and what is left in the target cluster is tried for a while. A machine
+// that never had a Node is deleted as well, unless it was only one call that failed.
 func (p *pass) targetAway(err error) (progress, error) {
+	if p.leftBehind || p.forced() && !p.instanceGone {
+		return next, nil
+	}
 	var since time.Time
 	p.memory.update(p.machine, func(m *recollection) {
-		if m.targetAwaySince.IsZero() {
-			m.targetAwaySince = p.now
+		failing := &m.targetAwaySince
+		if p.instanceGone {
+			failing = &m.cleanupFailsSince
 		}
-		since = m.targetAwaySince
+		if failing.IsZero() {
+			*failing = p.now
+		}
+		since = *failing
 	})
-	if p.forced() || p.machine.Status.NodeRef == nil && p.now.Sub(since) >= targetPatience {
+	failed := p.now.Sub(since)
+	if p.forced() && failed >= cleanupPatience || p.machine.Status.NodeRef == nil && failed >= targetPatience {
 		p.leftBehind = true
 		return next, nil
 	}
@@ -282,6 +296,7 @@ func (p *pass) deleteNode(ctx context.Context) (progress, error) {
 	if p.notOurs {
 		return next, nil
 	}
+	p.instanceGone = true
 	if p.node == nil {
 		// It may have registered in its instance's last moment. From now on it cannot.
 		if proceed, err := p.findNodeToDelete(ctx); err != nil || !bool(proceed) {

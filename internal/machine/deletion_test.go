@@ -1,12 +1,14 @@
 package machine
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/pkg/provider"
@@ -317,14 +319,59 @@ func TestDeletionWhileTheTargetClusterIsAway(t *testing.T) {
 		w.annotate("m", v1beta1.AnnotationForceDelete)
 		w.delete("m")
 		w.targetDown = true
+		if _, err := w.pass("m"); err == nil {
+			t.Error("one call that failed is taken for an outage")
+		}
+		if len(w.cloud.live()) != 0 {
+			t.Error("the instance is left")
+		}
+		w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonTargetUnreachable)
+		w.step(time.Minute)
 		w.reconcile("m")
-		if w.get("m") != nil || len(w.cloud.live()) != 0 {
-			t.Error("machine or instance are left")
+		if w.get("m") != nil {
+			t.Error("the machine is left")
 		}
 		if events := w.events.take(); len(events) != 1 || !strings.Contains(events[0], "may be left") {
 			t.Errorf("events: %q", events)
 		}
 	})
+	t.Run("leaves nothing when forced in a short one", func(t *testing.T) {
+		t.Parallel()
+		for name, fail := range map[string]func(*world){
+			"all calls":            func(w *world) { w.targetDown = true },
+			"deletion of the node": func(w *world) { w.refuseNodes("delete") },
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t)
+				w.class("small", "")
+				w.running("m")
+				w.annotate("m", v1beta1.AnnotationForceDelete)
+				w.delete("m")
+				fail(w)
+				if _, err := w.pass("m"); err == nil || w.get("m") == nil {
+					t.Errorf("the pass ends with %v; the machine is %v", err, w.get("m"))
+				}
+				w.step(30 * time.Second)
+				w.targetDown, w.refuse = false, nil
+				w.reconcile("m")
+				w.wantNothingLeft("m")
+			})
+		}
+	})
+}
+
+// refuseNodes answers requests about Nodes with an error; "" stands for reading them.
+func (w *world) refuseNodes(verb string) {
+	w.refuse = func(v string, o runtime.Object) error {
+		switch o.(type) {
+		case *corev1.Node, *corev1.NodeList:
+			if v == verb {
+				return errors.New("not now")
+			}
+		}
+		return nil
+	}
 }
 
 func TestTokensOfMachinesThatNeverRanGoWithThem(t *testing.T) {

@@ -28,6 +28,7 @@ const drainBackstop = time.Minute
 // drain cordons the Node, empties it and waits for its volumes.
 func (p *pass) drain(ctx context.Context) (progress, error) {
 	if p.node == nil {
+		p.suspendDrain() // Of one that is gone, or that nobody waits for.
 		return next, nil
 	}
 	_, skip := p.machine.Annotations[v1beta1.AnnotationSkipDrain]
@@ -55,6 +56,7 @@ func (p *pass) drain(ctx context.Context) (progress, error) {
 			Start: start, Deadline: start.Add(p.machine.Spec.Timeouts.DrainOrDefault()),
 			NodeReachable: reachable, Force: p.forced(), Skip: skip, Epoch: p.epoch,
 		})
+		outcome = p.unlessTold(v1beta1.ConditionDrained, outcome)
 		transition := p.setCondition(v1beta1.ConditionDrained, outcome.Done, outcome.Reason, outcome.Message)
 		if !outcome.Done {
 			if transition && outcome.Denied {
@@ -79,6 +81,7 @@ func (p *pass) drain(ctx context.Context) (progress, error) {
 		Machine: key, UID: p.machine.UID, Node: p.node.Name, NodeUID: p.node.UID, Reported: p.node.Status.VolumesAttached,
 		Drained: drained, Timeout: p.machine.Spec.Timeouts.VolumeDetachOrDefault(), Force: p.forced(), Epoch: p.epoch,
 	})
+	outcome = p.unlessTold(v1beta1.ConditionVolumesDetached, outcome)
 	p.setCondition(v1beta1.ConditionVolumesDetached, outcome.Done, outcome.Reason, outcome.Message)
 	if !outcome.Done {
 		p.deleting(v1beta1.ReasonWaitingForVolumeDetach, outcome.Message)
@@ -86,6 +89,29 @@ func (p *pass) drain(ctx context.Context) (progress, error) {
 		return wait, nil
 	}
 	return next, nil
+}
+
+// told is what this process wrote last of a drain that waits, and when.
+type told struct {
+	kind, reason, message string
+	at                    time.Time
+}
+
+// unlessTold returns the outcome in the words that are written down already if this process has told its own a moment ago
+// and somebody else has replaced them since. That is another leader, for as long as two take themselves for one: each has
+// its own view of the budgets, and they would correct each other without end.
+func (p *pass) unlessTold(kind string, o drain.Outcome) drain.Outcome {
+	if o.Done {
+		return o
+	}
+	last := p.memory.of(p.machine).told
+	repeats := last == told{kind, o.Reason, o.Message, last.at} && p.now.Sub(last.at) < drainBackstop
+	if written := meta.FindStatusCondition(p.machine.Status.Conditions, kind); repeats && written != nil && written.Status == metav1.ConditionFalse {
+		o.Reason, o.Message = written.Reason, written.Message
+		return o
+	}
+	p.telling = told{kind, o.Reason, o.Message, p.now}
+	return o
 }
 
 // catchUp lets what is timed from here on begin now: what the pass did before may have taken long.

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machine/drain"
@@ -54,6 +55,77 @@ func TestADrainHoldsTheDeletionUntilItIsForced(t *testing.T) {
 	w.annotate("m", v1beta1.AnnotationForceDelete)
 	w.reconcile("m")
 	w.wantNothingLeft("m")
+}
+
+// M-32.
+func TestAForcedDeletionEndsTheDrainOfANodeThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	m := w.running("m")
+	w.podOn(m.Status.NodeRef.Name)
+	w.delete("m")
+	w.reconcile("m")
+	w.annotate("m", v1beta1.AnnotationForceDelete)
+	w.refuseNodes("")
+	if _, err := w.pass("m"); err == nil {
+		t.Error("the pass reports no error to retry on")
+	}
+	want(t, "driver calls", w.effects.calls(), "cloud create", "cloud delete")
+	w.refuse = nil
+	w.drains("m")
+	pod := &corev1.Pod{}
+	if err := w.api.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "work"}, pod); err != nil || pod.DeletionTimestamp != nil {
+		t.Errorf("the pod was evicted: %v, %v", pod.DeletionTimestamp, err)
+	}
+	w.reconcile("m")
+	w.wantNothingLeft("m")
+}
+
+// says is a Drainer with one answer.
+type says struct {
+	Drainer
+	message string
+}
+
+func (s says) Drain(context.Context, drain.Request) drain.Outcome {
+	return drain.Outcome{Reason: v1beta1.ReasonDraining, Message: s.message}
+}
+
+// Two leaders that see a drain differently do not correct each other all the time.
+//
+// M-37.
+func TestTwoLeadersDoNotRewriteEachOthersWords(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	w.running("m")
+	w.delete("m")
+	leaders := []*Reconciler{w.process, nil}
+	w.restart()
+	leaders[1] = w.process
+	for i, message := range []string{"first", "second"} {
+		leaders[i].Drainer = says{leaders[i].Drainer, message}
+		w.process = leaders[i]
+		w.reconcile("m")
+	}
+	began := w.wantCondition(w.get("m"), v1beta1.ConditionDrained, "False", v1beta1.ReasonDraining)
+	for range 2 {
+		for _, w.process = range leaders {
+			w.wantQuiet("m")
+		}
+	}
+	// News is told, and after a while all is, since the other one may be gone.
+	w.process = leaders[0]
+	w.process.Drainer = says{w.process.Drainer, "third"}
+	w.reconcile("m")
+	w.process = leaders[1]
+	w.wantQuiet("m")
+	w.step(time.Minute)
+	w.reconcile("m")
+	if c := w.wantCondition(w.get("m"), v1beta1.ConditionDrained, "False", v1beta1.ReasonDraining); c.Message != "second" || !c.LastTransitionTime.Equal(&began.LastTransitionTime) {
+		t.Errorf("Drained is %+v, it was %+v", c, began)
+	}
 }
 
 // A Node that others write to all the time is there all the same.

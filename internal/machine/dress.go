@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -53,6 +54,10 @@ func dressed(node *corev1.Node, m *v1beta1.Machine) (*corev1.Node, error) {
 	if out.Spec.ProviderID == "" {
 		out.Spec.ProviderID = m.Spec.ProviderID // For those who know a Node's instance by it. One that is there never changes.
 	}
+	if settled(m) {
+		delete(out.Annotations, v1beta1.NodeAnnotationUpdateRequested)
+		delete(out.Annotations, v1beta1.NodeAnnotationUpdateResult)
+	}
 	set(&out.Labels, v1beta1.NodeLabelMachine, m.Name)
 	set(&out.Annotations, v1beta1.NodeAnnotationMachine, m.Name)
 	set(&out.Annotations, v1beta1.NodeAnnotationClusterNamespace, m.Namespace)
@@ -63,6 +68,12 @@ func dressed(node *corev1.Node, m *v1beta1.Machine) (*corev1.Node, error) {
 		return nil, nil
 	}
 	return out, nil
+}
+
+// settled reports whether nothing is to be updated, so that an agent on the node has nothing to do. What it is asked for then
+// was asked by a former leader, whose request came late.
+func settled(m *v1beta1.Machine) bool {
+	return m.Status.Applied != nil && m.Status.Applied.Version == m.Spec.Version && meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionUpToDate)
 }
 
 // reservedKeys says what the Machine wants on its Node that is Machinist's own, "" if nothing. What several hands write would

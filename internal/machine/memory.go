@@ -44,8 +44,12 @@ type recollection struct {
 	released bool
 	// deletingSince is when this process first saw the Machine being deleted without a recorded instance.
 	deletingSince time.Time
-	// targetAwaySince is when the target cluster first failed this process while deleting.
+	// targetAwaySince is when the target cluster first failed this process while deleting, before the instance was gone.
 	targetAwaySince time.Time
+	// cleanupFailsSince is when the target cluster first failed this process after the instance was gone.
+	cleanupFailsSince time.Time
+	// told is what was written last of a drain.
+	told told
 	// deleteFailures counts the driver's errors in a row while deleting.
 	deleteFailures int32
 }

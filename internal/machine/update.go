@@ -251,9 +251,10 @@ func (p *pass) updateFailed(err error, fingerprint string) {
 	p.machine.Status.LastOperation.Attempts = failures
 }
 
-// drainedForUpdate reports whether the node was drained for a change that is not done yet.
+// drainedForUpdate reports whether the node was drained for a change that is not done yet, and its volumes are no longer
+// waited for.
 func (p *pass) drainedForUpdate() bool {
-	return p.isTrue(v1beta1.ConditionDrained)
+	return p.isTrue(v1beta1.ConditionDrained) && p.isTrue(v1beta1.ConditionVolumesDetached)
 }
 
 // endDrain takes back what was done to the node for an update. The node is uncordoned when it is Ready again.
@@ -288,7 +289,8 @@ func (p *pass) uncordon(ctx context.Context) error {
 	if err := p.confirm(ctx, "putting its node back into service"); err != nil {
 		return err
 	}
-	node, err := drain.Uncordon(ctx, p.Target.Nodes, p.node)
+	// A request that came late from a former leader is not in the cache yet, and would find pods on the node.
+	node, err := drain.Uncordon(ctx, p.Target.Nodes, p.node, v1beta1.NodeAnnotationUpdateRequested, v1beta1.NodeAnnotationUpdateResult)
 	if err != nil {
 		return err
 	}
@@ -332,7 +334,7 @@ func (p *pass) replace(ctx context.Context) (progress, error) {
 			return wait, err
 		}
 	}
-	p.node = nil
+	p.node, p.instanceGone = nil, false
 	p.endDrain()
 	p.memory.forget(client.ObjectKeyFromObject(m))
 	meta.RemoveStatusCondition(&m.Status.Conditions, v1beta1.ConditionNodeHealthy)

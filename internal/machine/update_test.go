@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -105,6 +106,44 @@ func TestAChangeInPlaceThatNeedsADrain(t *testing.T) {
 		t.Errorf("the driver was asked %+v", a.asked)
 	}
 	w.wantRest("m")
+}
+
+// M-40, M-43: a node is not disturbed as long as its volumes are waited for, whoever looks again meanwhile.
+func TestAChangeInPlaceWaitsForTheVolumes(t *testing.T) {
+	t.Parallel()
+	for name, again := range map[string]func(*world){
+		"the same process": func(*world) {},
+		"another process":  (*world).restart,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := &answers{}
+			w, before := changed(t, a)
+			w.cloud.onUpdate = func(req provider.UpdateRequest) (provider.UpdateResult, error) {
+				a.given = []provider.UpdateResult{{Outcome: provider.UpdateNeedsDrain}}
+				if req.Drained {
+					a.given[0].Outcome = provider.UpdateDone
+				}
+				return a.update(req)
+			}
+			w.attach(before.Status.NodeRef.Name, "db")
+			w.reconcile("m")
+			w.wantCondition(w.get("m"), v1beta1.ConditionVolumesDetached, metav1.ConditionFalse, v1beta1.ReasonWaitingForVolumeDetach)
+			again(w)
+			w.step(time.Second)
+			w.reconcile("m")
+			w.wantCondition(w.get("m"), v1beta1.ConditionVolumesDetached, metav1.ConditionFalse, v1beta1.ReasonWaitingForVolumeDetach)
+			if slices.ContainsFunc(a.asked, func(r provider.UpdateRequest) bool { return r.Drained }) {
+				t.Error("the driver was told that the node is drained, and a volume is attached to it")
+			}
+			w.detach(t.Context(), "db")
+			w.settleDrains("m")
+			w.reconcile("m")
+			m := w.get("m")
+			w.wantCondition(m, v1beta1.ConditionUpToDate, metav1.ConditionTrue, v1beta1.ReasonUpToDate)
+			w.wantPhase(m, v1beta1.MachineRunning)
+		})
+	}
 }
 
 // M-44: what cannot be changed in place is replaced under the same Machine, the old instance first.

@@ -15,8 +15,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// statusInterval is how often mere counts are written while they change.
-const statusInterval = time.Second
+// statusInterval is how often mere counts are written while they change. Nobody waits for them: a deployment counts machines
+// itself.
+const statusInterval = 2 * time.Second
 
 // report writes the status that follows from what was observed and decided, if it is another one. What is only a count
 // may wait; the last one is always written.

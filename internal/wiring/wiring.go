@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -36,7 +37,7 @@ type Table struct {
 	Concurrency int
 	// Timeout bounds one pass; zero is for ever.
 	Timeout time.Duration
-	// Retries spaces the passes over a key that fail. Nil is controller-runtime's default.
+	// Retries spaces the passes over a key that fail. Nil is from FirstRetry doubling to LongestRetry.
 	Retries workqueue.TypedRateLimiter[reconcile.Request]
 	// For are the objects that the keys name; nil where there is no one kind of them.
 	For *Watch
@@ -57,6 +58,26 @@ type Watch struct {
 	// News drops events that are no news to the controller; nil lets all through.
 	News predicate.Predicate
 }
+
+// FirstRetry and LongestRetry bound the time between two passes over a key that fail. Every event of a key that is in trouble
+// is another failure, so that the longest is soon reached; it is short, since the trouble of an API server ends unannounced.
+const (
+	FirstRetry   = 5 * time.Millisecond
+	LongestRetry = time.Minute
+)
+
+// retries also bounds how many passes all keys of a controller that fail make: retriesPerSecond, and retriesAtOnce before.
+func retries() workqueue.TypedRateLimiter[reconcile.Request] {
+	return workqueue.NewTypedMaxOfRateLimiter(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](FirstRetry, LongestRetry),
+		&workqueue.TypedBucketRateLimiter[reconcile.Request]{Limiter: rate.NewLimiter(retriesPerSecond, retriesAtOnce)},
+	)
+}
+
+const (
+	retriesPerSecond = 100
+	retriesAtOnce    = 1000
+)
 
 // TargetEvents makes a source of events of the target cluster.
 type TargetEvents func(object client.Object, keys handler.EventHandler, news ...predicate.Predicate) source.Source
@@ -85,6 +106,9 @@ func (t Table) Everything() []Watch {
 // Add makes a manager of the control cluster run the controller. Where there is no target cluster, events is nil and the
 // watches of its objects are left out.
 func (t Table) Add(mgr manager.Manager, events TargetEvents) error {
+	if t.Retries == nil {
+		t.Retries = retries()
+	}
 	b := builder.ControllerManagedBy(mgr).Named(t.Name).WithOptions(controller.Options{
 		MaxConcurrentReconciles: t.Concurrency, ReconciliationTimeout: t.Timeout, RateLimiter: t.Retries,
 	})

@@ -24,18 +24,13 @@ func planMutants() []mutant {
 			scenario: "create", finds: "at rest, but|after the last disturbance", planned: true,
 		},
 		{
-			name: "attempt-not-raised", file: "internal/machine/update.go",
-			from: "Attempt: m.LaunchAttempt() + 1}", to: "Attempt: m.LaunchAttempt()}",
-			scenario: "replace", finds: "instances|after the last disturbance|at rest, but|no rest", planned: true,
-		},
-		{
 			name: "first-count-from-the-cache", file: "internal/machineset/memory.go",
 			from: "r = &recollection{uid: set.UID}", to: "r = &recollection{uid: set.UID, floor: \"1\"}",
 			scenario: "scale-up", finds: "I3", planned: true,
 		},
 		{
 			name: "user-data-told", file: "internal/machine/launch.go",
-			from: "Type:          instance.Type,", to: "Type:          string(inputs.UserData),",
+			from: "Type:           instance.Type,", to: "Type:           string(inputs.UserData),",
 			scenario: "create", finds: "I10", planned: true,
 		},
 		{

@@ -3,6 +3,8 @@ package world
 import (
 	"fmt"
 	"time"
+
+	"machinist.dev/machinist/internal/wiring"
 )
 
 // Bounds of a run. One that needs more does not converge.
@@ -37,7 +39,7 @@ func (w *World) Run(wrong func(*World) string) error {
 		switch {
 		case !waits:
 			return fmt.Errorf("everything is at rest, but %s", missing)
-		case at.After(w.disturbed.Add(patience)):
+		case at.After(w.disturbed.Add(patience + w.behindWall())):
 			return fmt.Errorf("%s after the last disturbance, %s", patience, missing)
 		}
 		w.pass(max(at.Sub(w.clock.at), time.Millisecond))
@@ -78,6 +80,9 @@ func (w *World) rest(wrong func(*World) string) error {
 func (w *World) settling() time.Duration {
 	settle := settleTime
 	for _, p := range w.processes {
+		for _, d := range p.denials {
+			settle = max(settle, d.until.Sub(w.clock.at)+wiring.LongestRetry+settleTime/2)
+		}
 		for _, c := range p.controllers {
 			for key := range c.queue.failures {
 				if at, waits := c.queue.delayed[key]; waits {
@@ -86,10 +91,15 @@ func (w *World) settling() time.Duration {
 			}
 		}
 	}
+	return settle + w.behindWall()
+}
+
+// behindWall is how much later what waits for a time that others wrote down happens, by clocks that were set back.
+func (w *World) behindWall() (d time.Duration) {
 	for _, p := range w.processes {
-		settle += p.clock.behind
+		d += p.clock.behind
 	}
-	return settle
+	return d
 }
 
 // runFor lets things happen for a time, and whatever follows from them at once.

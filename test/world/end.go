@@ -1,6 +1,7 @@
 package world
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -46,7 +47,7 @@ func endOf(w *World) End {
 		count("node", readiness(n), n.Spec.Unschedulable, taints, n.Status.NodeInfo.KubeletVersion, known(n.Labels), slices.Sorted(maps.Keys(n.Annotations)))
 	}
 	for _, in := range w.cloud.instances {
-		count("instance", in.spec, in.version, in.State, in.MachineUID == "")
+		count("instance", in.spec, cmp.Or(in.kubelet, in.version), in.State, in.MachineUID == "")
 	}
 	count("late creations", len(w.cloud.late), "secrets", len(w.target.Snapshot(corev1.SchemeGroupVersion.WithKind("Secret"))))
 	return end
@@ -90,11 +91,16 @@ func known(all map[string]string) []string {
 	return out
 }
 
-// conditions leaves out that nothing fails or is paused any more, which is said only where something was seen to be.
+// conditions leaves out that nothing fails or is paused or frozen any more, which is said only where something was seen to be.
 func conditions(all []metav1.Condition) []string {
 	var out []string
 	for _, c := range all {
-		if c.Status != metav1.ConditionFalse || c.Type != v1beta1.ConditionReplicaFailure && c.Type != v1beta1.ConditionPaused {
+		said := true
+		switch c.Type {
+		case v1beta1.ConditionReplicaFailure, v1beta1.ConditionPaused, v1beta1.ConditionFrozen:
+			said = c.Status != metav1.ConditionFalse
+		}
+		if said {
 			out = append(out, fmt.Sprintf("%s=%s/%s", c.Type, c.Status, c.Reason))
 		}
 	}

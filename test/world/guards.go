@@ -38,13 +38,21 @@ type guards struct {
 	nodes   map[uid]wellness
 	melting time.Time
 	melted  time.Time
+	// slept is when everybody went on after time had jumped.
+	slept []time.Time
 	// requests are the CertificateSigningRequests by their names, and what they are.
 	requests map[string]asking
 }
 
 func (g guards) fork() guards {
 	g.strangers, g.nodes, g.requests, g.frozen = maps.Clone(g.strangers), maps.Clone(g.nodes), maps.Clone(g.requests), maps.Clone(g.frozen)
-	g.left = maps.Clone(g.left)
+	g.left, g.slept = maps.Clone(g.left), slices.Clone(g.slept)
+	for i := range g.past {
+		g.past[i] = slices.Clone(g.past[i])
+	}
+	for id, all := range g.frozen {
+		g.frozen[id] = slices.Clone(all)
+	}
 	return g
 }
 

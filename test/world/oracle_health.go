@@ -69,11 +69,22 @@ func (o *oracle) ill(longer time.Duration) (ill, all int) {
 			continue
 		}
 		all++
-		if node, known := o.world.guards.nodes[m.Status.NodeRef.UID]; known && !node.well && o.world.clock.Since(node.since) >= longer {
+		if node, known := o.world.guards.nodes[m.Status.NodeRef.UID]; known && !node.well && o.world.awakeSince(node.since) >= longer {
 			ill++
 		}
 	}
 	return ill, all
+}
+
+// awakeSince is how long ago something was, but for the time that jumped: nobody could come to know anything in it.
+func (w *World) awakeSince(t time.Time) time.Duration {
+	d := w.clock.Since(t)
+	for _, end := range w.guards.slept {
+		if t.Before(end) {
+			d -= jump
+		}
+	}
+	return d
 }
 
 // mayRemediate is I6, and the rules of remediation: judged is each write of the manager to a Machine.

@@ -103,7 +103,7 @@ func (w *World) start(name string, late func() int) (*Process, error) {
 func (p *Process) fork(w *World) (*Process, error) {
 	f := &Process{
 		world: w, name: p.name, life: p.life, began: p.began, dead: p.dead, clock: &wallClock{w.clock, p.clock.behind},
-		former: p.former, until: p.until, denials: p.denials, rewind: p.rewind,
+		former: p.former, suspended: p.suspended, until: p.until, denials: slices.Clone(p.denials), rewind: p.rewind,
 	}
 	tables, err := f.wire(p)
 	if err != nil {

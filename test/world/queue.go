@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"machinist.dev/machinist/internal/wiring"
 )
 
 // queue is a controller's work queue under the world's clock. It hands out nothing by itself: the scheduler chooses among
@@ -58,17 +60,11 @@ func (q *queue) AddAfter(key reconcile.Request, d time.Duration) {
 	}
 }
 
-// The bounds of the delay after errors are controller-runtime's defaults.
-const (
-	leastErrorDelay = 5 * time.Millisecond
-	mostErrorDelay  = 1000 * time.Second
-)
-
 // AddRateLimited implements workqueue.TypedRateLimitingInterface.
 func (q *queue) AddRateLimited(key reconcile.Request) {
-	d := leastErrorDelay << min(q.failures[key], 30)
+	d := wiring.FirstRetry << min(q.failures[key], 30)
 	q.failures[key]++
-	q.AddAfter(key, min(d, mostErrorDelay))
+	q.AddAfter(key, min(d, wiring.LongestRetry))
 }
 
 // Forget implements workqueue.TypedRateLimitingInterface.

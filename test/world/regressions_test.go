@@ -13,7 +13,15 @@ var regressions = []struct {
 }{
 	{"create-with-token", 1, "50:denied", "a bootstrap token was left after its deletion had been forbidden once"},
 	{"drain-never-allowed", 1, "1:conflict", "a node that could not be cordoned, since others wrote to it, was not drained either"},
+	{"update-by-agent", 2, "55:denied-for-long", "a machine whose agent could not be asked wrote its status to and fro, and each write woke it"},
+	{"update-by-agent", 4, "31:two-leaders", "what a former leader asked of an agent stayed on the node for good"},
+	{"update-by-agent", 2, "27:two-leaders", "a node was put back into service while a former leader's request was on it"},
+	{"churn-in-place", 3, "40:denied-for-long", "after a minute of errors the next try was a quarter of an hour away"},
 	{"drain-for-update", 1, "31:time-jumps", "a drain counted from before a call of the cloud that took long"},
+	{"drain-for-update", 1, "80:crash-before", "an instance was changed in place with a volume attached, since its drain was over"},
+	{"drain-forced", 1, "59:denied", "one deletion that was refused left the Node of a machine that was deleted by force"},
+	{"meltdown", 2, "14:time-jumps", "time in which nobody could see anything counted as time in which a truth becomes known"},
+	{"drain-forced", 1, "1:freeze-Node", "a late cache counted as a target cluster that is away where a machine was deleted by force"},
 }
 
 // What failed once does not fail again.

@@ -49,6 +49,7 @@ func (w *World) snapshot() (*World, error) {
 func (o *oracle) fork(w *World) oracle {
 	f := *o
 	f.world, f.machines, f.knew, f.surplus = w, maps.Clone(o.machines), maps.Clone(o.knew), maps.Clone(o.surplus)
+	f.cordoned = maps.Clone(o.cordoned)
 	f.history, f.told = make(map[uid][]version, len(o.history)), make(map[uid][]instruction, len(o.told))
 	for id, versions := range o.history {
 		f.history[id] = slices.Clone(versions)

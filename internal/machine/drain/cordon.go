@@ -42,14 +42,18 @@ func Cordoned(node *corev1.Node) bool {
 }
 
 // Uncordon takes back what Cordon did, in one patch, none if there is nothing to take back. What others did is left:
-// a Node that was cordoned before stays so, and so does the label of another.
-func Uncordon(ctx context.Context, target client.Client, node *corev1.Node) (*corev1.Node, error) {
+// a Node that was cordoned before stays so, and so does the label of another. The annotations taken off with it are what
+// nobody shall act upon any more once pods come back.
+func Uncordon(ctx context.Context, target client.Client, node *corev1.Node, annotations ...string) (*corev1.Node, error) {
 	patch := nodePatch{}
 	if node.Labels[v1beta1.NodeLabelExcludeFromLoadBalancers] == labelValue {
 		patch.label(nil)
 	}
 	if _, cordoned := node.Annotations[v1beta1.NodeAnnotationCordoned]; cordoned {
 		patch.unschedulable(false, nil)
+	}
+	for _, key := range annotations {
+		patch.annotate(key, nil)
 	}
 	return patch.apply(ctx, target, node, "uncordon")
 }
@@ -71,7 +75,14 @@ func (p *nodePatch) label(value any) {
 
 func (p *nodePatch) unschedulable(value bool, ours any) {
 	p.Spec = map[string]any{"unschedulable": value}
-	p.Metadata.Annotations = map[string]any{v1beta1.NodeAnnotationCordoned: ours}
+	p.annotate(v1beta1.NodeAnnotationCordoned, ours)
+}
+
+func (p *nodePatch) annotate(key string, value any) {
+	if p.Metadata.Annotations == nil {
+		p.Metadata.Annotations = map[string]any{}
+	}
+	p.Metadata.Annotations[key] = value
 }
 
 func (p *nodePatch) apply(ctx context.Context, target client.Client, node *corev1.Node, verb string) (*corev1.Node, error) {

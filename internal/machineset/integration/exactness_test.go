@@ -200,7 +200,7 @@ func TestRefusedCreatesAreFewAndBackOff(t *testing.T) {
 
 	b.reconcile() // Something else woke the set.
 	b.wantCalls(map[string]int{"create": 0, "patch status": 0})
-	b.clock.SetTime(b.clock.Now().Add(time.Second))
+	b.clock.SetTime(b.clock.Now().Add(2 * time.Second))
 	if result = b.reconcile(); result.RequeueAfter != 2*time.Second {
 		t.Errorf("looks again after %s, want 2s", result.RequeueAfter)
 	}

@@ -57,7 +57,7 @@ func TestAPlanIsARun(t *testing.T) {
 			}
 			r := p.record(1)
 			for i, at := range r.faults() {
-				if i%97 != 0 {
+				if i%291 != 0 {
 					continue
 				}
 				first := r.with(at, true)

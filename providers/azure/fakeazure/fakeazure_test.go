@@ -220,7 +220,7 @@ func must[T any](v T, err error) T {
 
 // An operation takes its time, shows how it stands, and ends; what is asked for meanwhile is refused or goes before it.
 func TestOperationsTakeTheirTime(t *testing.T) {
-	a := start(t, func(o *fakeazure.Options) { o.Boot, o.Stop = 50*time.Millisecond, 50*time.Millisecond })
+	a := start(t, func(o *fakeazure.Options) { o.Boot, o.Stop = 2*time.Second, 2*time.Second })
 	a.want(201, "", "PUT", nic+netVersion, nicBody())
 	out := a.want(201, "", "PUT", vm+vmVersion, vmBody())
 	if state := out["properties"].(object)["provisioningState"]; state != "Creating" {

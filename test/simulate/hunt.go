@@ -30,8 +30,11 @@ type build struct {
 }
 
 // hunt plants each bug in a build of this command of its own and lets that look for violations, while the next one is
-// built. match selects mutants by name.
-func hunt(ctx context.Context, match string) error {
+// built. match selects mutants by name, and every one of so many of those.
+func hunt(ctx context.Context, match string, every int) error {
+	if every < 1 {
+		return fmt.Errorf("--every is %d; it must be at least 1", every)
+	}
 	pattern, err := regexp.Compile(match)
 	if err != nil {
 		return fmt.Errorf("--match is %q: %w", match, err)
@@ -42,6 +45,16 @@ func hunt(ctx context.Context, match string) error {
 	}
 	defer os.RemoveAll(dir)
 	all := slices.DeleteFunc(slices.Concat(mutants, planMutants(), drainMutants(), guardMutants()), func(m mutant) bool { return !pattern.MatchString(m.name) })
+	var chosen []mutant
+	for i, m := range all {
+		if _, err := m.plant(); err != nil {
+			return fmt.Errorf("mutant %s: %w", m.name, err)
+		}
+		if i%every == 0 {
+			chosen = append(chosen, m)
+		}
+	}
+	all = chosen
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	began := time.Now()
@@ -88,21 +101,30 @@ func builds(ctx context.Context, dir string, all []mutant) <-chan build {
 	return out
 }
 
-// build builds this command with the bug.
-func (m mutant) build(ctx context.Context, dir string) (string, error) {
-	file, err := filepath.Abs(m.file)
-	if err != nil {
-		return "", err
-	}
-	source, err := os.ReadFile(file)
+// plant returns the file with the bug in it.
+func (m mutant) plant() (string, error) {
+	source, err := os.ReadFile(m.file)
 	if err != nil {
 		return "", err
 	}
 	if n := strings.Count(string(source), m.from); n != 1 {
 		return "", fmt.Errorf("%s has %d times what is to be replaced: %q", m.file, n, m.from)
 	}
+	return strings.Replace(string(source), m.from, m.to, 1), nil
+}
+
+// build builds this command with the bug.
+func (m mutant) build(ctx context.Context, dir string) (string, error) {
+	file, err := filepath.Abs(m.file)
+	if err != nil {
+		return "", err
+	}
+	planted, err := m.plant()
+	if err != nil {
+		return "", err
+	}
 	changed := filepath.Join(dir, m.name+".go")
-	if err := os.WriteFile(changed, []byte(strings.Replace(string(source), m.from, m.to, 1)), 0o600); err != nil {
+	if err := os.WriteFile(changed, []byte(planted), 0o600); err != nil {
 		return "", err
 	}
 	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{file: changed}})

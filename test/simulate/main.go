@@ -77,14 +77,15 @@ func main() {
 }
 
 func mutantsCommand() *cobra.Command {
-	match := ""
+	match, every := "", 1
 	cmd := &cobra.Command{
 		Use:   "mutants",
 		Short: "Plant bugs in the controllers, one at a time, and see whether the world finds them",
 		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return hunt(cmd.Context(), match) },
+		RunE:  func(cmd *cobra.Command, _ []string) error { return hunt(cmd.Context(), match, every) },
 	}
 	cmd.Flags().StringVar(&match, "match", "", "only the bugs whose names match this regular expression")
+	cmd.Flags().IntVar(&every, "every", 1, "only one of so many; that all can be planted is checked all the same")
 	return cmd
 }
 

@@ -118,11 +118,6 @@ var mutants = []mutant{
 		scenario: "update-by-agent", finds: "at rest, but|after the last disturbance", last: 1489,
 	},
 	{
-		name: "agent-forgotten", file: "internal/machine/update.go",
-		from: `if hasRequest(node) && m.Spec.Version != "" {`, to: "if false {",
-		scenario: "update-by-agent", finds: "agent: |runs v", last: 2698,
-	},
-	{
 		name: "agent-asked-before-the-drain", file: "internal/machine/agent.go",
 		from: "	if proceed, err := p.drain(ctx); err != nil {", to: "	if proceed, err := next, error(nil); err != nil {",
 		scenario: "update-by-agent", finds: "agent: ",

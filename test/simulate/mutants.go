@@ -33,11 +33,6 @@ var mutants = []mutant{
 		scenario: "delete", finds: "at rest, but",
 	},
 	{
-		name: "stale-count", file: "internal/machineset/controller.go",
-		from: "case plan.Counts() && !p.trusted:", to: "case false:",
-		scenario: "scale-up", finds: "I3",
-	},
-	{
 		name: "stale-sets", file: "internal/machinedeployment/claim.go",
 		from: "	found := pointers(cached.Items)\n	if p.known.trusted {", to: "	found := pointers(cached.Items)\n	if true {",
 		scenario: "roll", finds: "I3",
@@ -123,9 +118,9 @@ var mutants = []mutant{
 		scenario: "update-by-agent", finds: "agent: ",
 	},
 	{
-		name: "uncordoned-from-a-stale-view", file: "internal/machine/update.go",
-		from: `if err := p.confirm(ctx, "putting its node back into service"); err != nil {`, to: "if err := error(nil); err != nil {",
-		scenario: "update-by-agent", finds: "agent: ",
+		name: "stale-count", file: "internal/machineset/controller.go",
+		from: "case plan.Counts() && !p.trusted:", to: "case false:",
+		scenario: "scale-up", finds: "I3",
 	},
 	{
 		name: "size-not-remembered", file: "internal/machinedeployment/apply.go",

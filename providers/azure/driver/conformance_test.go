@@ -15,6 +15,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/pkg/provider/conformance"
 	"machinist.dev/machinist/providers/azure/fakeazure"
+	"machinist.dev/machinist/providers/azure/machine/sample"
 )
 
 func TestTheDriverConforms(t *testing.T) {
@@ -30,11 +31,11 @@ func TestTheDriverConforms(t *testing.T) {
 			conformance.Run(t, conformance.Config{
 				New:       func() (provider.Driver, error) { return c.driver(), nil },
 				Class:     class(),
-				OtherSpec: spec("vmSize", "Standard_D4s_v5", "resize", "Deallocate", "tags.team", "green"),
+				OtherSpec: sample.Spec("vmSize", "Standard_D4s_v5", "resize", "Deallocate", "tags.team", "green"),
 				InvalidSpecs: []conformance.InvalidSpec{
-					{Name: "no location", Spec: spec("location", nil), Field: "location"},
-					{Name: "no subnet", Spec: spec("networkInterfaces", []any{}), Field: "networkInterfaces"},
-					{Name: "another's tag", Spec: spec("tags.machinist-cluster", "x"), Field: "tags"},
+					{Name: "no location", Spec: sample.Spec("location", nil), Field: "location"},
+					{Name: "no subnet", Spec: sample.Spec("networkInterfaces", []any{}), Field: "networkInterfaces"},
+					{Name: "another's tag", Spec: sample.Spec("tags.machinist-cluster", "x"), Field: "tags"},
 				},
 				MalformedCredentials: []provider.Credentials{
 					credentials("tenantID", "no tenant"), credentials("subscriptionID", "none"), credentials("clientID", ""), credentials("clientSecret", "two words"),

@@ -18,6 +18,7 @@ import (
 
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/providers/azure/fakeazure"
+	"machinist.dev/machinist/providers/azure/machine/sample"
 )
 
 // newKey is a private key with its certificate, as a Secret has them.
@@ -44,7 +45,7 @@ func newKey(t *testing.T) (*rsa.PrivateKey, string) {
 
 // lists reports whether credentials work.
 func (c *cloud) lists(credentials provider.Credentials) error {
-	_, err := c.driver().List(c.Context(), provider.ListRequest{ClusterID: cluster, Class: provider.Class{Spec: spec(), Credentials: credentials}})
+	_, err := c.driver().List(c.Context(), provider.ListRequest{ClusterID: cluster, Class: provider.Class{Spec: sample.Spec(), Credentials: credentials}})
 	return err
 }
 
@@ -92,7 +93,7 @@ func TestCredentialsRotate(t *testing.T) {
 	c := newCloud(t, func(o *fakeazure.Options) { o.Certificate = &key.PublicKey })
 	d := c.driver()
 	for _, now := range []provider.Credentials{credentials(), credentials("clientSecret", "", "clientCertificate", certificate)} {
-		_, err := d.List(t.Context(), provider.ListRequest{ClusterID: cluster, Class: provider.Class{Spec: spec(), Credentials: now}})
+		_, err := d.List(t.Context(), provider.ListRequest{ClusterID: cluster, Class: provider.Class{Spec: sample.Spec(), Credentials: now}})
 		c.must(err)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"machinist.dev/machinist/providers/azure/driver"
 	"machinist.dev/machinist/providers/azure/fakeazure"
 	"machinist.dev/machinist/providers/azure/machine"
+	"machinist.dev/machinist/providers/azure/machine/sample"
 )
 
 func page(t *testing.T) string {
@@ -79,7 +80,7 @@ func TestTheExamplesAreTaken(t *testing.T) {
 				for key, text := range o.StringData {
 					data[key] = []byte(text)
 				}
-				c.must(c.driver().Validate(t.Context(), provider.ValidateRequest{Class: provider.Class{Spec: spec(), Credentials: provider.NewCredentials(data)}}))
+				c.must(c.driver().Validate(t.Context(), provider.ValidateRequest{Class: provider.Class{Spec: sample.Spec(), Credentials: provider.NewCredentials(data)}}))
 			}
 		case *v1beta1.MachineClass:
 			classes++

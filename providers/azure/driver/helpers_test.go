@@ -1,9 +1,7 @@
 package driver_test
 
 import (
-	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -16,17 +14,17 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/providers/azure/driver"
 	"machinist.dev/machinist/providers/azure/fakeazure"
-	"machinist.dev/machinist/providers/azure/machine"
+	"machinist.dev/machinist/providers/azure/machine/sample"
 )
 
 const (
 	tenant       = "11111111-1111-4111-8111-111111111111"
-	subscription = "22222222-2222-4222-8222-222222222222"
+	subscription = sample.Subscription
 	application  = "33333333-3333-4333-8333-333333333333"
 	secret       = "the~secret~of~the~application"
 
-	subnet = "/subscriptions/" + subscription + "/resourceGroups/network/providers/Microsoft.Network/virtualNetworks/nodes/subnets/workers"
-	sshKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIE1hY2hpbmlzdE1hY2hpbmlzdE1hY2hpbmlzdE1hY2hpbmk= nobody"
+	subnet = sample.Subnet
+	sshKey = sample.SSHKey
 )
 
 // cloud is a fake Azure that serves.
@@ -73,50 +71,6 @@ func (c *cloud) must(err error) {
 	}
 }
 
-// base is a providerSpec that works.
-func base() map[string]any {
-	return map[string]any{
-		"apiVersion": machine.APIVersion, "kind": machine.Kind,
-		"location": "westeurope", "resourceGroup": "machines", "vmSize": "Standard_D2s_v5", "zone": "1",
-		"image": map[string]any{"marketplace": map[string]any{
-			"publisher": "Canonical", "offer": "0001-com-ubuntu-server-jammy", "sku": "22_04-lts-gen2", "version": "latest",
-		}},
-		"dataDisks":         []any{map[string]any{"lun": 0, "sizeGiB": 16}, map[string]any{"lun": 3, "sizeGiB": 8, "storageAccountType": "Premium_LRS"}},
-		"networkInterfaces": []any{map[string]any{"subnetID": subnet, "publicIP": true}},
-		"tags":              map[string]any{"team": "blue"},
-		"sshPublicKey":      sshKey,
-	}
-}
-
-// spec is base with changes: dotted paths and values, nil to leave something out.
-func spec(changes ...any) []byte {
-	all := base()
-	for i := 0; i < len(changes); i += 2 {
-		set(all, strings.Split(changes[i].(string), "."), changes[i+1])
-	}
-	raw, err := json.Marshal(all)
-	if err != nil {
-		panic(err)
-	}
-	return raw
-}
-
-func set(in map[string]any, path []string, value any) {
-	if len(path) == 1 {
-		if in[path[0]] = value; value == nil {
-			delete(in, path[0])
-		}
-		return
-	}
-	next, ok := in[path[0]].(map[string]any)
-	if !ok {
-		next = map[string]any{}
-	}
-	next = maps.Clone(next)
-	set(next, path[1:], value)
-	in[path[0]] = next
-}
-
 func credentials(changes ...string) provider.Credentials {
 	all := map[string][]byte{
 		"tenantID": []byte(tenant), "subscriptionID": []byte(subscription), "clientID": []byte(application), "clientSecret": []byte(secret + "\n"),
@@ -131,7 +85,7 @@ func credentials(changes ...string) provider.Credentials {
 }
 
 func class(changes ...any) provider.Class {
-	return provider.Class{Spec: spec(changes...), Credentials: credentials()}
+	return provider.Class{Spec: sample.Spec(changes...), Credentials: credentials()}
 }
 
 const cluster = "cluster-a"

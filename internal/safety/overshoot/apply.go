@@ -26,8 +26,9 @@ func (f *family) creates(o client.Object) bool {
 	return !ok || f.deployment == nil || set.ReplicasOrDefault() > 0 || f.live[set.UID] > 0
 }
 
-// freeze labels what may create machines, the root first, and says why. What is frozen already stays as it is.
-func (r *Reconciler) freeze(ctx context.Context, f *family, live, high int) error {
+// freeze labels what may create machines, the root first, and says why. What is frozen already stays as it is. It reports
+// whether it wrote anything, also with an error.
+func (r *Reconciler) freeze(ctx context.Context, f *family, live, high int) (wrote bool, err error) {
 	message := fmt.Sprintf("There are %d machines although at most %d may be. No more are made until some are gone.", live, high)
 	for _, o := range f.members() {
 		if !frozen(o) && f.creates(o) {
@@ -39,27 +40,30 @@ func (r *Reconciler) freeze(ctx context.Context, f *family, live, high int) erro
 			labels[v1beta1.LabelFreeze] = v1beta1.ReasonOvershoot
 			o.SetLabels(labels)
 			if err := r.Client.Patch(ctx, o, locked(was)); err != nil {
-				return fmt.Errorf("freeze %s: %w", o.GetName(), err)
+				return wrote, fmt.Errorf("freeze %s: %w", o.GetName(), err)
 			}
+			wrote = true
 			r.Recorder.Eventf(o, nil, corev1.EventTypeWarning, v1beta1.ReasonOvershoot, "Freeze", "%s", message)
 		}
 		if !ours(o) {
 			continue
 		}
-		if err := r.explain(ctx, o, message); err != nil {
-			return err
+		explained, err := r.explain(ctx, o, message)
+		if err != nil {
+			return wrote, err
 		}
+		wrote = wrote || explained
 	}
-	return nil
+	return wrote, nil
 }
 
 // explain gives the condition Frozen our reason, if it has not. Owners keep it for as long as the label is there, and end
-// it when that is gone.
-func (r *Reconciler) explain(ctx context.Context, o client.Object, message string) error {
+// it when that is gone. It reports whether it wrote anything.
+func (r *Reconciler) explain(ctx context.Context, o client.Object, message string) (bool, error) {
 	conditions := conditionsOf(o)
 	if c := meta.FindStatusCondition(*conditions, v1beta1.ConditionFrozen); c != nil &&
 		c.Status == metav1.ConditionTrue && c.Reason == v1beta1.ReasonOvershoot {
-		return nil
+		return false, nil
 	}
 	was := o.DeepCopyObject().(client.Object)
 	meta.SetStatusCondition(conditions, metav1.Condition{
@@ -67,13 +71,14 @@ func (r *Reconciler) explain(ctx context.Context, o client.Object, message strin
 		ObservedGeneration: o.GetGeneration(), LastTransitionTime: metav1.NewTime(r.Clock.Now()),
 	})
 	if err := r.Client.Status().Patch(ctx, o, locked(was)); err != nil {
-		return fmt.Errorf("say why %s is frozen: %w", o.GetName(), err)
+		return false, fmt.Errorf("say why %s is frozen: %w", o.GetName(), err)
 	}
-	return nil
+	return true, nil
 }
 
-// thaw takes our labels away, the root's first, and what asked for it. The owners report the end.
-func (r *Reconciler) thaw(ctx context.Context, f *family) error {
+// thaw takes our labels away, the root's first, and what asked for it. The owners report the end. It reports whether it
+// wrote anything, also with an error.
+func (r *Reconciler) thaw(ctx context.Context, f *family) (wrote bool, err error) {
 	for _, o := range f.members() {
 		_, asked := o.GetAnnotations()[v1beta1.AnnotationUnfreeze]
 		if !ours(o) && !asked {
@@ -89,10 +94,11 @@ func (r *Reconciler) thaw(ctx context.Context, f *family) error {
 		delete(annotations, v1beta1.AnnotationUnfreeze)
 		o.SetAnnotations(annotations)
 		if err := r.Client.Patch(ctx, o, locked(was)); err != nil {
-			return fmt.Errorf("thaw %s: %w", o.GetName(), err)
+			return wrote, fmt.Errorf("thaw %s: %w", o.GetName(), err)
 		}
+		wrote = true
 	}
-	return nil
+	return wrote, nil
 }
 
 func conditionsOf(o client.Object) *[]metav1.Condition {

@@ -96,23 +96,33 @@ func (r *Reconciler) judge(ctx context.Context, f *family, known *recollection, 
 	decision := Decide(known.history, sight, r.Limits)
 	resting := known.history.Resting(now)
 	switch {
-	case decision.Step == Freeze && freezable(f):
-		return r.begin(ctx, f, known, sight)
 	case decision.Step == Thaw:
-		if err := r.thaw(ctx, f); err != nil {
-			return 0, err
-		}
-		known.frozen, known.history = false, known.history.Rested(now, r.Limits)
-		return r.Limits.Period, nil
+		wrote, err := r.thaw(ctx, f)
+		r.stepped(known, f, now, wrote, err)
+		return r.Limits.Period, err
+	case decision.Step == Freeze && freezable(f), known.cutOff:
+		return r.stepLive(ctx, f, known, sight)
 	case resting:
 		// What was written then may not be in the cache yet.
 		return known.history.restUntil.Sub(now), nil
 	case sight.Frozen:
-		return decision.Wait, r.freeze(ctx, f, sight.Live, decision.High)
+		_, err := r.freeze(ctx, f, sight.Live, decision.High)
+		return decision.Wait, err
 	case f.marked():
-		return decision.Wait, r.thaw(ctx, f)
+		_, err := r.thaw(ctx, f)
+		return decision.Wait, err
 	}
 	return decision.Wait, nil
+}
+
+// stepped notes that a step was taken, or found to be unfounded. One that failed before it wrote anything is none.
+func (r *Reconciler) stepped(known *recollection, f *family, now time.Time, wrote bool, err error) {
+	known.cutOff = err != nil && (wrote || known.cutOff)
+	if err != nil && !wrote {
+		return
+	}
+	known.frozen = f.frozen()
+	known.history = known.history.Rested(now, r.Limits)
 }
 
 func (r *Reconciler) sight(f *family, now time.Time) (Sight, bool) {
@@ -120,8 +130,8 @@ func (r *Reconciler) sight(f *family, now time.Time) (Sight, bool) {
 	return Sight{Now: now, Wanted: wanted, Recorded: f.recorded(), Live: f.count(), Frozen: f.frozen(), Unfreeze: f.unfreeze()}, known
 }
 
-// begin freezes a family that has too many machines, if the API server says so too.
-func (r *Reconciler) begin(ctx context.Context, cached *family, known *recollection, seen Sight) (time.Duration, error) {
+// stepLive freezes a family that has too many machines, if the API server says so too, and completes a step that was cut off.
+func (r *Reconciler) stepLive(ctx context.Context, cached *family, known *recollection, seen Sight) (time.Duration, error) {
 	f, err := find(ctx, r.Live, known.key, false)
 	if err != nil {
 		return 0, err
@@ -137,15 +147,15 @@ func (r *Reconciler) begin(ctx context.Context, cached *family, known *recollect
 		return 0, nil
 	}
 	known.history = known.history.Learn(sight, r.Limits)
-	// One that is frozen already was left half done.
-	if decision := Decide(known.history, sight, r.Limits); decision.Step == Freeze || sight.Frozen && decision.Step == Keep {
-		if err := r.freeze(ctx, f, sight.Live, decision.High); err != nil {
-			return 0, err
-		}
-		known.frozen = f.frozen()
+	var wrote bool
+	switch decision := Decide(known.history, sight, r.Limits); {
+	case decision.Step == Freeze || sight.Frozen && decision.Step == Keep: // One that is frozen already was left half done.
+		wrote, err = r.freeze(ctx, f, sight.Live, decision.High)
+	case known.cutOff && !sight.Frozen && f.marked():
+		wrote, err = r.thaw(ctx, f)
 	}
-	known.history = known.history.Rested(seen.Now, r.Limits)
-	return r.Limits.Period, nil
+	r.stepped(known, f, seen.Now, wrote, err)
+	return r.Limits.Period, err
 }
 
 // onlyConflict reports whether an error says only that somebody else wrote first, or took the object away.

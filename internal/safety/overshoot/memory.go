@@ -28,6 +28,8 @@ type recollection struct {
 	// lookAfter is before when its machines are not counted again.
 	lookAfter time.Time
 	frozen    bool
+	// cutOff reports that a step wrote something and then failed. It is to be completed, whatever is seen by then.
+	cutOff bool
 }
 
 // meet notes the sets of the family. What a set brings along that was taken over with its machines was wanted before.

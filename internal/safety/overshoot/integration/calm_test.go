@@ -143,6 +143,30 @@ func TestAFreezeThatWasCutOffIsCompleted(t *testing.T) {
 	}
 }
 
+// A freeze that is cut off lasts as long as any other, also where what it was for is over before it is completed.
+//
+// F-23.
+func TestAFreezeThatWasCutOffIsNoShorter(t *testing.T) {
+	b := newBench(t)
+	b.newDeployment(1)
+	set := b.allSets()[0]
+	b.foreign(&set, 9)
+	b.overtaken(4)
+	wait := b.look("MachineDeployment/web")
+	b.setPass(set.Name)
+	b.wantLive(1)
+	b.clock.Step(wait)
+	b.look("MachineDeployment/web")
+	d, frozen := b.deployment(), b.set(set.Name)
+	b.wantFrozen(d, d.Status.Conditions)
+	b.wantFrozen(frozen, frozen.Status.Conditions)
+
+	b.clock.Step(limits.Period)
+	b.look("MachineDeployment/web")
+	b.wantNoLabel(b.deployment())
+	b.wantNoLabel(b.set(set.Name))
+}
+
 // What is left of a freeze of which the root was thawed goes, and a set that was let go is judged by itself.
 //
 // F-25.

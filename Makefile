@@ -8,6 +8,8 @@ ARGS ?=
 # One module after the other: a workspace's ./... covers only the module it is called in.
 MODULES := . ./api ./providers/azure
 TESTFLAGS ?= -race -timeout 15m
+# Prints what tests print while they run, and all that the failed ones printed once more at the end.
+GOTESTSUM = $$($(CURDIR)/hack/tool.sh tools gotest.tools/gotestsum) --format standard-verbose
 FUZZTIME ?= 30s
 DURATION ?= 10m
 
@@ -34,9 +36,9 @@ test: controlplane verify ## Unit tests and tests against a real API server
 
 .PHONY: e2e
 e2e: controlplane build ## Long scenarios: the real binaries, crashes, two leaders, whole tours
-	$(GO) test -tags e2e -count=1 -parallel 3 -timeout 40m -v ./test/e2e
-	cd providers/azure && $(GO) test -tags e2e -count=1 -timeout 20m -v ./e2e
-	$(GO) test -tags e2e -count=1 -v ./test/chaos
+	$(GOTESTSUM) -- -tags e2e -count=1 -parallel 3 -timeout 40m ./test/e2e
+	cd providers/azure && $(GOTESTSUM) -- -tags e2e -count=1 -timeout 20m ./e2e
+	$(GOTESTSUM) -- -tags e2e -count=1 ./test/chaos
 
 .PHONY: chaos
 chaos: controlplane build ## Beat the real processes up for DURATION while people use them, under judges; ARGS="--seed 7" chooses

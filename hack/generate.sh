@@ -9,9 +9,7 @@
 # With --verify nothing is written: it fails, and shows the difference, if one
 # of them is not what would be generated.
 #
-# The tools are built from the versions that hack/tools/go.mod pins, into
-#
-#   ${MACHINIST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/machinist}/tools/<hash of go.mod and go.sum>
+# The tool is built from the version that hack/tools/go.mod pins; see hack/tool.sh.
 set -eu
 
 mode=write
@@ -28,35 +26,23 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 die() { echo "generate: $*" >&2; exit 1; }
 command -v go >/dev/null || die "the go command is needed and is not in PATH"
 
-hash=$(cat "$root/hack/tools/go.mod" "$root/hack/tools/go.sum" | git hash-object --stdin | cut -c1-12)
-[ -n "$hash" ] || die "cannot hash hack/tools: is git in PATH?"
-tools=${MACHINIST_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/machinist}/tools/$hash
+controllergen=$("$root/hack/tool.sh" tools sigs.k8s.io/controller-tools/cmd/controller-gen)
 
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
-# A tool gets its name when it is complete, so that a build that was cut off is
-# not taken for one.
-build() {
-	[ ! -x "$tools/$1" ] || return 0
-	mkdir -p "$tools"
-	(cd "$root/hack/tools" && GOWORK=off CGO_ENABLED=0 go build -o "$tools/.$1.$$" "$2")
-	mv "$tools/.$1.$$" "$tools/$1"
-}
-build controller-gen sigs.k8s.io/controller-tools/cmd/controller-gen
-
 # generated lists what is generated, as paths under $root and under $out.
 generated="api/v1beta1/zz_generated.deepcopy.go config/crd config/rbac docs/reference/api.md"
 
 mkdir -p "$out/api/v1beta1" "$out/config/crd" "$out/config/rbac" "$out/docs/reference"
-(cd "$root/api" && GOWORK=off "$tools/controller-gen" \
+(cd "$root/api" && GOWORK=off "$controllergen" \
 	object "crd:crdVersions=v1" paths=./v1beta1 \
 	"output:object:dir=$out/api/v1beta1" "output:crd:dir=$out/config/crd")
 (cd "$root" && go run ./hack/crds "$out/config/crd" "$out/docs/reference/api.md")
 for role in manager-control manager-target provider-control provider-target metrics-reader; do
-	(cd "$root" && GOWORK=off "$tools/controller-gen" \
+	(cd "$root" && GOWORK=off "$controllergen" \
 		"rbac:roleName=machinist-$role" "paths=./internal/rbac/$(echo $role | tr -d -)" \
 		output:stdout >"$out/config/rbac/$role.yaml")
 done

@@ -26,6 +26,7 @@ type options struct {
 	idle     time.Duration
 	workers  int
 	rolls    bool
+	limited  bool
 	json     bool
 	plot     string
 	profiles string
@@ -73,6 +74,7 @@ func command() *cobra.Command {
 	f.DurationVar(&o.idle, "idle", 30*time.Second, "how long the fleet is left alone, while each node renews its Lease every 10s and reports its status once; at least 1s")
 	f.IntVar(&o.workers, "workers", 64, "how many writes the bare client has under way")
 	f.BoolVar(&o.rolls, "roll", true, "measure a rolling update too")
+	f.BoolVar(&o.limited, "limit", true, "measure too what a bare client takes for the same writes; without it there are no ratios")
 	f.BoolVar(&o.json, "json", false, "write the results as JSON")
 	f.StringVar(&o.plot, "plot", "", "SVG file for a plot of time and CPU over the number of machines, with --scale")
 	f.StringVar(&o.profiles, "profiles", "", "folder for CPU profiles of both processes, a file for every 5s of a phase, and heap profiles")

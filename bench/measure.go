@@ -154,6 +154,9 @@ func (b *bench) phases(ctx context.Context, r *result) error {
 	if err := b.weigh(&r.Memory); err != nil {
 		return err
 	}
+	if !b.limited {
+		return nil
+	}
 	return b.limits(ctx, r, t)
 }
 
@@ -208,7 +211,12 @@ func (b *bench) phase(ctx context.Context, p *phase, name string, machines int, 
 	p.ManagerCPUSeconds, p.ProviderCPUSeconds = (after[0] - before[0]).Seconds(), (after[1] - before[1]).Seconds()
 	p.CPUSeconds = p.ManagerCPUSeconds + p.ProviderCPUSeconds
 	p.count(requests, b.n, begun)
-	b.say("%s: %.2f s, %.2f writes per machine, %.2f CPU seconds", name, p.Seconds, p.WritesPerMachine, p.CPUSeconds)
+	var so memory
+	if err := b.weigh(&so); err != nil {
+		return err
+	}
+	b.say("%s: %.2f s, %.2f writes per machine, %.2f CPU seconds; peak memory so far %.0f MiB (manager %.0f, provider %.0f)",
+		name, p.Seconds, p.WritesPerMachine, p.CPUSeconds, so.PeakMiB, so.ManagerPeakMiB, so.ProviderPeakMiB)
 	return nil
 }
 

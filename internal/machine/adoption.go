@@ -259,7 +259,8 @@ func (p *pass) findUndescribed(ctx context.Context) (progress, error) {
 		return wait, nil
 	case err == nil && instance.OwnedBy(p.ClusterID, identity(p.machine)) == nil:
 		p.launched(inputs, instance)
-		return next, nil
+		// Durable before it is taken down: once it is gone, nothing else tells that it was ours, and its Node with it.
+		return next, p.writeStatus(ctx)
 	case p.machine.Adopting():
 		if !bool(p.settle("The instance does not carry the machine's tags; waiting until those that may have been asked for would have shown.")) {
 			return wait, nil

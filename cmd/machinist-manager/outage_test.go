@@ -191,12 +191,11 @@ func isFrozen(conditions []metav1.Condition) bool {
 // freeAddress returns one that nobody listens on.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := controlplane.FreeAddress()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return address
 }
 
 // awaitProbe waits until /readyz says something.

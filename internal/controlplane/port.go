@@ -5,7 +5,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"os"
+	"path/filepath"
 	"strconv"
+	"sync"
+	"syscall"
 )
 
 // Ports are chosen below the range from which systems serve port 0 and
@@ -15,7 +19,8 @@ import (
 const firstPort, lastPort = 20000, 29999
 
 // FreeAddress returns an address on loopback for a server beside the control
-// plane, where nobody listens now.
+// plane, where nobody listens now. No other process that asks for one is given
+// it while this one lives, so that a server can be stopped and started again.
 func FreeAddress() (string, error) {
 	port, err := freePort()
 	if err != nil {
@@ -24,12 +29,20 @@ func FreeAddress() (string, error) {
 	return loopback(port), nil
 }
 
-// freePort returns a port on loopback where nobody listens now. Somebody else
-// may still take it before it is used.
+// freePort returns a port on loopback where nobody listens now, and reserves it
+// among the processes that choose theirs here. Any other program may still take
+// it before it is used.
 func freePort() (int, error) {
 	var errs []error
 	for range 100 {
 		port := firstPort + rand.IntN(lastPort-firstPort+1)
+		reserved, err := reserve(port)
+		if err != nil {
+			return 0, err
+		}
+		if !reserved {
+			continue
+		}
 		listener, err := net.Listen("tcp", loopback(port))
 		if err != nil {
 			errs = append(errs, err)
@@ -41,6 +54,35 @@ func freePort() (int, error) {
 		return port, nil
 	}
 	return 0, fmt.Errorf("no free port between %d and %d: %w", firstPort, lastPort, errors.Join(errs...))
+}
+
+// reservations are the locks that this process has. They end with it.
+var reservations struct {
+	sync.Mutex
+	files []*os.File
+}
+
+// reserve locks a port, and reports whether nobody else had.
+func reserve(port int) (bool, error) {
+	dir := filepath.Join(os.TempDir(), fmt.Sprintf("machinist-ports-%d", os.Getuid()))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return false, fmt.Errorf("reserve port %d: %w", port, err)
+	}
+	file, err := os.OpenFile(filepath.Join(dir, strconv.Itoa(port)), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return false, fmt.Errorf("reserve port %d: %w", port, err)
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = file.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return false, nil
+		}
+		return false, fmt.Errorf("reserve port %d: %w", port, err)
+	}
+	reservations.Lock()
+	defer reservations.Unlock()
+	reservations.files = append(reservations.files, file)
+	return true, nil
 }
 
 func loopback(port int) string {

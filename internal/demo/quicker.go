@@ -2,7 +2,6 @@ package demo
 
 import (
 	"fmt"
-	"net"
 	"strings"
 	"time"
 
@@ -94,12 +93,3 @@ func explain(screen *screen, all []quicker) {
 
 // usually writes a default as people do.
 func usually(d time.Duration) string { return duration.HumanDuration(d) }
-
-// freeAddress returns an address on loopback where nobody listens now.
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("find an address for the metrics: %w", err)
-	}
-	return l.Addr().String(), l.Close()
-}

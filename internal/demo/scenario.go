@@ -14,6 +14,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/examples"
+	"machinist.dev/machinist/internal/controlplane"
 	"machinist.dev/machinist/internal/stack"
 	"machinist.dev/machinist/simcloud"
 )
@@ -76,7 +77,7 @@ func (sc *scenario) arrange(o *stack.Options) (metrics string, err error) {
 	for _, q := range sc.quicker {
 		q.arrange(o)
 	}
-	if metrics, err = freeAddress(); err != nil {
+	if metrics, err = controlplane.FreeAddress(); err != nil {
 		return "", err
 	}
 	o.ManagerArgs = append(o.ManagerArgs, "--metrics-bind-address="+metrics, "--metrics-secure=false")

@@ -24,7 +24,6 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/examples"
-	"machinist.dev/machinist/internal/controlplane"
 	"machinist.dev/machinist/internal/process"
 	"machinist.dev/machinist/internal/stack"
 	"machinist.dev/machinist/test/env"
@@ -47,10 +46,7 @@ func TestNoRequestForAdmissionIsLost(t *testing.T) {
 		front.Add(address)
 		return front.Address()
 	}})
-	second, err := controlplane.FreeAddress()
-	if err != nil {
-		t.Fatal(err)
-	}
+	second := freeAddress(t)
 	standby, err := m.NewManager(stack.Manager+"-2", stack.WebhookArgs(second)...)
 	if err != nil {
 		t.Fatal(err)

@@ -93,7 +93,8 @@ func binDir(t *testing.T) string {
 	return dir
 }
 
-// keepLogs shows the end of the logs of our own processes, and copies all of them where a person can read them.
+// keepLogs shows the end of the logs of our own processes and the last of what went wrong, and copies all of them where a
+// person can read them.
 func keepLogs(t *testing.T, s *stack.Stack) {
 	for _, name := range []string{stack.Manager, stack.Provider} {
 		content, err := os.ReadFile(filepath.Join(s.Dir(), name+".log"))
@@ -101,6 +102,10 @@ func keepLogs(t *testing.T, s *stack.Stack) {
 			continue
 		}
 		lines := strings.Split(strings.TrimSpace(string(content)), "\n")
+		bad := slices.DeleteFunc(slices.Clone(lines), func(l string) bool {
+			return strings.HasPrefix(l, "{") && !strings.Contains(l, `"level":"error"`)
+		})
+		t.Logf("errors of %s:\n%s", name, strings.Join(bad[max(0, len(bad)-10):], "\n"))
 		t.Logf("end of the log of %s:\n%s", name, strings.Join(lines[max(0, len(lines)-40):], "\n"))
 	}
 	if dir := os.Getenv("E2E_LOGS"); dir != "" {

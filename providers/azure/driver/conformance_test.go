@@ -20,14 +20,19 @@ import (
 
 func TestTheDriverConforms(t *testing.T) {
 	const moment = 20 * time.Millisecond
-	for name, change := range map[string]func(*fakeazure.Options){
-		"at once":                       func(o *fakeazure.Options) {},
-		"operations take a moment":      func(o *fakeazure.Options) { o.Boot, o.Stop, o.Change = moment, moment, moment },
-		"lists lag, operations as well": func(o *fakeazure.Options) { o.Boot, o.Stop, o.Change, o.ListLag = moment, moment, moment, 3*moment },
+	slow := func(o *fakeazure.Options) { o.Boot, o.Stop, o.Change = moment, moment, moment }
+	for name, test := range map[string]struct {
+		open   opener
+		change func(*fakeazure.Options)
+	}{
+		"at once":                       {newCloud, func(o *fakeazure.Options) {}},
+		"operations take a moment":      {newCloud, slow},
+		"lists lag, operations as well": {newCloud, func(o *fakeazure.Options) { slow(o); o.ListLag = 3 * moment }},
+		"through the SDK's fakes":       {newCloudBehindSDK, slow},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := newCloud(t, change)
+			c := test.open(t, test.change)
 			conformance.Run(t, conformance.Config{
 				New:       func() (provider.Driver, error) { return c.driver(), nil },
 				Class:     class(),

@@ -163,6 +163,12 @@ func absent(err error) bool {
 	return ok && response.StatusCode == http.StatusNotFound && response.ErrorCode != "SubscriptionNotFound"
 }
 
+// refersToNothing reports whether Azure has answered that something which the request names does not exist.
+func refersToNothing(err error) bool {
+	code := codeOf(err)
+	return absent(err) || code == "InvalidResourceReference" || code == "LinkedInvalidPropertyId"
+}
+
 // withField says which field of providerSpec an error is about.
 func withField(err error, field string) error {
 	if e, ok := errors.AsType[*provider.Error](err); ok && e.Field == "" && e.Code.Terminal() {

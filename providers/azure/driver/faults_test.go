@@ -32,232 +32,279 @@ func whole() []string {
 }
 
 func TestThrottlingIsHonouredWithItsTime(t *testing.T) {
-	c := newCloud(t, nil)
-	req := request("a", class())
-	for _, operation := range []string{"PublicIPAddresses_CreateOrUpdate", "NetworkInterfaces_CreateOrUpdate", "VirtualMachines_CreateOrUpdate"} {
-		end := c.Inject(fakeazure.Fault{Operation: operation, Status: http.StatusTooManyRequests, Code: "OperationNotAllowed", Message: "over the quota of calls", RetryAfter: 17})
-		before := c.Calls()[operation]
-		_, err := c.driver().Create(t.Context(), req)
-		if provider.CodeOf(err) != provider.Throttled || provider.RetryAfter(err) != 17*time.Second {
-			t.Errorf("%s was throttled: got %v with RetryAfter %s, want Throttled with 17s", operation, err, provider.RetryAfter(err))
+	bothWays(t, func(t *testing.T, newCloud opener) {
+		c := newCloud(t, nil)
+		req := request("a", class())
+		for _, operation := range []string{"PublicIPAddresses_CreateOrUpdate", "NetworkInterfaces_CreateOrUpdate", "VirtualMachines_CreateOrUpdate"} {
+			end := c.Inject(fakeazure.Fault{Operation: operation, Status: http.StatusTooManyRequests, Code: "OperationNotAllowed", Message: "over the quota of calls", RetryAfter: 17})
+			before := c.Calls()[operation]
+			_, err := c.driver().Create(t.Context(), req)
+			if provider.CodeOf(err) != provider.Throttled || provider.RetryAfter(err) != 17*time.Second {
+				t.Errorf("%s was throttled: got %v with RetryAfter %s, want Throttled with 17s", operation, err, provider.RetryAfter(err))
+			}
+			if tries := c.Calls()[operation] - before; tries != 0 {
+				t.Errorf("%s got through %d times", operation, tries)
+			}
+			end()
 		}
-		if tries := c.Calls()[operation] - before; tries != 0 {
-			t.Errorf("%s got through %d times", operation, tries)
+		in, err := c.driver().Create(t.Context(), req)
+		c.must(err)
+		c.has(whole()...)
+		end := c.Inject(fakeazure.Fault{Operation: "VirtualMachines_Delete", Status: http.StatusTooManyRequests, Code: "TooManyRequests", RetryAfter: 3})
+		del := deletion(req)
+		del.ProviderID, del.Scope = in.ProviderID, in.Scope
+		if _, err := c.driver().Delete(t.Context(), del); provider.RetryAfter(err) != 3*time.Second {
+			t.Errorf("a throttled deletion: %v with RetryAfter %s", err, provider.RetryAfter(err))
 		}
 		end()
+		c.gone(c.driver(), del)
+		c.nothingLeft()
+	})
+}
+
+// A deletion of the same machine may overtake its creation, which is then to be tried again; what the class names and is not
+// there stays an error of the class.
+func TestAPartThatIsRemovedMeanwhileIsNoErrorOfTheClass(t *testing.T) {
+	missing := func(operation string) fakeazure.Fault {
+		return fakeazure.Fault{Operation: operation, Status: http.StatusNotFound, Code: "ResourceNotFound"}
 	}
-	in, err := c.driver().Create(t.Context(), req)
-	c.must(err)
-	c.has(whole()...)
-	end := c.Inject(fakeazure.Fault{Operation: "VirtualMachines_Delete", Status: http.StatusTooManyRequests, Code: "TooManyRequests", RetryAfter: 3})
-	del := deletion(req)
-	del.ProviderID, del.Scope = in.ProviderID, in.Scope
-	if _, err := c.driver().Delete(t.Context(), del); provider.RetryAfter(err) != 3*time.Second {
-		t.Errorf("a throttled deletion: %v with RetryAfter %s", err, provider.RetryAfter(err))
+	dangling := func(operation string) fakeazure.Fault {
+		return fakeazure.Fault{Operation: operation, Status: http.StatusBadRequest, Code: "InvalidResourceReference"}
 	}
-	end()
-	c.gone(c.driver(), del)
-	c.nothingLeft()
+	for name, test := range map[string]struct {
+		change time.Duration
+		faults []fakeazure.Fault
+		want   provider.Code
+	}{
+		"the address, when it is made":        {time.Millisecond, []fakeazure.Fault{missing("PublicIPAddresses_Get")}, provider.Aborted},
+		"the interface, when it is made":      {time.Millisecond, []fakeazure.Fault{missing("NetworkInterfaces_Get")}, provider.Aborted},
+		"the address that an interface names": {0, []fakeazure.Fault{dangling("NetworkInterfaces_CreateOrUpdate"), missing("PublicIPAddresses_Get")}, provider.Aborted},
+		"the interface that a machine names":  {0, []fakeazure.Fault{dangling("VirtualMachines_CreateOrUpdate"), missing("NetworkInterfaces_Get")}, provider.Aborted},
+		"something else of an interface":      {0, []fakeazure.Fault{dangling("NetworkInterfaces_CreateOrUpdate")}, provider.FailedPrecondition},
+		"something else of a machine":         {0, []fakeazure.Fault{dangling("VirtualMachines_CreateOrUpdate")}, provider.FailedPrecondition},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCloud(t, func(o *fakeazure.Options) { o.Change = test.change })
+			for _, f := range test.faults {
+				c.Inject(f)
+			}
+			if _, err := c.driver().Create(t.Context(), request("a", class())); provider.CodeOf(err) != test.want {
+				t.Errorf("got %v, want %s", err, test.want)
+			}
+		})
+	}
 }
 
 func TestQuotaAndCapacityAreToldApart(t *testing.T) {
-	c := newCloud(t, func(o *fakeazure.Options) { o.CoreQuota = 4 })
-	first, second := request("a", class()), request("b", class("vmSize", "Standard_D4s_v5"))
-	_, err := c.driver().Create(t.Context(), first)
-	c.must(err)
-	_, err = c.driver().Create(t.Context(), second)
-	if provider.CodeOf(err) != provider.ResourceExhausted || !strings.Contains(err.Error(), "a quota of the subscription is used up (OperationNotAllowed)") {
-		t.Errorf("beyond the quota: %v", err)
-	}
-	c.gone(c.driver(), deletion(first))
-	restricted := request("c", class("vmSize", "Standard_M128s", "zone", nil))
-	_, err = c.driver().Create(t.Context(), restricted)
-	if provider.CodeOf(err) != provider.ResourceExhausted || !strings.Contains(err.Error(), "no capacity for it at present (SkuNotAvailable)") {
-		t.Errorf("a size that is not to be had: %v", err)
-	}
-	for _, code := range []string{"AllocationFailed", "ZonalAllocationFailed", "OverconstrainedZonalAllocationRequest"} {
-		end := c.Inject(fakeazure.Fault{Operation: "VirtualMachines_CreateOrUpdate", Status: http.StatusConflict, Code: code})
+	bothWays(t, func(t *testing.T, newCloud opener) {
+		c := newCloud(t, func(o *fakeazure.Options) { o.CoreQuota = 4 })
+		first, second := request("a", class()), request("b", class("vmSize", "Standard_D4s_v5"))
+		_, err := c.driver().Create(t.Context(), first)
+		c.must(err)
 		_, err = c.driver().Create(t.Context(), second)
-		if provider.CodeOf(err) != provider.ResourceExhausted || !strings.Contains(err.Error(), "no capacity for it at present ("+code+")") {
-			t.Errorf("%s: %v", code, err)
+		if provider.CodeOf(err) != provider.ResourceExhausted || !strings.Contains(err.Error(), "a quota of the subscription is used up (OperationNotAllowed)") {
+			t.Errorf("beyond the quota: %v", err)
 		}
-		end()
-	}
-	// The machine that did not come about has left its interface and address. The next try takes them up.
-	_, err = c.driver().Create(t.Context(), second)
-	c.must(err)
-	c.gone(c.driver(), deletion(second))
-	c.gone(c.driver(), deletion(restricted))
-	c.nothingLeft()
+		c.gone(c.driver(), deletion(first))
+		restricted := request("c", class("vmSize", "Standard_M128s", "zone", nil))
+		_, err = c.driver().Create(t.Context(), restricted)
+		if provider.CodeOf(err) != provider.ResourceExhausted || !strings.Contains(err.Error(), "no capacity for it at present (SkuNotAvailable)") {
+			t.Errorf("a size that is not to be had: %v", err)
+		}
+		for _, code := range []string{"AllocationFailed", "ZonalAllocationFailed", "OverconstrainedZonalAllocationRequest"} {
+			end := c.Inject(fakeazure.Fault{Operation: "VirtualMachines_CreateOrUpdate", Status: http.StatusConflict, Code: code})
+			_, err = c.driver().Create(t.Context(), second)
+			if provider.CodeOf(err) != provider.ResourceExhausted || !strings.Contains(err.Error(), "no capacity for it at present ("+code+")") {
+				t.Errorf("%s: %v", code, err)
+			}
+			end()
+		}
+		// The machine that did not come about has left its interface and address. The next try takes them up.
+		_, err = c.driver().Create(t.Context(), second)
+		c.must(err)
+		c.gone(c.driver(), deletion(second))
+		c.gone(c.driver(), deletion(restricted))
+		c.nothingLeft()
+	})
 }
 
 // Azure accepts most machines before it knows whether it has a place for them.
 func TestCapacityThatLacksLaterMakesTheInstanceFail(t *testing.T) {
-	c := newCloud(t, func(o *fakeazure.Options) { o.Boot = 30 * time.Millisecond })
-	end := c.Inject(fakeazure.Fault{Operation: "VirtualMachines_CreateOrUpdate", AsyncCode: "AllocationFailed"})
-	req := request("a", class())
-	in, err := c.driver().Create(t.Context(), req)
-	c.must(err)
-	end()
-	if in.State != provider.StatePending {
-		t.Errorf("Create returns an instance in state %s", in.State)
-	}
-	get := lookup(req)
-	get.ProviderID, get.Scope = in.ProviderID, in.Scope
-	c.eventually("the instance is Failed", func() (bool, string) {
-		in, err = c.driver().Get(t.Context(), get)
+	bothWays(t, func(t *testing.T, newCloud opener) {
+		c := newCloud(t, func(o *fakeazure.Options) { o.Boot = 30 * time.Millisecond })
+		end := c.Inject(fakeazure.Fault{Operation: "VirtualMachines_CreateOrUpdate", AsyncCode: "AllocationFailed"})
+		req := request("a", class())
+		in, err := c.driver().Create(t.Context(), req)
 		c.must(err)
-		return in.State == provider.StateFailed, string(in.State)
+		end()
+		if in.State != provider.StatePending {
+			t.Errorf("Create returns an instance in state %s", in.State)
+		}
+		get := lookup(req)
+		get.ProviderID, get.Scope = in.ProviderID, in.Scope
+		c.eventually("the instance is Failed", func() (bool, string) {
+			in, err = c.driver().Get(t.Context(), get)
+			c.must(err)
+			return in.State == provider.StateFailed, string(in.State)
+		})
+		if !strings.Contains(in.StateMessage, "AllocationFailed") {
+			t.Errorf("the message is %q", in.StateMessage)
+		}
+		del := deletion(req)
+		del.ProviderID, del.Scope = in.ProviderID, in.Scope
+		c.gone(c.driver(), del)
+		c.nothingLeft()
 	})
-	if !strings.Contains(in.StateMessage, "AllocationFailed") {
-		t.Errorf("the message is %q", in.StateMessage)
-	}
-	del := deletion(req)
-	del.ProviderID, del.Scope = in.ProviderID, in.Scope
-	c.gone(c.driver(), del)
-	c.nothingLeft()
 }
 
 // The call of Create is over before Azure does what it asked for. Whoever asks again, or deletes, finds it.
 func TestACreationThatTimesOutAndSucceedsLater(t *testing.T) {
-	for name, after := range map[string]func(*cloud, provider.CreateRequest){
-		"is taken up by the next try": func(c *cloud, req provider.CreateRequest) {
-			in, err := c.driver().Create(c.Context(), req)
-			c.must(err)
-			if c.Made() != 1 {
-				c.Errorf("there were %d machines", c.Made())
-			}
-			c.has(whole()...)
-			del := deletion(req)
-			del.ProviderID, del.Scope = in.ProviderID, in.Scope
-			c.gone(c.driver(), del)
-		},
-		"is deleted by its tags": func(c *cloud, req provider.CreateRequest) { c.gone(c.driver(), deletion(req)) },
-		"is deleted when the class is gone": func(c *cloud, req provider.CreateRequest) {
-			del := deletion(req)
-			del.Class.Spec = nil
-			c.gone(c.driver(), del)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := newCloud(t, nil)
-			req := request("a", class())
-			// Long enough for what comes before the machine, on any machine; later than that is after the call.
-			const patience = 5 * time.Second
-			end := c.Inject(fakeazure.Fault{Operation: "VirtualMachines_CreateOrUpdate", Late: patience, Times: 1})
-			short, cancel := context.WithTimeout(t.Context(), patience)
-			defer cancel()
-			_, err := c.driver().Create(short, req)
-			if provider.CodeOf(err) != provider.DeadlineExceeded {
-				t.Fatalf("got %v, want DeadlineExceeded", err)
-			}
-			end()
-			c.eventually("the machine is there", func() (bool, string) {
-				_, err := c.driver().Get(t.Context(), lookup(req))
-				return err == nil, "it is not"
+	bothWays(t, func(t *testing.T, newCloud opener) {
+		for name, after := range map[string]func(*cloud, provider.CreateRequest){
+			"is taken up by the next try": func(c *cloud, req provider.CreateRequest) {
+				in, err := c.driver().Create(c.Context(), req)
+				c.must(err)
+				if c.Made() != 1 {
+					c.Errorf("there were %d machines", c.Made())
+				}
+				c.has(whole()...)
+				del := deletion(req)
+				del.ProviderID, del.Scope = in.ProviderID, in.Scope
+				c.gone(c.driver(), del)
+			},
+			"is deleted by its tags": func(c *cloud, req provider.CreateRequest) { c.gone(c.driver(), deletion(req)) },
+			"is deleted when the class is gone": func(c *cloud, req provider.CreateRequest) {
+				del := deletion(req)
+				del.Class.Spec = nil
+				c.gone(c.driver(), del)
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				c := newCloud(t, nil)
+				req := request("a", class())
+				// Long enough for what comes before the machine, on any machine; later than that is after the call.
+				const patience = 5 * time.Second
+				end := c.Inject(fakeazure.Fault{Operation: "VirtualMachines_CreateOrUpdate", Late: patience, Times: 1})
+				short, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				_, err := c.driver().Create(short, req)
+				if provider.CodeOf(err) != provider.DeadlineExceeded {
+					t.Fatalf("got %v, want DeadlineExceeded", err)
+				}
+				end()
+				c.eventually("the machine is there", func() (bool, string) {
+					_, err := c.driver().Get(t.Context(), lookup(req))
+					return err == nil, "it is not"
+				})
+				after(c, req)
+				c.nothingLeft()
 			})
-			after(c, req)
-			c.nothingLeft()
-		})
-	}
+		}
+	})
 }
 
 // A process that dies between interface and machine leaves the interface, and its address.
 func TestAnInterfaceLeftByACrash(t *testing.T) {
-	left := []string{"networkInterfaces/machines/nic-0", "publicIPAddresses/machines/ip-0"}
-	for name, after := range map[string]func(*cloud, provider.CreateRequest){
-		"is taken up by the next try": func(c *cloud, req provider.CreateRequest) {
-			_, err := c.driver().Create(c.Context(), req)
-			c.must(err)
-			c.has(whole()...)
-			c.gone(c.driver(), deletion(req))
-		},
-		"is deleted by the machine's UID": func(c *cloud, req provider.CreateRequest) { c.gone(c.driver(), deletion(req)) },
-		"is deleted when the class is gone": func(c *cloud, req provider.CreateRequest) {
-			del := deletion(req)
-			del.Class.Spec = nil
-			c.gone(c.driver(), del)
-		},
-		"is not another's to delete": func(c *cloud, req provider.CreateRequest) {
-			for _, other := range []provider.CreateRequest{request("b", class()), request("a-b", class())} {
-				c.gone(c.driver(), deletion(other))
-			}
-			elsewhere := deletion(req)
-			elsewhere.ClusterID = "cluster-b"
-			c.gone(c.driver(), elsewhere)
-			c.has(left...)
-			c.gone(c.driver(), deletion(req))
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := newCloud(t, func(o *fakeazure.Options) { o.Change = 10 * time.Millisecond })
-			req := request("a", class())
-			end := c.Inject(fakeazure.Fault{Operation: "VirtualMachines_CreateOrUpdate", Status: http.StatusServiceUnavailable, Code: "ServiceUnavailable"})
-			_, err := c.driver().Create(t.Context(), req)
-			if provider.CodeOf(err) != provider.Unavailable {
-				t.Fatalf("got %v, want Unavailable", err)
-			}
-			end()
-			c.has(left...)
-			after(c, req)
-			c.nothingLeft()
-		})
-	}
+	bothWays(t, func(t *testing.T, newCloud opener) {
+		left := []string{"networkInterfaces/machines/nic-0", "publicIPAddresses/machines/ip-0"}
+		for name, after := range map[string]func(*cloud, provider.CreateRequest){
+			"is taken up by the next try": func(c *cloud, req provider.CreateRequest) {
+				_, err := c.driver().Create(c.Context(), req)
+				c.must(err)
+				c.has(whole()...)
+				c.gone(c.driver(), deletion(req))
+			},
+			"is deleted by the machine's UID": func(c *cloud, req provider.CreateRequest) { c.gone(c.driver(), deletion(req)) },
+			"is deleted when the class is gone": func(c *cloud, req provider.CreateRequest) {
+				del := deletion(req)
+				del.Class.Spec = nil
+				c.gone(c.driver(), del)
+			},
+			"is not another's to delete": func(c *cloud, req provider.CreateRequest) {
+				for _, other := range []provider.CreateRequest{request("b", class()), request("a-b", class())} {
+					c.gone(c.driver(), deletion(other))
+				}
+				elsewhere := deletion(req)
+				elsewhere.ClusterID = "cluster-b"
+				c.gone(c.driver(), elsewhere)
+				c.has(left...)
+				c.gone(c.driver(), deletion(req))
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				c := newCloud(t, func(o *fakeazure.Options) { o.Change = 10 * time.Millisecond })
+				req := request("a", class())
+				end := c.Inject(fakeazure.Fault{Operation: "VirtualMachines_CreateOrUpdate", Status: http.StatusServiceUnavailable, Code: "ServiceUnavailable"})
+				_, err := c.driver().Create(t.Context(), req)
+				if provider.CodeOf(err) != provider.Unavailable {
+					t.Fatalf("got %v, want Unavailable", err)
+				}
+				end()
+				c.has(left...)
+				after(c, req)
+				c.nothingLeft()
+			})
+		}
+	})
 }
 
 // Where a machine goes and its parts stay, as Azure allows for machines that were changed by hand, Delete removes them.
 func TestPartsThatStayAreRemovedByTheirNames(t *testing.T) {
-	for name, scoped := range map[string]bool{"with a scope": true, "without": false} {
-		t.Run(name, func(t *testing.T) {
-			c := newCloud(t, nil)
-			req := request("a", class())
-			in, err := c.driver().Create(t.Context(), req)
-			c.must(err)
-			c.KeepParts()
-			del := deletion(req)
-			del.ProviderID = in.ProviderID
-			if scoped {
-				del.Scope, del.Class.Spec = in.Scope, nil
-			}
-			result, err := c.driver().Delete(t.Context(), del)
-			c.must(err)
-			if result.Gone {
-				t.Error("Delete reports Gone when it has only begun")
-			}
-			c.has(whole()[1:]...)
-			c.gone(c.driver(), del)
-			c.nothingLeft()
-		})
-	}
+	bothWays(t, func(t *testing.T, newCloud opener) {
+		for name, scoped := range map[string]bool{"with a scope": true, "without": false} {
+			t.Run(name, func(t *testing.T) {
+				c := newCloud(t, nil)
+				req := request("a", class())
+				in, err := c.driver().Create(t.Context(), req)
+				c.must(err)
+				c.KeepParts()
+				del := deletion(req)
+				del.ProviderID = in.ProviderID
+				if scoped {
+					del.Scope, del.Class.Spec = in.Scope, nil
+				}
+				result, err := c.driver().Delete(t.Context(), del)
+				c.must(err)
+				if result.Gone {
+					t.Error("Delete reports Gone when it has only begun")
+				}
+				c.has(whole()[1:]...)
+				c.gone(c.driver(), del)
+				c.nothingLeft()
+			})
+		}
+	})
 }
 
 func TestErrorsSayWhatIsWrong(t *testing.T) {
-	for name, tc := range map[string]struct {
-		class provider.Class
-		code  provider.Code
-		field string
-	}{
-		"no such resource group": {class("resourceGroup", "nowhere"), provider.FailedPrecondition, "resourceGroup"},
-		"no such image":          {class("image.marketplace.version", "1.2.3"), provider.FailedPrecondition, "image"},
-		"no such gallery image":  {class("image", map[string]any{"galleryImageID": strings.Replace(gallery, "node", "missing", 1)}), provider.FailedPrecondition, "image"},
-		"no such subnet":         {class("networkInterfaces", []any{map[string]any{"subnetID": subnet + "2"}}), provider.FailedPrecondition, "networkInterfaces"},
-		"no such size":           {class("vmSize", "Standard_X"), provider.InvalidArgument, ""},
-		"another region":         {class("location", "moon"), provider.InvalidArgument, "location"},
-		"no plan":                {class("image.marketplace", flatcar()), provider.FailedPrecondition, "image.plan"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := newCloud(t, nil)
-			req := request("a", tc.class)
-			_, err := c.driver().Create(t.Context(), req)
-			e, ok := errors.AsType[*provider.Error](err)
-			if !ok || e.Code != tc.code || e.Field != tc.field {
-				t.Errorf("got %v, want %s about %q", err, tc.code, tc.field)
-			}
-			c.gone(c.driver(), deletion(req))
-			c.nothingLeft()
-		})
-	}
+	bothWays(t, func(t *testing.T, newCloud opener) {
+		for name, tc := range map[string]struct {
+			class provider.Class
+			code  provider.Code
+			field string
+		}{
+			"no such resource group": {class("resourceGroup", "nowhere"), provider.FailedPrecondition, "resourceGroup"},
+			"no such image":          {class("image.marketplace.version", "1.2.3"), provider.FailedPrecondition, "image"},
+			"no such gallery image":  {class("image", map[string]any{"galleryImageID": strings.Replace(gallery, "node", "missing", 1)}), provider.FailedPrecondition, "image"},
+			"no such subnet":         {class("networkInterfaces", []any{map[string]any{"subnetID": subnet + "2"}}), provider.FailedPrecondition, "networkInterfaces"},
+			"no such size":           {class("vmSize", "Standard_X"), provider.InvalidArgument, ""},
+			"another region":         {class("location", "moon"), provider.InvalidArgument, "location"},
+			"no plan":                {class("image.marketplace", flatcar()), provider.FailedPrecondition, "image.plan"},
+		} {
+			t.Run(name, func(t *testing.T) {
+				c := newCloud(t, nil)
+				req := request("a", tc.class)
+				_, err := c.driver().Create(t.Context(), req)
+				e, ok := errors.AsType[*provider.Error](err)
+				if !ok || e.Code != tc.code || e.Field != tc.field {
+					t.Errorf("got %v, want %s about %q", err, tc.code, tc.field)
+				}
+				c.gone(c.driver(), deletion(req))
+				c.nothingLeft()
+			})
+		}
+	})
 }
 
 func flatcar() map[string]any {
@@ -265,46 +312,50 @@ func flatcar() map[string]any {
 }
 
 func TestTermsAreAcceptedOnlyWhereThatIsAskedFor(t *testing.T) {
-	c := newCloud(t, nil)
-	plan := map[string]any{"name": "stable-gen2", "product": "flatcar-container-linux", "publisher": "kinvolk"}
-	asked := map[string]any{"name": "stable-gen2", "product": "flatcar-container-linux", "publisher": "kinvolk", "acceptTerms": true}
-	refused := request("a", class("image", map[string]any{"marketplace": flatcar(), "plan": plan}))
-	if _, err := c.driver().Create(t.Context(), refused); provider.CodeOf(err) != provider.FailedPrecondition {
-		t.Errorf("terms that nobody has accepted: %v", err)
-	}
-	if n := c.Calls()["MarketplaceAgreements_Create"]; n != 0 {
-		t.Error("terms were accepted although nobody asked")
-	}
-	accepted := request("b", class("image", map[string]any{"marketplace": flatcar(), "plan": asked}))
-	_, err := c.driver().Create(t.Context(), accepted)
-	c.must(err)
-	_, err = c.driver().Create(t.Context(), refused) // They are the subscription's now.
-	c.must(err)
-	if n := c.Calls()["MarketplaceAgreements_Create"]; n != 1 {
-		t.Errorf("terms were accepted %d times", n)
-	}
-	c.gone(c.driver(), deletion(refused))
-	c.gone(c.driver(), deletion(accepted))
-	c.nothingLeft()
+	bothWays(t, func(t *testing.T, newCloud opener) {
+		c := newCloud(t, nil)
+		plan := map[string]any{"name": "stable-gen2", "product": "flatcar-container-linux", "publisher": "kinvolk"}
+		asked := map[string]any{"name": "stable-gen2", "product": "flatcar-container-linux", "publisher": "kinvolk", "acceptTerms": true}
+		refused := request("a", class("image", map[string]any{"marketplace": flatcar(), "plan": plan}))
+		if _, err := c.driver().Create(t.Context(), refused); provider.CodeOf(err) != provider.FailedPrecondition {
+			t.Errorf("terms that nobody has accepted: %v", err)
+		}
+		if n := c.Calls()["MarketplaceAgreements_Create"]; n != 0 {
+			t.Error("terms were accepted although nobody asked")
+		}
+		accepted := request("b", class("image", map[string]any{"marketplace": flatcar(), "plan": asked}))
+		_, err := c.driver().Create(t.Context(), accepted)
+		c.must(err)
+		_, err = c.driver().Create(t.Context(), refused) // They are the subscription's now.
+		c.must(err)
+		if n := c.Calls()["MarketplaceAgreements_Create"]; n != 1 {
+			t.Errorf("terms were accepted %d times", n)
+		}
+		c.gone(c.driver(), deletion(refused))
+		c.gone(c.driver(), deletion(accepted))
+		c.nothingLeft()
+	})
 }
 
 // What has no tags is Machinist's only if it has a name that Machinist gave.
 func TestPartsOfOthersAreLeftAlone(t *testing.T) {
-	c := newCloud(t, nil)
-	_, remove, err := c.launch(t.Context(), nil)
-	c.must(err)
-	before := c.Resources()
-	req := request("a", class())
-	_, err = c.driver().Create(t.Context(), req)
-	c.must(err)
-	c.KeepParts()
-	c.must(remove(t.Context())) // Its interface and disk stay, and nothing says whose they are.
-	whole := req
-	whole.Class.Spec = nil
-	for _, del := range []provider.DeleteRequest{deletion(req), deletion(whole)} {
-		c.gone(c.driver(), del)
-	}
-	if left := c.Resources(); len(left) != len(before)-1 {
-		t.Errorf("there is left %v, of what was before: %v", left, before)
-	}
+	bothWays(t, func(t *testing.T, newCloud opener) {
+		c := newCloud(t, nil)
+		_, remove, err := c.launch(t.Context(), nil)
+		c.must(err)
+		before := c.Resources()
+		req := request("a", class())
+		_, err = c.driver().Create(t.Context(), req)
+		c.must(err)
+		c.KeepParts()
+		c.must(remove(t.Context())) // Its interface and disk stay, and nothing says whose they are.
+		whole := req
+		whole.Class.Spec = nil
+		for _, del := range []provider.DeleteRequest{deletion(req), deletion(whole)} {
+			c.gone(c.driver(), del)
+		}
+		if left := c.Resources(); len(left) != len(before)-1 {
+			t.Errorf("there is left %v, of what was before: %v", left, before)
+		}
+	})
 }

@@ -14,6 +14,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/providers/azure/driver"
 	"machinist.dev/machinist/providers/azure/fakeazure"
+	"machinist.dev/machinist/providers/azure/fakeazure/sdkfake"
 	"machinist.dev/machinist/providers/azure/machine/sample"
 )
 
@@ -27,7 +28,7 @@ const (
 	sshKey = sample.SSHKey
 )
 
-// cloud is a fake Azure that serves.
+// cloud is a fake Azure and how to reach it.
 type cloud struct {
 	*testing.T
 	*fakeazure.Azure
@@ -38,8 +39,39 @@ type cloud struct {
 	launched  int
 }
 
-// newCloud serves one over TLS on loopback. change may alter its options.
+// opener makes a cloud. change may alter its options.
+type opener func(t *testing.T, change func(*fakeazure.Options)) *cloud
+
+// bothWays runs a test against an Azure that speaks HTTP, and against the same one behind the SDK's own fake servers.
+func bothWays(t *testing.T, test func(*testing.T, opener)) {
+	t.Helper()
+	for name, way := range map[string]opener{"over HTTP": newCloud, "through the SDK's fakes": newCloudBehindSDK} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, way)
+		})
+	}
+}
+
+// newCloud serves one over TLS on loopback.
 func newCloud(t *testing.T, change func(*fakeazure.Options)) *cloud {
+	t.Helper()
+	c := cloudOf(t, change)
+	server := httptest.NewTLSServer(c.Azure)
+	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
+	c.url, c.transport = server.URL, server.Client().Transport
+	return c
+}
+
+// newCloudBehindSDK makes one whose clients send nothing over the network.
+func newCloudBehindSDK(t *testing.T, change func(*fakeazure.Options)) *cloud {
+	t.Helper()
+	c := cloudOf(t, change)
+	c.url, c.transport = "https://management.example.com", sdkfake.New(c.Azure)
+	return c
+}
+
+func cloudOf(t *testing.T, change func(*fakeazure.Options)) *cloud {
 	t.Helper()
 	o := fakeazure.Options{
 		Tenant: tenant, Subscription: subscription, Client: application, Secret: secret,
@@ -49,9 +81,8 @@ func newCloud(t *testing.T, change func(*fakeazure.Options)) *cloud {
 		change(&o)
 	}
 	azure := fakeazure.New(o)
-	server := httptest.NewTLSServer(azure)
-	t.Cleanup(func() { server.CloseClientConnections(); server.Close(); azure.Close() })
-	return &cloud{T: t, Azure: azure, url: server.URL, transport: server.Client().Transport, settle: 2 * time.Second}
+	t.Cleanup(azure.Close)
+	return &cloud{T: t, Azure: azure, settle: 2 * time.Second}
 }
 
 // driver returns one as a new process has it.

@@ -115,20 +115,43 @@ func (c *clients) launchInterface(ctx context.Context, o *order, i int) (string,
 		}
 		made, err := await(ctx, poller)
 		if err != nil {
-			return "", creating(ctx, err, "create public address "+name, field)
+			return "", created(ctx, err, "create public address "+name, field)
 		}
 		publicIPID = value(made.ID)
 	}
 	name := interfaceName(o.name, i)
 	poller, err := c.interfaces.BeginCreateOrUpdate(ctx, o.spec.ResourceGroup, name, o.networkInterface(i, publicIPID), nil)
 	if err != nil {
+		if refersToNothing(err) && c.addressRemoved(ctx, o, i) {
+			return "", removedMeanwhile("create network interface " + name)
+		}
 		return "", creating(ctx, err, "create network interface "+name, field)
 	}
 	made, err := await(ctx, poller)
 	if err != nil {
-		return "", creating(ctx, err, "create network interface "+name, field)
+		return "", created(ctx, err, "create network interface "+name, field)
 	}
 	return value(made.ID), nil
+}
+
+// addressRemoved reports whether the interface's public address is not there although it was made for the machine.
+func (c *clients) addressRemoved(ctx context.Context, o *order, i int) bool {
+	if !o.spec.NetworkInterfaces[i].PublicIP {
+		return false
+	}
+	_, err := c.publicIPs.Get(ctx, o.spec.ResourceGroup, publicIPName(o.name, i), nil)
+	return absent(err)
+}
+
+// interfaceRemoved reports whether an interface is not there although it was made for the machine.
+func (c *clients) interfaceRemoved(ctx context.Context, o *order, i int) bool {
+	_, err := c.interfaces.Get(ctx, o.spec.ResourceGroup, interfaceName(o.name, i), nil)
+	return absent(err)
+}
+
+// removedMeanwhile is for a part that was made and is gone: the same machine is being deleted, or somebody tidies up.
+func removedMeanwhile(attempted string) error {
+	return provider.Errorf(provider.Aborted, "%s: what was made for it is being removed", attempted)
 }
 
 // put asks for the virtual machine and returns it as soon as Azure has accepted it. It never changes one that is there.
@@ -139,6 +162,13 @@ func (c *clients) put(ctx context.Context, o *order, interfaces []string) (*armc
 	_, err := c.vms.BeginCreateOrUpdate(runtime.WithCaptureResponse(ctx, &response), o.spec.ResourceGroup, o.name, o.virtualMachine(interfaces),
 		&armcompute.VirtualMachinesClientBeginCreateOrUpdateOptions{IfNoneMatch: ref("*")})
 	if err != nil {
+		if refersToNothing(err) {
+			for i := range interfaces {
+				if c.interfaceRemoved(ctx, o, i) {
+					return nil, removedMeanwhile(attempted)
+				}
+			}
+		}
 		return nil, creating(ctx, err, attempted, "")
 	}
 	body, err := runtime.Payload(response)
@@ -151,6 +181,14 @@ func (c *clients) put(ctx context.Context, o *order, interfaces []string) (*armc
 		return nil, &provider.Error{Code: provider.Internal, Message: attempted + ": Azure's answer cannot be read", Cause: err}
 	}
 	return vm, nil
+}
+
+// created translates an error of an operation that Azure had accepted: what is missing at its end is the part itself.
+func created(ctx context.Context, err error, attempted, field string) error {
+	if absent(err) {
+		return removedMeanwhile(attempted)
+	}
+	return creating(ctx, err, attempted, field)
 }
 
 // creating translates an error, and says which field is to blame where Azure's code tells.

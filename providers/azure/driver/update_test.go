@@ -43,82 +43,88 @@ func (c *cloud) tagsOf() map[string]string {
 }
 
 func TestTagsChangeInPlaceAndOthersStay(t *testing.T) {
-	c := newCloud(t, func(o *fakeazure.Options) { o.Change = 5 * time.Millisecond })
-	d, req := c.made(class("tags", map[string]any{"team": "blue", "old": "1"}))
-	c.Tag("policy", "theirs")
-	req.Class = class("tags", map[string]any{"Team": "green", "new": "2"})
-	if result := c.outcome(d, req); result.Outcome != provider.UpdateDone {
-		t.Fatalf("got %s: %s", result.Outcome, result.Reason)
-	}
-	tags := c.tagsOf()
-	for key, want := range map[string]string{"Team": "green", "team": "", "new": "2", "old": "", "policy": "theirs", provider.TagMachineUID: string(req.Machine.UID)} {
-		if tags[key] != want {
-			t.Errorf("the tag %s is %q, want %q", key, tags[key], want)
+	bothWays(t, func(t *testing.T, newCloud opener) {
+		c := newCloud(t, func(o *fakeazure.Options) { o.Change = 5 * time.Millisecond })
+		d, req := c.made(class("tags", map[string]any{"team": "blue", "old": "1"}))
+		c.Tag("policy", "theirs")
+		req.Class = class("tags", map[string]any{"Team": "green", "new": "2"})
+		if result := c.outcome(d, req); result.Outcome != provider.UpdateDone {
+			t.Fatalf("got %s: %s", result.Outcome, result.Reason)
 		}
-	}
-	for _, kind := range []string{"disks", "networkInterfaces", "publicIPAddresses"} {
-		for name, tags := range c.PartTags(kind) {
-			if tags["Team"] != "green" || tags["old"] != "" || tags[provider.TagCluster] != cluster {
-				t.Errorf("%s %s has the tags %v", kind, name, tags)
+		tags := c.tagsOf()
+		for key, want := range map[string]string{"Team": "green", "team": "", "new": "2", "old": "", "policy": "theirs", provider.TagMachineUID: string(req.Machine.UID)} {
+			if tags[key] != want {
+				t.Errorf("the tag %s is %q, want %q", key, tags[key], want)
 			}
 		}
-	}
-	before := c.Calls()["VirtualMachines_Update"]
-	if result := c.outcome(d, req); result.Outcome != provider.UpdateDone || c.Calls()["VirtualMachines_Update"] != before {
-		t.Errorf("asked again: %s, with %d more changes", result.Outcome, c.Calls()["VirtualMachines_Update"]-before)
-	}
+		for _, kind := range []string{"disks", "networkInterfaces", "publicIPAddresses"} {
+			for name, tags := range c.PartTags(kind) {
+				if tags["Team"] != "green" || tags["old"] != "" || tags[provider.TagCluster] != cluster {
+					t.Errorf("%s %s has the tags %v", kind, name, tags)
+				}
+			}
+		}
+		before := c.Calls()["VirtualMachines_Update"]
+		if result := c.outcome(d, req); result.Outcome != provider.UpdateDone || c.Calls()["VirtualMachines_Update"] != before {
+			t.Errorf("asked again: %s, with %d more changes", result.Outcome, c.Calls()["VirtualMachines_Update"]-before)
+		}
+	})
 }
 
 func TestASizeChangesWhileTheMachineIsDeallocated(t *testing.T) {
-	const large = "Standard_D4s_v5"
-	c := newCloud(t, func(o *fakeazure.Options) { o.Change = 5 * time.Millisecond })
-	small := class("resize", "Deallocate")
-	d, req := c.made(small)
-	req.Class = class("resize", "Deallocate", "vmSize", large)
-	if result := c.outcome(d, req); result.Outcome != provider.UpdateNeedsDrain {
-		t.Fatalf("before the drain: %s", result.Outcome)
-	}
-	if n := c.Calls()["VirtualMachines_Deallocate"]; n != 0 {
-		t.Fatal("the machine was deallocated under its pods")
-	}
-	req.Drained = true
-	if result := c.outcome(d, req); result.Outcome != provider.UpdateDone || result.Instance.Type != large || result.Instance.State != provider.StateRunning {
-		t.Fatalf("got %s: %s, %+v", result.Outcome, result.Reason, result.Instance)
-	}
-	if _, there := c.tagsOf()["machinist-resize"]; there {
-		t.Error("the tag of the change is still there")
-	}
+	bothWays(t, func(t *testing.T, newCloud opener) {
+		const large = "Standard_D4s_v5"
+		c := newCloud(t, func(o *fakeazure.Options) { o.Change = 5 * time.Millisecond })
+		small := class("resize", "Deallocate")
+		d, req := c.made(small)
+		req.Class = class("resize", "Deallocate", "vmSize", large)
+		if result := c.outcome(d, req); result.Outcome != provider.UpdateNeedsDrain {
+			t.Fatalf("before the drain: %s", result.Outcome)
+		}
+		if n := c.Calls()["VirtualMachines_Deallocate"]; n != 0 {
+			t.Fatal("the machine was deallocated under its pods")
+		}
+		req.Drained = true
+		if result := c.outcome(d, req); result.Outcome != provider.UpdateDone || result.Instance.Type != large || result.Instance.State != provider.StateRunning {
+			t.Fatalf("got %s: %s, %+v", result.Outcome, result.Reason, result.Instance)
+		}
+		if _, there := c.tagsOf()["machinist-resize"]; there {
+			t.Error("the tag of the change is still there")
+		}
 
-	t.Log("a size that is not to be had leaves it deallocated, and the way back is open")
-	end := c.Inject(fakeazure.Fault{Operation: "VirtualMachines_Update", Skip: 1, Status: http.StatusConflict, Code: "SkuNotAvailable"})
-	back := req
-	back.Class = small
-	var err error
-	c.eventually("the change is refused", func() (bool, string) {
-		_, err = d.Update(t.Context(), back)
-		return provider.CodeOf(err) == provider.ResourceExhausted, fmt.Sprint(err)
+		t.Log("a size that is not to be had leaves it deallocated, and the way back is open")
+		end := c.Inject(fakeazure.Fault{Operation: "VirtualMachines_Update", Skip: 1, Status: http.StatusConflict, Code: "SkuNotAvailable"})
+		back := req
+		back.Class = small
+		var err error
+		c.eventually("the change is refused", func() (bool, string) {
+			_, err = d.Update(t.Context(), back)
+			return provider.CodeOf(err) == provider.ResourceExhausted, fmt.Sprint(err)
+		})
+		if running := c.Running(); len(running) != 0 {
+			t.Errorf("%v run while their size cannot be changed", running)
+		}
+		end()
+		if result := c.outcome(c.driver(), req); result.Outcome != provider.UpdateDone || result.Instance.Type != large {
+			t.Errorf("taken back: %s: %s", result.Outcome, result.Reason)
+		}
+		if running := c.Running(); len(running) != 1 {
+			t.Errorf("%v run after the change was taken back", running)
+		}
 	})
-	if running := c.Running(); len(running) != 0 {
-		t.Errorf("%v run while their size cannot be changed", running)
-	}
-	end()
-	if result := c.outcome(c.driver(), req); result.Outcome != provider.UpdateDone || result.Instance.Type != large {
-		t.Errorf("taken back: %s: %s", result.Outcome, result.Reason)
-	}
-	if running := c.Running(); len(running) != 1 {
-		t.Errorf("%v run after the change was taken back", running)
-	}
 }
 
 // A machine that somebody stopped is not started by an update that has nothing to do with it.
 func TestAMachineThatSomebodyStoppedStaysStopped(t *testing.T) {
-	c := newCloud(t, nil)
-	d, req := c.made(class())
-	c.must(c.call(t.Context(), http.MethodPost, strings.TrimPrefix(req.ProviderID, "azure://")+"/deallocate?api-version=2025-04-01", nil))
-	req.Class, req.Drained = class("tags.team", "green"), true
-	if result := c.outcome(d, req); result.Outcome != provider.UpdateDone || result.Instance.State != provider.StateStopped {
-		t.Errorf("got %s and state %s", result.Outcome, result.Instance.State)
-	}
+	bothWays(t, func(t *testing.T, newCloud opener) {
+		c := newCloud(t, nil)
+		d, req := c.made(class())
+		c.must(c.call(t.Context(), http.MethodPost, strings.TrimPrefix(req.ProviderID, "azure://")+"/deallocate?api-version=2025-04-01", nil))
+		req.Class, req.Drained = class("tags.team", "green"), true
+		if result := c.outcome(d, req); result.Outcome != provider.UpdateDone || result.Instance.State != provider.StateStopped {
+			t.Errorf("got %s and state %s", result.Outcome, result.Instance.State)
+		}
+	})
 }
 
 func TestWhatNeedsAnotherMachine(t *testing.T) {

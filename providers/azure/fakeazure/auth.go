@@ -102,8 +102,8 @@ func (a *Azure) proves(r *http.Request, authority string) error {
 
 // authorize checks the access token of a call.
 // https://learn.microsoft.com/rest/api/azure/ (section on the request header)
-func (a *Azure) authorize(r *http.Request) *failure {
-	token, bearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+func (a *Azure) authorize(header string) *failure {
+	token, bearer := strings.CutPrefix(header, "Bearer ")
 	if !bearer {
 		return fail(http.StatusUnauthorized, "AuthenticationFailed", "Authentication failed. The 'Authorization' header is missing.")
 	}

@@ -214,6 +214,14 @@ func clone(o object) object {
 	return out
 }
 
+// value is what p points to, zero where it points to nothing.
+func value[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
+
 // uuid is a random one.
 func uuid() string {
 	b := make([]byte, 16)

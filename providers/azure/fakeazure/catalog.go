@@ -85,12 +85,11 @@ func (a *Azure) checkImage(vm object) *failure {
 
 // listSKUs lists the sizes, and something that is none, as Azure does.
 // https://learn.microsoft.com/rest/api/compute/resource-skus/list
-func (c *call) listSKUs([]string) {
+func (c *call) listSKUs() Answer {
 	location := c.azure.options.Location
-	filter := c.r.URL.Query().Get("$filter")
+	filter := c.Filter
 	if filter != "" && !strings.EqualFold(filter, "location eq '"+location+"'") {
-		c.answer(http.StatusOK, object{"value": []object{}})
-		return
+		return answer(http.StatusOK, object{"value": []object{}})
 	}
 	all := []object{{"resourceType": "disks", "name": "Premium_LRS", "locations": []string{location}}}
 	for _, s := range sizes() {
@@ -107,7 +106,7 @@ func (c *call) listSKUs([]string) {
 		}
 		all = append(all, sku)
 	}
-	c.page(all)
+	return c.page(all)
 }
 
 func agreementKey(publisher, offer, plan string) string {
@@ -116,26 +115,25 @@ func agreementKey(publisher, offer, plan string) string {
 
 // getAgreement tells the terms of a plan, accepted or not.
 // https://learn.microsoft.com/rest/api/marketplaceordering/marketplace-agreements/get
-func (c *call) getAgreement(p []string) {
-	c.answer(http.StatusOK, c.agreement(p))
+func (c *call) getAgreement() Answer {
+	return answer(http.StatusOK, c.agreement())
 }
 
-func (c *call) agreement(p []string) object {
-	return object{"name": p[2], "type": "Microsoft.MarketplaceOrdering/offertypes", "properties": object{
-		"publisher": p[0], "product": p[1], "plan": p[2], "accepted": c.azure.agreements[agreementKey(p[0], p[1], p[2])],
-		"signature": "SIGNATURE-OF-" + strings.ToUpper(p[2]), "licenseTextLink": "https://example.com/terms",
+func (c *call) agreement() object {
+	return object{"name": c.Names[2], "type": "Microsoft.MarketplaceOrdering/offertypes", "properties": object{
+		"publisher": c.Names[0], "product": c.Names[1], "plan": c.Names[2], "accepted": c.azure.agreements[agreementKey(c.Names[0], c.Names[1], c.Names[2])],
+		"signature": "SIGNATURE-OF-" + strings.ToUpper(c.Names[2]), "licenseTextLink": "https://example.com/terms",
 	}}
 }
 
 // putAgreement accepts the terms, if they are those that were read.
 // https://learn.microsoft.com/rest/api/marketplaceordering/marketplace-agreements/create
-func (c *call) putAgreement(p []string) {
-	now := c.agreement(p)
+func (c *call) putAgreement() Answer {
+	now := c.agreement()
 	if text(c.body, "properties", "signature") != text(now, "properties", "signature") {
-		c.refuse(fail(http.StatusBadRequest, "BadRequest", "The signature of the terms does not match."))
-		return
+		return refuse(fail(http.StatusBadRequest, "BadRequest", "The signature of the terms does not match."))
 	}
 	accepted, _ := dig(c.body, "properties", "accepted").(bool)
-	c.azure.agreements[agreementKey(p[0], p[1], p[2])] = accepted
-	c.answer(http.StatusOK, c.agreement(p))
+	c.azure.agreements[agreementKey(c.Names[0], c.Names[1], c.Names[2])] = accepted
+	return answer(http.StatusOK, c.agreement())
 }

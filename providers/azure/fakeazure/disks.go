@@ -22,38 +22,32 @@ func (a *Azure) addDisk(vm *resource, spec object, size any) {
 
 // patchDisk changes a disk's tags.
 // https://learn.microsoft.com/rest/api/compute/disks/update
-func (c *call) patchDisk(p []string) {
-	r, _ := c.at(kindDisk, p[0])
+func (c *call) patchDisk() Answer {
+	r, _ := c.at(kindDisk, c.Names[0])
 	if r == nil {
-		c.refuse(c.missing(kindDisk, p[0]))
-		return
+		return refuse(c.missing(kindDisk, c.Names[0]))
 	}
 	if f := diskUpdateSchema().check(c.body); f != nil {
-		c.refuse(f)
-		return
+		return refuse(f)
 	}
 	if tags, given := c.body["tags"].(object); given {
 		r.body["tags"] = tags
 		r.touch()
 	}
-	c.azure.operate(r, c.azure.options.Change, func() *failure { return nil }).announce(c)
-	c.answer(http.StatusAccepted, r.show())
+	return c.azure.operate(r, c.azure.options.Change, func() *failure { return nil }).accepted(http.StatusAccepted, r.show())
 }
 
 // deleteDisk removes a disk that no machine has.
 // https://learn.microsoft.com/rest/api/compute/disks/delete
-func (c *call) deleteDisk(p []string) {
+func (c *call) deleteDisk() Answer {
 	a := c.azure
-	r, _ := c.at(kindDisk, p[0])
+	r, _ := c.at(kindDisk, c.Names[0])
 	if r == nil {
-		c.answer(http.StatusNoContent, nil)
-		return
+		return answer(http.StatusNoContent, nil)
 	}
 	if user := text(r.body, "managedBy"); user != "" {
-		c.refuse(fail(http.StatusConflict, "OperationNotAllowed", "Disk %s is attached to VM %s.", r.name, user))
-		return
+		return refuse(fail(http.StatusConflict, "OperationNotAllowed", "Disk %s is attached to VM %s.", r.name, user))
 	}
 	r.setState("Deleting")
-	a.operate(r, a.options.Change, func() *failure { a.remove(r); return nil }).announce(c)
-	c.answer(http.StatusAccepted, nil)
+	return a.operate(r, a.options.Change, func() *failure { a.remove(r); return nil }).accepted(http.StatusAccepted, nil)
 }

@@ -1,7 +1,7 @@
 package fakeazure
 
 import (
-	"net/http"
+	"context"
 	"slices"
 	"strconv"
 	"strings"
@@ -64,7 +64,7 @@ func (a *Azure) inject(c *call) (before, after *fault) {
 	defer a.mu.Unlock()
 	for _, f := range a.faults {
 		prefix, all := strings.CutSuffix(f.Operation, "*")
-		if c.operation != f.Operation && !(all && strings.HasPrefix(c.operation, prefix)) {
+		if c.Operation != f.Operation && !(all && strings.HasPrefix(c.Operation, prefix)) {
 			continue
 		}
 		f.seen++
@@ -86,41 +86,27 @@ func (f *fault) message() string {
 	return "This was asked for."
 }
 
-// effect carries a fault out and reports whether the call goes on all the same.
-func (f *fault) effect(c *call) bool {
+// effect carries a fault out that comes before the call. With neither an answer nor an error the call goes on all the same.
+func (f *fault) effect(ctx context.Context, c *call) (*Answer, error) {
 	switch {
 	case f.Late > 0:
-		later := &call{azure: c.azure, w: &deaf{header: http.Header{}}, r: c.r.Clone(c.r.Context()), version: c.version, operation: c.operation}
-		f.carryOutLate(later, c)
-		<-c.r.Context().Done()
-		panic(http.ErrAbortHandler)
+		c.azure.mu.Lock()
+		c.azure.after(f.Late, func() { c.serve() })
+		c.azure.mu.Unlock()
+		<-ctx.Done()
+		return nil, ctx.Err()
 	case f.Hang:
-		<-c.r.Context().Done()
-		panic(http.ErrAbortHandler)
+		<-ctx.Done()
+		return nil, ctx.Err()
 	case f.Status != 0:
+		out := refuse(fail(f.Status, f.Code, "%s", f.message()))
 		if f.RetryAfter > 0 {
 			// https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling
-			c.w.Header().Set("Retry-After", strconv.Itoa(f.RetryAfter))
+			out.Header.Set("Retry-After", strconv.Itoa(f.RetryAfter))
 		}
-		c.refuse(fail(f.Status, f.Code, "%s", f.message()))
-		return false
+		return &out, nil
 	}
-	return true
-}
-
-// carryOutLate serves a call once its time has come.
-func (f *fault) carryOutLate(later, now *call) {
-	raw := now.raw
-	a := now.azure
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.after(f.Late, func() {
-		route, params := match(later.r.Method, later.r.URL.Path)
-		if later.admit(route, raw) == nil {
-			a.calls[later.operation]++
-			route.serve(later, params)
-		}
-	})
+	return nil, nil
 }
 
 // KeepParts makes the disks, interfaces and addresses of all virtual machines stay when those are deleted, as somebody can

@@ -11,34 +11,29 @@ const subnetRoom = 1000
 
 // putNIC makes or changes a network interface.
 // https://learn.microsoft.com/rest/api/virtualnetwork/network-interfaces/create-or-update
-func (c *call) putNIC(p []string) {
+func (c *call) putNIC() Answer {
 	a := c.azure
-	r, id := c.at(kindNIC, p[0])
+	r, id := c.at(kindNIC, c.Names[0])
 	if f := nicSchema().check(c.body); f != nil {
-		c.refuse(f)
-		return
+		return refuse(f)
 	}
 	configurations := list(c.body, "properties", "ipConfigurations")
 	if len(configurations) == 0 {
-		c.refuse(fail(http.StatusBadRequest, "NetworkInterfaceMustHaveAtleastOneIpConfiguration", "The network interface must have at least one IP configuration."))
-		return
+		return refuse(fail(http.StatusBadRequest, "NetworkInterfaceMustHaveAtleastOneIpConfiguration", "The network interface must have at least one IP configuration."))
 	}
 	for _, ip := range configurations {
 		subnet := text(ip, "properties", "subnet", "id")
 		if a.find(subnet) == nil {
-			c.refuse(fail(http.StatusBadRequest, "InvalidResourceReference", "Resource %s referenced by resource %s was not found.", subnet, id))
-			return
+			return refuse(fail(http.StatusBadRequest, "InvalidResourceReference", "Resource %s referenced by resource %s was not found.", subnet, id))
 		}
 		publicID := text(ip, "properties", "publicIPAddress", "id")
 		public := a.find(publicID)
 		if publicID != "" && public == nil {
-			c.refuse(fail(http.StatusBadRequest, "InvalidResourceReference", "Resource %s referenced by resource %s was not found.", publicID, id))
-			return
+			return refuse(fail(http.StatusBadRequest, "InvalidResourceReference", "Resource %s referenced by resource %s was not found.", publicID, id))
 		}
 		if public != nil {
 			if user := text(public.body, "properties", "ipConfiguration", "id"); user != "" && !strings.HasPrefix(strings.ToLower(user), strings.ToLower(id)+"/") {
-				c.refuse(fail(http.StatusBadRequest, "PublicIPAddressInUse", "Resource %s is referencing public IP address %s that is already allocated.", id, publicID))
-				return
+				return refuse(fail(http.StatusBadRequest, "PublicIPAddressInUse", "Resource %s is referencing public IP address %s that is already allocated.", id, publicID))
 			}
 		}
 	}
@@ -56,26 +51,23 @@ func (c *call) putNIC(p []string) {
 			r.properties()["virtualMachine"] = attached
 		}
 		a.settleNIC(r)
-		c.answer(http.StatusOK, r.show())
-		return
+		return answer(http.StatusOK, r.show())
 	}
 	for _, ip := range configurations {
 		address, f := a.allocate(text(ip, "properties", "subnet", "id"))
 		if f != nil {
-			c.refuse(f)
-			return
+			return refuse(f)
 		}
 		child(ip, "properties")["privateIPAddress"] = address
 	}
-	r = &resource{id: id, group: groupIn(c.r.URL.Path), name: p[0], kind: kindNIC, body: c.body}
+	r = &resource{id: id, group: c.Group, name: c.Names[0], kind: kindNIC, body: c.body}
 	a.add(r)
 	a.settleNIC(r)
 	r.properties()["macAddress"] = fmt.Sprintf("00-0D-3A-%02X-%02X-%02X", r.sequence>>16&0xff, r.sequence>>8&0xff, r.sequence&0xff)
 	if a.options.Change > 0 {
 		r.setState("Updating")
 	}
-	a.operate(r, a.options.Change, func() *failure { r.setState("Succeeded"); return c.asyncFailure }).announce(c)
-	c.answer(http.StatusCreated, r.show())
+	return a.operate(r, a.options.Change, func() *failure { r.setState("Succeeded"); return c.asyncFailure }).accepted(http.StatusCreated, r.show())
 }
 
 // settleNIC fills in what follows from an interface, there and at what it refers to.
@@ -109,20 +101,17 @@ func (a *Azure) allocate(subnet string) (string, *failure) {
 
 // deleteNIC removes an interface that no machine has.
 // https://learn.microsoft.com/rest/api/virtualnetwork/network-interfaces/delete
-func (c *call) deleteNIC(p []string) {
+func (c *call) deleteNIC() Answer {
 	a := c.azure
-	r, _ := c.at(kindNIC, p[0])
+	r, _ := c.at(kindNIC, c.Names[0])
 	if r == nil {
-		c.answer(http.StatusNoContent, nil)
-		return
+		return answer(http.StatusNoContent, nil)
 	}
 	if vm := text(r.body, "properties", "virtualMachine", "id"); vm != "" {
-		c.refuse(fail(http.StatusBadRequest, "NicInUse", "Network Interface %s is used by existing resource %s.", r.id, vm))
-		return
+		return refuse(fail(http.StatusBadRequest, "NicInUse", "Network Interface %s is used by existing resource %s.", r.id, vm))
 	}
 	r.setState("Deleting")
-	a.operate(r, a.options.Change, func() *failure { a.dropNIC(r); return nil }).announce(c)
-	c.answer(http.StatusAccepted, nil)
+	return a.operate(r, a.options.Change, func() *failure { a.dropNIC(r); return nil }).accepted(http.StatusAccepted, nil)
 }
 
 func (a *Azure) dropNIC(r *resource) {
@@ -137,16 +126,14 @@ func (a *Azure) dropNIC(r *resource) {
 
 // putIP makes or changes a public address.
 // https://learn.microsoft.com/rest/api/virtualnetwork/public-ip-addresses/create-or-update
-func (c *call) putIP(p []string) {
+func (c *call) putIP() Answer {
 	a := c.azure
-	r, id := c.at(kindIP, p[0])
+	r, id := c.at(kindIP, c.Names[0])
 	if f := ipSchema().check(c.body); f != nil {
-		c.refuse(f)
-		return
+		return refuse(f)
 	}
 	if text(c.body, "sku", "name") == "Standard" && text(c.body, "properties", "publicIPAllocationMethod") != "Static" {
-		c.refuse(fail(http.StatusBadRequest, "StandardSkuPublicIPAddressesMustBeStatic", "Standard sku publicIp %s must have AllocationMethod set to Static.", id))
-		return
+		return refuse(fail(http.StatusBadRequest, "StandardSkuPublicIPAddressesMustBeStatic", "Standard sku publicIp %s must have AllocationMethod set to Static.", id))
 	}
 	if r != nil {
 		for _, key := range []string{"ipAddress", "ipConfiguration"} {
@@ -156,34 +143,29 @@ func (c *call) putIP(p []string) {
 		}
 		r.body = c.body
 		r.setState("Succeeded")
-		c.answer(http.StatusOK, r.show())
-		return
+		return answer(http.StatusOK, r.show())
 	}
-	r = &resource{id: id, group: groupIn(c.r.URL.Path), name: p[0], kind: kindIP, body: c.body}
+	r = &resource{id: id, group: c.Group, name: c.Names[0], kind: kindIP, body: c.body}
 	a.add(r)
 	r.properties()["ipAddress"] = fmt.Sprintf("203.0.113.%d", r.sequence%254+1)
 	r.setState("Succeeded")
 	if a.options.Change > 0 {
 		r.setState("Updating")
 	}
-	a.operate(r, a.options.Change, func() *failure { r.setState("Succeeded"); return c.asyncFailure }).announce(c)
-	c.answer(http.StatusCreated, r.show())
+	return a.operate(r, a.options.Change, func() *failure { r.setState("Succeeded"); return c.asyncFailure }).accepted(http.StatusCreated, r.show())
 }
 
 // deleteIP removes an address that no interface has.
 // https://learn.microsoft.com/rest/api/virtualnetwork/public-ip-addresses/delete
-func (c *call) deleteIP(p []string) {
+func (c *call) deleteIP() Answer {
 	a := c.azure
-	r, _ := c.at(kindIP, p[0])
+	r, _ := c.at(kindIP, c.Names[0])
 	if r == nil {
-		c.answer(http.StatusNoContent, nil)
-		return
+		return answer(http.StatusNoContent, nil)
 	}
 	if user := text(r.body, "properties", "ipConfiguration", "id"); user != "" {
-		c.refuse(fail(http.StatusBadRequest, "PublicIPAddressCannotBeDeleted", "Public IP address %s can not be deleted since it is still allocated to resource %s.", r.id, user))
-		return
+		return refuse(fail(http.StatusBadRequest, "PublicIPAddressCannotBeDeleted", "Public IP address %s can not be deleted since it is still allocated to resource %s.", r.id, user))
 	}
 	r.setState("Deleting")
-	a.operate(r, a.options.Change, func() *failure { a.remove(r); return nil }).announce(c)
-	c.answer(http.StatusAccepted, nil)
+	return a.operate(r, a.options.Change, func() *failure { a.remove(r); return nil }).accepted(http.StatusAccepted, nil)
 }

@@ -9,7 +9,7 @@ import (
 // operation is one that takes time.
 // https://learn.microsoft.com/azure/azure-resource-manager/management/async-operations
 type operation struct {
-	id      string
+	path    string // by which it is asked after
 	about   string // the resource, in lower case
 	started time.Time
 	ended   time.Time
@@ -19,14 +19,21 @@ type operation struct {
 // operate begins an operation on a resource. do is carried out at its end; what it returns is how it ended. An operation
 // that another one has pushed aside ends without effect.
 func (a *Azure) operate(r *resource, takes time.Duration, do func() *failure) *operation {
-	op := &operation{id: uuid(), about: strings.ToLower(r.id), started: time.Now()}
+	id, provider := uuid(), "Microsoft.Compute"
+	if strings.HasPrefix(string(r.kind), "Microsoft.Network/") {
+		provider = "Microsoft.Network"
+	}
+	op := &operation{
+		path:  "/subscriptions/" + a.options.Subscription + "/providers/" + provider + "/locations/" + a.options.Location + "/operations/" + id,
+		about: strings.ToLower(r.id), started: time.Now(),
+	}
 	// https://learn.microsoft.com/azure/virtual-machines/error-messages (OperationPreempted)
 	for _, other := range a.operations {
 		if other.about == op.about && other.ended.IsZero() {
 			other.finish(fail(http.StatusConflict, "OperationPreempted", "The operation was preempted by a more recent operation."))
 		}
 	}
-	a.operations[op.id] = op
+	a.operations[id] = op
 	a.after(takes, func() {
 		if op.ended.IsZero() {
 			op.finish(do())
@@ -37,45 +44,37 @@ func (a *Azure) operate(r *resource, takes time.Duration, do func() *failure) *o
 
 func (op *operation) finish(f *failure) { op.ended, op.failure = time.Now(), f }
 
-// announce sets the two headers by which a client follows an operation.
-func (op *operation) announce(c *call) {
-	provider := "Microsoft.Compute"
-	if strings.Contains(op.about, "/microsoft.network/") {
-		provider = "Microsoft.Network"
-	}
-	at := c.base() + "/subscriptions/" + c.azure.options.Subscription + "/providers/" + provider + "/locations/" + c.azure.options.Location + "/operations/" + op.id
-	h := c.w.Header()
-	h.Set("Azure-AsyncOperation", at+"?api-version="+c.version)
-	h.Set("Location", at+"?monitor=true&api-version="+c.version)
-	h.Set("Retry-After", "0")
+// accepted answers the call that began the operation.
+func (op *operation) accepted(status int, body object) Answer {
+	out := answer(status, body)
+	out.Operation = op.path
+	return out
 }
 
-// poll tells how an operation stands, in the way of either header.
-func (c *call) poll(id string) {
-	op := c.azure.operations[strings.ToLower(id)]
+// poll tells how an operation stands, in the way of either header by which a client follows it.
+func (c *call) poll() Answer {
+	id := strings.ToLower(c.Names[1])
+	op := c.azure.operations[id]
 	if op == nil {
-		c.refuse(fail(http.StatusNotFound, "NotFound", "The entity was not found in this Azure location."))
-		return
+		return refuse(fail(http.StatusNotFound, "NotFound", "The entity was not found in this Azure location."))
 	}
-	c.w.Header().Set("Retry-After", "0")
-	if c.r.URL.Query().Get("monitor") == "true" {
+	if c.Monitor {
 		switch {
 		case op.ended.IsZero():
-			op.announce(c)
-			c.answer(http.StatusAccepted, nil)
+			return op.accepted(http.StatusAccepted, nil)
 		case op.failure != nil:
-			c.refuse(op.failure)
-		default:
-			c.answer(http.StatusOK, nil)
+			return refuse(op.failure)
 		}
-		return
+		return answer(http.StatusOK, nil)
 	}
-	out := object{"name": op.id, "startTime": op.started.UTC().Format(time.RFC3339Nano), "status": "InProgress"}
+	body := object{"name": id, "startTime": op.started.UTC().Format(time.RFC3339Nano), "status": "InProgress"}
 	if !op.ended.IsZero() {
-		out["endTime"], out["status"] = op.ended.UTC().Format(time.RFC3339Nano), "Succeeded"
+		body["endTime"], body["status"] = op.ended.UTC().Format(time.RFC3339Nano), "Succeeded"
 	}
 	if op.failure != nil {
-		out["status"], out["error"] = "Failed", object{"code": op.failure.code, "message": op.failure.message}
+		body["status"], body["error"] = "Failed", object{"code": op.failure.code, "message": op.failure.message}
 	}
-	c.answer(http.StatusOK, out)
+	out := answer(http.StatusOK, body)
+	out.Header.Set("Retry-After", "0")
+	return out
 }

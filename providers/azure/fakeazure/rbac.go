@@ -13,6 +13,7 @@ func action(operation string) string {
 	types := map[string]string{
 		"VirtualMachines": string(kindVM), "Disks": string(kindDisk), "NetworkInterfaces": string(kindNIC), "PublicIPAddresses": string(kindIP),
 		"Subnets": string(kindSubnet), "ResourceSkus": "Microsoft.Compute/skus", "ResourceGroups": "Microsoft.Resources/subscriptions/resourceGroups",
+		"ComputeOperations": "Microsoft.Compute/locations/operations", "NetworkOperations": "Microsoft.Network/locations/operations",
 		"MarketplaceAgreements": "Microsoft.MarketplaceOrdering/offertypes/publishers/offers/plans/agreements",
 	}
 	switch verb {
@@ -32,13 +33,7 @@ func (c *call) permits() *failure {
 	if c.azure.options.Actions == nil {
 		return nil
 	}
-	first := action(c.operation)
-	if c.operation == "Operations_Get" {
-		first = "Microsoft.Compute/locations/operations/read"
-		if strings.Contains(strings.ToLower(c.r.URL.Path), "/microsoft.network/") {
-			first = "Microsoft.Network/locations/operations/read"
-		}
-	}
+	first := action(c.Operation)
 	if !c.azure.allows(first) {
 		return fail(http.StatusForbidden, "AuthorizationFailed", "The client '%s' does not have authorization to perform action '%s'.", c.azure.options.Client, first)
 	}
@@ -61,7 +56,7 @@ func (c *call) linked() []string {
 		}
 	}
 	ip := "properties.ipConfigurations.*.properties."
-	switch c.operation {
+	switch c.Operation {
 	case "NetworkInterfaces_CreateOrUpdate":
 		need(string(kindSubnet)+"/join/action", ip+"subnet.id")
 		need(string(kindIP)+"/join/action", ip+"publicIPAddress.id")

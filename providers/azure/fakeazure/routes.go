@@ -13,7 +13,7 @@ type route struct {
 	method, path string
 	operation    string
 	versions     []string
-	serve        func(c *call, params []string)
+	serve        func(c *call) Answer
 }
 
 // Versions of the API that are served: those that the SDK which this was written against speaks.
@@ -28,14 +28,14 @@ const (
 	networkPath      = "/providers/microsoft.network"
 )
 
-// routes are all operations. A * is one segment, which is handed to serve without those of subscription and group.
+// routes are all operations. A * is one segment; it is one of Names unless it is that of the subscription or the group.
 func routes() []route {
 	vm, disk := groupPath+computePath+"/virtualmachines", groupPath+computePath+"/disks"
 	nic, ip := groupPath+networkPath+"/networkinterfaces", groupPath+networkPath+"/publicipaddresses"
 	compute, disks, network := computeVersions(), diskVersions(), networkVersions()
-	operations := append(append([]string{}, compute...), append(disks, network...)...)
+	operations := slices.Concat(compute, disks)
 	return []route{
-		{http.MethodGet, groupPath, "ResourceGroups_Get", []string{"2021-04-01"}, func(c *call, _ []string) { c.getID(c.azure.groupID(groupIn(c.r.URL.Path))) }},
+		{http.MethodGet, groupPath, "ResourceGroups_Get", []string{"2021-04-01"}, func(c *call) Answer { return c.get(c.azure.groupID(c.Group)) }},
 
 		{http.MethodPut, vm + "/*", "VirtualMachines_CreateOrUpdate", compute, (*call).putVM},
 		{http.MethodPatch, vm + "/*", "VirtualMachines_Update", compute, (*call).patchVM},
@@ -67,16 +67,27 @@ func routes() []route {
 		{http.MethodGet, ip, "PublicIPAddresses_List", network, lists(kindIP)},
 		{http.MethodGet, subscriptionPath + networkPath + "/publicipaddresses", "PublicIPAddresses_ListAll", network, lists(kindIP)},
 
-		{http.MethodGet, groupPath + networkPath + "/virtualnetworks/*/subnets/*", "Subnets_Get", network, func(c *call, _ []string) { c.getID(c.r.URL.Path) }},
+		{http.MethodGet, groupPath + networkPath + "/virtualnetworks/*/subnets/*", "Subnets_Get", network, func(c *call) Answer {
+			return c.get(c.azure.id(c.Group, "Microsoft.Network/virtualNetworks", c.Names[0]) + "/subnets/" + c.Names[1])
+		}},
 		{http.MethodGet, subscriptionPath + computePath + "/skus", "ResourceSkus_List", []string{"2021-07-01"}, (*call).listSKUs},
-		{http.MethodGet, subscriptionPath + computePath + "/locations/*/operations/*", "Operations_Get", operations, func(c *call, p []string) { c.poll(p[1]) }},
-		{http.MethodGet, subscriptionPath + networkPath + "/locations/*/operations/*", "Operations_Get", operations, func(c *call, p []string) { c.poll(p[1]) }},
+		{http.MethodGet, subscriptionPath + computePath + "/locations/*/operations/*", "ComputeOperations_Get", operations, (*call).poll},
+		{http.MethodGet, subscriptionPath + networkPath + "/locations/*/operations/*", "NetworkOperations_Get", network, (*call).poll},
 		{http.MethodGet, agreementPath, "MarketplaceAgreements_Get", []string{"2021-01-01"}, (*call).getAgreement},
 		{http.MethodPut, agreementPath, "MarketplaceAgreements_Create", []string{"2021-01-01"}, (*call).putAgreement},
 	}
 }
 
 const agreementPath = subscriptionPath + "/providers/microsoft.marketplaceordering/offertypes/virtualmachine/publishers/*/offers/*/plans/*/agreements/current"
+
+// routeOf is an operation by its name.
+func routeOf(operation string) *route {
+	all := routes()
+	if i := slices.IndexFunc(all, func(r route) bool { return r.operation == operation }); i >= 0 {
+		return &all[i]
+	}
+	return nil
+}
 
 // match finds the operation that a request is, and the names in its path.
 func match(method, path string) (*route, []string) {
@@ -113,42 +124,39 @@ func (r *route) matches(method string, segments []string) ([]string, bool) {
 
 // at is the resource that the path names, and its ID.
 func (c *call) at(k kind, name string) (*resource, string) {
-	id := c.azure.id(groupIn(c.r.URL.Path), k, name)
+	id := c.azure.id(c.Group, k, name)
 	return c.azure.find(id), id
 }
 
 func (c *call) missing(k kind, name string) *failure {
-	return fail(http.StatusNotFound, "ResourceNotFound", "The Resource '%s/%s' under resource group '%s' was not found.", k, name, groupIn(c.r.URL.Path))
+	return fail(http.StatusNotFound, "ResourceNotFound", "The Resource '%s/%s' under resource group '%s' was not found.", k, name, c.Group)
 }
 
-func gets(k kind) func(*call, []string) {
-	return func(c *call, p []string) {
-		r, _ := c.at(k, p[0])
+func gets(k kind) func(*call) Answer {
+	return func(c *call) Answer {
+		r, _ := c.at(k, c.Names[0])
 		if r == nil {
-			c.refuse(c.missing(k, p[0]))
-			return
+			return refuse(c.missing(k, c.Names[0]))
 		}
-		c.answer(http.StatusOK, r.show())
+		return answer(http.StatusOK, r.show())
 	}
 }
 
-func (c *call) getID(id string) {
+func (c *call) get(id string) Answer {
 	if r := c.azure.find(id); r != nil {
-		c.answer(http.StatusOK, r.show())
-		return
+		return answer(http.StatusOK, r.show())
 	}
-	c.refuse(fail(http.StatusNotFound, "ResourceNotFound", "The Resource '%s' was not found.", id))
+	return refuse(fail(http.StatusNotFound, "ResourceNotFound", "The Resource '%s' was not found.", id))
 }
 
 // lists answers with the resources of a type in the group or, without one, in the subscription, as they were before the lag.
-func lists(k kind) func(*call, []string) {
-	return func(c *call, _ []string) {
-		if c.r.URL.Query().Has("$expand") && !c.r.URL.Query().Has("$filter") {
+func lists(k kind) func(*call) Answer {
+	return func(c *call) Answer {
+		if c.Expand != "" && c.Filter == "" {
 			// https://learn.microsoft.com/rest/api/compute/virtual-machines/list
-			c.refuse(fail(http.StatusBadRequest, "InvalidParameter", "$expand needs a valid $filter."))
-			return
+			return refuse(fail(http.StatusBadRequest, "InvalidParameter", "$expand needs a valid $filter."))
 		}
-		group, seen := groupIn(c.r.URL.Path), time.Now().Add(-c.azure.options.ListLag)
+		group, seen := c.Group, time.Now().Add(-c.azure.options.ListLag)
 		var found []*resource
 		for _, r := range c.azure.resources {
 			if !r.created.After(seen) {
@@ -167,25 +175,23 @@ func lists(k kind) func(*call, []string) {
 		for i, r := range found {
 			all[i] = r.show()
 		}
-		c.page(all)
+		return c.page(all)
 	}
 }
 
 // tags answers a PATCH that replaces a resource's tags.
 // https://learn.microsoft.com/rest/api/virtualnetwork/network-interfaces/update-tags
-func tags(k kind) func(*call, []string) {
-	return func(c *call, p []string) {
-		r, _ := c.at(k, p[0])
+func tags(k kind) func(*call) Answer {
+	return func(c *call) Answer {
+		r, _ := c.at(k, c.Names[0])
 		if r == nil {
-			c.refuse(c.missing(k, p[0]))
-			return
+			return refuse(c.missing(k, c.Names[0]))
 		}
 		if f := checkTags(c.body); f != nil {
-			c.refuse(f)
-			return
+			return refuse(f)
 		}
 		r.body["tags"] = child(c.body, "tags")
 		r.touch()
-		c.answer(http.StatusOK, r.show())
+		return answer(http.StatusOK, r.show())
 	}
 }

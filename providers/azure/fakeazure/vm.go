@@ -27,33 +27,28 @@ const maxCustomData = 65535
 // putVM makes a virtual machine. Of one that is there it changes tags only: all else is refused as a change of what cannot
 // change, more strictly than Azure does.
 // https://learn.microsoft.com/rest/api/compute/virtual-machines/create-or-update
-func (c *call) putVM(p []string) {
+func (c *call) putVM() Answer {
 	a := c.azure
-	r, id := c.at(kindVM, p[0])
+	r, id := c.at(kindVM, c.Names[0])
 	if f := c.conditions(r); f != nil {
-		c.refuse(f)
-		return
+		return refuse(f)
 	}
 	if f := vmSchema().check(c.body); f != nil {
-		c.refuse(f)
-		return
+		return refuse(f)
 	}
 	if r != nil {
 		if text(r.body, "properties", "osProfile", "adminUsername") != text(c.body, "properties", "osProfile", "adminUsername") || dig(c.body, "properties", "osProfile", "customData") != nil {
-			c.refuse(fail(http.StatusConflict, "PropertyChangeNotAllowed", "Changing property 'osProfile' is not allowed."))
-			return
+			return refuse(fail(http.StatusConflict, "PropertyChangeNotAllowed", "Changing property 'osProfile' is not allowed."))
 		}
 		r.body["tags"] = child(c.body, "tags")
 		r.touch()
-		c.answer(http.StatusOK, r.show())
-		return
+		return answer(http.StatusOK, r.show())
 	}
-	customData, f := c.checkVM(p[0])
+	customData, f := c.checkVM(c.Names[0])
 	if f != nil {
-		c.refuse(f)
-		return
+		return refuse(f)
 	}
-	r = &resource{id: id, group: groupIn(c.r.URL.Path), name: p[0], kind: kindVM, body: c.body, vm: &machine{customData: customData}}
+	r = &resource{id: id, group: c.Group, name: c.Names[0], kind: kindVM, body: c.body, vm: &machine{customData: customData}}
 	a.add(r)
 	a.made++
 	properties := r.properties()
@@ -62,7 +57,7 @@ func (c *call) putVM(p []string) {
 	a.attach(r)
 	r.setState("Creating")
 	failure := c.asyncFailure
-	op := a.operate(r, a.options.Boot, func() *failed {
+	return a.operate(r, a.options.Boot, func() *failed {
 		if failure != nil {
 			// It stays, to be looked at, and to be deleted.
 			// https://learn.microsoft.com/azure/virtual-machines/states-billing
@@ -73,9 +68,7 @@ func (c *call) putVM(p []string) {
 		r.setState("Succeeded")
 		a.boot(r)
 		return nil
-	})
-	op.announce(c)
-	c.answer(http.StatusCreated, r.show())
+	}).accepted(http.StatusCreated, r.show())
 }
 
 // failed is failure, where a variable has that name.
@@ -146,7 +139,7 @@ func (c *call) checkVM(name string) (customData []byte, f *failure) {
 }
 
 func (c *call) checkDisks(name string) *failure {
-	a, group := c.azure, groupIn(c.r.URL.Path)
+	a, group := c.azure, c.Group
 	all := append([]object{child(child(child(c.body, "properties"), "storageProfile"), "osDisk")}, list(c.body, "properties", "storageProfile", "dataDisks")...)
 	luns := map[any]bool{}
 	for i, disk := range all {
@@ -195,14 +188,13 @@ func (a *Azure) attach(vm *resource) {
 
 // getVM returns a virtual machine, with the state of its power where that is asked for.
 // https://learn.microsoft.com/rest/api/compute/virtual-machines/get
-func (c *call) getVM(p []string) {
-	r, _ := c.at(kindVM, p[0])
+func (c *call) getVM() Answer {
+	r, _ := c.at(kindVM, c.Names[0])
 	if r == nil {
-		c.refuse(c.missing(kindVM, p[0]))
-		return
+		return refuse(c.missing(kindVM, c.Names[0]))
 	}
 	out := r.show()
-	switch expand := c.r.URL.Query().Get("$expand"); {
+	switch expand := c.Expand; {
 	case strings.EqualFold(expand, "instanceView"):
 		state := strings.ToLower(r.state())
 		if r.vm.failed != "" && state == "failed" {
@@ -214,38 +206,32 @@ func (c *call) getVM(p []string) {
 		}
 		child(out, "properties")["instanceView"] = object{"computerName": r.name, "statuses": statuses}
 	case expand != "" && !strings.EqualFold(expand, "userData"):
-		c.refuse(fail(http.StatusBadRequest, "InvalidParameter", "The value '%s' of parameter '$expand' is invalid.", expand))
-		return
+		return refuse(fail(http.StatusBadRequest, "InvalidParameter", "The value '%s' of parameter '$expand' is invalid.", expand))
 	}
-	c.answer(http.StatusOK, out)
+	return answer(http.StatusOK, out)
 }
 
 // patchVM changes tags and size.
 // https://learn.microsoft.com/rest/api/compute/virtual-machines/update
-func (c *call) patchVM(p []string) {
+func (c *call) patchVM() Answer {
 	a := c.azure
-	r, _ := c.at(kindVM, p[0])
+	r, _ := c.at(kindVM, c.Names[0])
 	if r == nil {
-		c.refuse(c.missing(kindVM, p[0]))
-		return
+		return refuse(c.missing(kindVM, c.Names[0]))
 	}
 	if f := c.conditions(r); f != nil {
-		c.refuse(f)
-		return
+		return refuse(f)
 	}
 	if f := vmUpdateSchema().check(c.body); f != nil {
-		c.refuse(f)
-		return
+		return refuse(f)
 	}
 	if f := r.busy(); f != nil {
-		c.refuse(f)
-		return
+		return refuse(f)
 	}
 	properties := child(c.body, "properties")
 	for key := range properties {
 		if key != "hardwareProfile" {
-			c.refuse(fail(http.StatusConflict, "PropertyChangeNotAllowed", "Changing property '%s' is not allowed.", key))
-			return
+			return refuse(fail(http.StatusConflict, "PropertyChangeNotAllowed", "Changing property '%s' is not allowed.", key))
 		}
 	}
 	wanted := text(properties, "hardwareProfile", "vmSize")
@@ -257,8 +243,7 @@ func (c *call) patchVM(p []string) {
 			f = a.checkQuota(to.cpus - a.cpusOf(was))
 		}
 		if f != nil {
-			c.refuse(f)
-			return
+			return refuse(f)
 		}
 	}
 	if tags, given := c.body["tags"].(object); given {
@@ -268,7 +253,7 @@ func (c *call) patchVM(p []string) {
 		child(r.properties(), "hardwareProfile")["vmSize"] = wanted
 	}
 	r.setState("Updating")
-	a.operate(r, a.options.Change, func() *failure {
+	return a.operate(r, a.options.Change, func() *failure {
 		r.setState("Succeeded")
 		if resized && r.vm.power == "running" {
 			// https://learn.microsoft.com/azure/virtual-machines/sizes/resize-vm
@@ -276,27 +261,24 @@ func (c *call) patchVM(p []string) {
 			a.boot(r)
 		}
 		return c.asyncFailure
-	}).announce(c)
-	c.answer(http.StatusOK, r.show())
+	}).accepted(http.StatusOK, r.show())
 }
 
 // deleteVM removes a virtual machine, and with it what it was told to.
 // https://learn.microsoft.com/azure/virtual-machines/delete
-func (c *call) deleteVM(p []string) {
+func (c *call) deleteVM() Answer {
 	a := c.azure
-	r, _ := c.at(kindVM, p[0])
+	r, _ := c.at(kindVM, c.Names[0])
 	if r == nil {
-		c.answer(http.StatusNoContent, nil)
-		return
+		return answer(http.StatusNoContent, nil)
 	}
 	r.setState("Deleting")
-	a.operate(r, a.options.Stop, func() *failure {
+	return a.operate(r, a.options.Stop, func() *failure {
 		a.halt(r, "")
 		a.release(r)
 		a.remove(r)
 		return nil
-	}).announce(c)
-	c.answer(http.StatusAccepted, nil)
+	}).accepted(http.StatusAccepted, nil)
 }
 
 // busy refuses what cannot be done while something else is.
@@ -348,37 +330,32 @@ func (a *Azure) release(vm *resource) {
 // The three that change the power.
 // https://learn.microsoft.com/azure/virtual-machines/states-billing
 
-func (c *call) deallocateVM(p []string) { c.power(p[0], "deallocating", "deallocated") }
-func (c *call) powerOffVM(p []string)   { c.power(p[0], "stopping", "stopped") }
-func (c *call) startVM(p []string)      { c.power(p[0], "starting", "running") }
+func (c *call) deallocateVM() Answer { return c.power(c.Names[0], "deallocating", "deallocated") }
+func (c *call) powerOffVM() Answer   { return c.power(c.Names[0], "stopping", "stopped") }
+func (c *call) startVM() Answer      { return c.power(c.Names[0], "starting", "running") }
 
-func (c *call) power(name, by, to string) {
+func (c *call) power(name, by, to string) Answer {
 	a := c.azure
 	r, _ := c.at(kindVM, name)
 	if r == nil {
-		c.refuse(c.missing(kindVM, name))
-		return
+		return refuse(c.missing(kindVM, name))
 	}
 	if f := r.busy(); f != nil {
-		c.refuse(f)
-		return
+		return refuse(f)
 	}
 	// https://learn.microsoft.com/azure/virtual-machines/ephemeral-os-disks
 	if to == "deallocated" && dig(r.body, "properties", "storageProfile", "osDisk", "diffDiskSettings") != nil {
-		c.refuse(fail(http.StatusConflict, "OperationNotAllowed", "VM '%s' with an ephemeral OS disk cannot be deallocated.", r.name))
-		return
+		return refuse(fail(http.StatusConflict, "OperationNotAllowed", "VM '%s' with an ephemeral OS disk cannot be deallocated.", r.name))
 	}
 	if to == "running" && c.asyncFailure != nil {
 		// What was deallocated has lost its place. https://learn.microsoft.com/azure/virtual-machines/allocation-failure
-		a.operate(r, a.options.Change, func() *failure { return c.asyncFailure }).announce(c)
-		c.answer(http.StatusAccepted, nil)
-		return
+		return a.operate(r, a.options.Change, func() *failure { return c.asyncFailure }).accepted(http.StatusAccepted, nil)
 	}
 	if r.vm.power != to {
 		r.vm.power = by
 		r.touch()
 	}
-	a.operate(r, a.options.Change, func() *failure {
+	return a.operate(r, a.options.Change, func() *failure {
 		r.setState("Succeeded")
 		if to == "running" {
 			if r.vm.power != to {
@@ -388,6 +365,5 @@ func (c *call) power(name, by, to string) {
 		}
 		a.halt(r, to)
 		return nil
-	}).announce(c)
-	c.answer(http.StatusAccepted, nil)
+	}).accepted(http.StatusAccepted, nil)
 }

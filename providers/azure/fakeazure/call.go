@@ -1,0 +1,179 @@
+package fakeazure
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Call is one request, read by whoever serves it: ServeHTTP, or the SDK's fake servers in package sdkfake.
+type Call struct {
+	// Operation is what is asked for, by the name that the published API gives it, such as "VirtualMachines_Get". Any other is
+	// refused.
+	Operation string
+	// Subscription, Group and Names are of the path. Names are all other names in it, in its order.
+	Subscription, Group string
+	Names               []string
+	// Version is that of the API.
+	Version string
+	// Authorization, ContentType, IfMatch and IfNoneMatch are headers.
+	Authorization, ContentType, IfMatch, IfNoneMatch string
+	// Expand, Filter and SkipToken are of the query; so is Monitor, which asks after an operation as its Location header does.
+	Expand, Filter, SkipToken string
+	Monitor                   bool
+	// Body is JSON.
+	Body []byte
+}
+
+// Answer is what becomes of a Call.
+type Answer struct {
+	Status int
+	// Code is that of an error, which the body has as well, empty where there is none.
+	Code string
+	// Header has what is neither about an operation nor about the body.
+	Header http.Header
+	// Body is JSON, nil where there is none.
+	Body map[string]any
+	// Operation is the path of the operation that tells how what was asked for goes on; empty where it is done.
+	Operation string
+	// SkipToken is where the rest of a list begins; empty where there is none.
+	SkipToken string
+}
+
+// ErrNoAnswer is returned for a call that is never answered.
+var ErrNoAnswer = errors.New("the connection ends without an answer")
+
+// failure is an error as Azure writes it.
+// https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/common-deployment-errors
+type failure struct {
+	status        int
+	code, message string
+}
+
+func fail(status int, code, format string, args ...any) *failure {
+	return &failure{status: status, code: code, message: fmt.Sprintf(format, args...)}
+}
+
+func answer(status int, body object) Answer {
+	return Answer{Status: status, Header: http.Header{}, Body: body}
+}
+
+func refuse(f *failure) Answer {
+	out := answer(f.status, object{"error": object{"code": f.code, "message": f.message}})
+	out.Code = f.code
+	return out
+}
+
+// call is a Call that is served. The lock is held meanwhile.
+type call struct {
+	Call
+	azure *Azure
+	body  object
+	// asyncFailure is how the operation that the call begins is to end.
+	asyncFailure *failure
+}
+
+// Do carries a call out. It fails if that is never answered: with ErrNoAnswer, or as the context does once that has ended.
+func (a *Azure) Do(ctx context.Context, in Call) (Answer, error) {
+	c := &call{Call: in, azure: a}
+	before, after := a.inject(c)
+	if before != nil {
+		if out, err := before.effect(ctx, c); out != nil || err != nil {
+			return value(out), err
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if after != nil && after.AsyncCode != "" {
+		c.asyncFailure = fail(http.StatusConflict, after.AsyncCode, "%s", after.message())
+	}
+	out := c.serve()
+	if after != nil && after.LoseAnswer {
+		return Answer{}, ErrNoAnswer
+	}
+	return out, nil
+}
+
+// serve checks the call and carries it out. The lock is held.
+func (c *call) serve() Answer {
+	c.azure.calls[c.Operation]++
+	if f := c.azure.authorize(c.Authorization); f != nil {
+		out := refuse(f)
+		out.Header.Set("WWW-Authenticate", `Bearer authorization_uri="https://login.windows.net/`+c.azure.options.Tenant+`", error="invalid_token"`)
+		return out
+	}
+	route := routeOf(c.Operation)
+	if f := c.admit(route); f != nil {
+		return refuse(f)
+	}
+	return route.serve(c)
+}
+
+// admit checks what is common to all requests, and reads the body.
+func (c *call) admit(route *route) *failure {
+	if route == nil {
+		return fail(http.StatusNotFound, "InvalidResourceType", "The resource type could not be found.")
+	}
+	if !strings.EqualFold(c.Subscription, c.azure.options.Subscription) {
+		return fail(http.StatusNotFound, "SubscriptionNotFound", "The subscription '%s' could not be found.", c.Subscription)
+	}
+	// https://learn.microsoft.com/rest/api/azure/ (section on the components of a request)
+	switch {
+	case c.Version == "":
+		return fail(http.StatusBadRequest, "MissingApiVersionParameter", "The api-version query parameter (?api-version=) is required for all requests.")
+	case !slices.Contains(route.versions, c.Version):
+		return fail(http.StatusBadRequest, "InvalidApiVersionParameter", "The api-version '%s' is invalid. The supported versions are '%s'.", c.Version, strings.Join(route.versions, ","))
+	}
+	if c.Group != "" && c.azure.find(c.azure.groupID(c.Group)) == nil && route.operation != "ResourceGroups_Get" {
+		return fail(http.StatusNotFound, "ResourceGroupNotFound", "Resource group '%s' could not be found.", c.Group)
+	}
+	if route.method != http.MethodPut && route.method != http.MethodPatch {
+		return c.permits()
+	}
+	if !strings.HasPrefix(c.ContentType, "application/json") {
+		return fail(http.StatusUnsupportedMediaType, "UnsupportedMediaType", "The content media type '%s' is not supported. Only 'application/json' is supported.", c.ContentType)
+	}
+	if err := json.Unmarshal(c.Body, &c.body); err != nil || c.body == nil {
+		return fail(http.StatusBadRequest, "InvalidRequestContent", "The request content was invalid and could not be deserialized.")
+	}
+	return c.permits()
+}
+
+// conditions checks If-Match and If-None-Match.
+// https://learn.microsoft.com/rest/api/compute/virtual-machines/create-or-update
+func (c *call) conditions(r *resource) *failure {
+	if want := c.IfMatch; want != "" && want != "*" && (r == nil || want != r.quoted()) || want == "*" && r == nil {
+		return fail(http.StatusPreconditionFailed, "PreconditionFailed", "The condition in If-Match is not met.")
+	}
+	switch none := c.IfNoneMatch; {
+	case none != "" && none != "*":
+		return fail(http.StatusBadRequest, "InvalidParameter", "If-None-Match takes '*' only.")
+	case none == "*" && r != nil:
+		return fail(http.StatusPreconditionFailed, "PreconditionFailed", "The resource exists already.")
+	}
+	return nil
+}
+
+// page answers with a list, and says where the rest of it begins.
+// https://learn.microsoft.com/rest/api/azure/ (section on paged responses)
+func (c *call) page(all []object) Answer {
+	from := 0
+	if c.SkipToken != "" {
+		n, err := strconv.Atoi(c.SkipToken)
+		if err != nil || n < 0 {
+			return refuse(fail(http.StatusBadRequest, "InvalidSkipToken", "The skip token is invalid."))
+		}
+		from = min(n, len(all))
+	}
+	to := min(from+c.azure.options.PageSize, len(all))
+	out := answer(http.StatusOK, object{"value": append([]object{}, all[from:to]...)})
+	if to < len(all) {
+		out.SkipToken = strconv.Itoa(to)
+	}
+	return out
+}

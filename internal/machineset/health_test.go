@@ -55,6 +55,7 @@ func TestARecoveredMachineIsNotReplacedAtOnce(t *testing.T) {
 		failed, candidate bool
 	}{
 		{"well since before the mark", time.Minute, time.Hour, v1beta1.ReasonMachineHealthCheck, false, true},
+		{"well since the mark, by a clock that is behind", 10 * time.Second, time.Hour, v1beta1.ReasonMachineHealthCheck, false, false},
 		{"well since the mark", time.Minute, 10 * time.Second, v1beta1.ReasonMachineHealthCheck, false, false},
 		{"well for longer than a withdrawal takes", time.Hour, withdrawal, v1beta1.ReasonMachineHealthCheck, false, true},
 		{"well since the mark, which is a person's", time.Minute, 10 * time.Second, v1beta1.ReasonRemediateAnnotation, false, true},

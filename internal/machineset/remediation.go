@@ -43,18 +43,23 @@ func remediationCandidates(machines []*v1beta1.Machine, now time.Time) (candidat
 	return candidates, wait
 }
 
-// wellAgain returns for how much longer a machine is not replaced since it became Ready after a check had marked it; zero
-// or less if it is not so. What a person asks for is no matter of health.
+// wellAgain returns for how much longer a machine is not replaced since it is Ready although a check has marked it; zero
+// or less if it is not so. Which of both came first cannot be told: two hosts wrote the times. What a person asks for is no
+// matter of health.
 func wellAgain(m *v1beta1.Machine, now time.Time) time.Duration {
 	if failed(m) || remediationPolicy(m) == v1beta1.ReasonRemediateAnnotation {
 		return 0
 	}
 	mark := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
 	up := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady)
-	if mark == nil || up == nil || up.Status != metav1.ConditionTrue || up.LastTransitionTime.Before(&mark.LastTransitionTime) {
+	if mark == nil || up == nil || up.Status != metav1.ConditionTrue {
 		return 0
 	}
-	return up.LastTransitionTime.Add(withdrawal).Sub(now)
+	last := up.LastTransitionTime
+	if last.Before(&mark.LastTransitionTime) {
+		last = mark.LastTransitionTime
+	}
+	return last.Add(withdrawal).Sub(now)
 }
 
 // remediationLimit resolves a deployment's maxInFlight: a percentage of replicas is rounded up, and it is at least 1

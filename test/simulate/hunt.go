@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -59,6 +60,7 @@ func hunt(ctx context.Context, match string, every int) error {
 	defer cancel()
 	began := time.Now()
 	var survivors []string
+	by := map[string]int{}
 	for b := range builds(ctx, dir, all) {
 		if b.err != nil {
 			return fmt.Errorf("mutant %s: %w", b.mutant.name, b.err)
@@ -73,14 +75,42 @@ func hunt(ctx context.Context, match string, every int) error {
 			survivors = append(survivors, b.mutant.name)
 			fmt.Printf("SURVIVED  %s\n", b.mutant.name)
 		default:
-			fmt.Printf("found     %-34s built in %4.1f s, found in %4.1f s: %.160s\n", b.mutant.name, b.took.Seconds(), time.Since(began).Seconds(), found)
+			oracle := oracleOf(found)
+			by[oracle]++
+			fmt.Printf("found     %-34s by %-12s built in %4.1f s, found in %4.1f s: %.160s\n", b.mutant.name, oracle, b.took.Seconds(), time.Since(began).Seconds(), found)
 		}
+	}
+	for _, oracle := range slices.Sorted(maps.Keys(by)) {
+		fmt.Printf("%-12s found %d\n", oracle, by[oracle])
 	}
 	fmt.Printf("%d of %d planted bugs found in %.0f s\n", len(all)-len(survivors), len(all), time.Since(began).Seconds())
 	if len(survivors) > 0 {
 		return fmt.Errorf("not found: %s", strings.Join(survivors, ", "))
 	}
 	return nil
+}
+
+var (
+	// seedOf is what comes before the text of a violation, ruleOf the word that it begins with where it breaks a rule.
+	seedOf = regexp.MustCompile(`^(scenario \S+, seed \d+|prepare scenario \S+): (undisturbed: )?`)
+	ruleOf = regexp.MustCompile(`^(\w+): `)
+)
+
+// oracleOf names the judge of a violation: the rule that it breaks, or what the run lacks.
+func oracleOf(violation string) string {
+	text := seedOf.ReplaceAllString(violation, "")
+	for _, judge := range []struct{ says, name string }{
+		{"calls of the cloud at rest", "rest"}, {"the end", "end"},
+		{"at rest, but", "convergence"}, {"after the last disturbance", "convergence"}, {"no rest after", "convergence"}, {"steps from the last fault", "convergence"},
+	} {
+		if strings.Contains(text, judge.says) {
+			return judge.name
+		}
+	}
+	if rule := ruleOf.FindStringSubmatch(text); rule != nil {
+		return rule[1]
+	}
+	return "?"
 }
 
 // builds returns the mutants' programs as they become ready, one ahead of whoever takes them.
@@ -175,7 +205,12 @@ func (m mutant) look(ctx context.Context, binary string, arguments ...string) (s
 		return "", err
 	}
 	for line := range strings.Lines(string(out)) {
-		if text, ok := strings.CutPrefix(line, "FAILED "); ok && regexp.MustCompile(m.finds).MatchString(text) {
+		text, failed := strings.CutPrefix(line, "FAILED ")
+		if !failed { // Not even the fleet that a scenario begins with came up.
+			text, failed = strings.CutPrefix(line, "Error: prepare ")
+			text = "prepare " + text
+		}
+		if failed && regexp.MustCompile(m.finds).MatchString(text) {
 			return strings.TrimSpace(text), nil
 		}
 	}

@@ -55,7 +55,7 @@ var mutants = []mutant{
 	{
 		name: "create-from-stale-view", file: "internal/machine/launch.go",
 		from: `if err := p.confirm(ctx, "creating its instance"); err != nil {`, to: "if err := error(nil); err != nil {",
-		scenario: "create-then-delete", finds: "at rest|instances", last: 2540,
+		scenario: "create-then-delete", finds: "at rest|instances", last: 2401,
 	},
 	{
 		name: "no-settling", file: "internal/machine/deletion.go",

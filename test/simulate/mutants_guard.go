@@ -62,7 +62,7 @@ func guardMutants() []mutant {
 		},
 		{
 			name: "recovered-machine-replaced", file: "internal/machineset/remediation.go",
-			from: "	return up.LastTransitionTime.Add(withdrawal).Sub(now)", to: "	return 0",
+			from: "	return last.Add(withdrawal).Sub(now)", to: "	return min(0, last.Sub(now))",
 			scenario: "remediate", finds: "I3|health: ",
 		},
 		{

@@ -38,5 +38,56 @@ func planMutants() []mutant {
 			from: "		p.deleteFailed(err)\n		return wait, nil", to: "		secret, _ := inputs.Credentials.Get(\"token\")\n		p.deleteFailed(fmt.Errorf(\"%w: %s\", err, secret.Reveal()))\n		return wait, nil",
 			scenario: "delete", finds: "I10", planned: true,
 		},
+		{
+			name: "attempt-not-raised", file: "internal/machine/update.go",
+			from: "Attempt: m.LaunchAttempt() + 1}", to: "Attempt: m.LaunchAttempt()}",
+			scenario: "replace", finds: "attempt: ", planned: true,
+		},
+		{
+			name: "one-bootstrap-token-for-all", file: "internal/bootstrap/token.go",
+			from: "	for salt := range maxSalt {\n		id := a.tokenID(salt)\n		secret, err", to: "	a.UID, a.Number = \"\", 0\n	for salt := range maxSalt {\n		id := a.tokenID(salt)\n		secret, err",
+			scenario: "certificates", finds: "attempt: ", planned: true,
+		},
+		{
+			name: "node-deleted-without-its-uid", file: "internal/machine/deletion.go",
+			from:     "	err := p.Target.Nodes.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: p.node.Name}}, client.Preconditions{UID: &uid})",
+			to:       "	_ = uid\n	err := p.Target.Nodes.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: p.node.Name}})",
+			scenario: "replace", finds: "order: ", planned: true,
+		},
+		{
+			name: "agent-forgotten", file: "internal/machine/update.go",
+			from: "	if p.unchanged() && !p.askedForUpdate() {", to: "	if p.unchanged() {",
+			scenario: "update-by-agent", finds: "agent: |runs v", last: 2398,
+		},
+		{
+			name: "uncordoned-from-a-stale-view", file: "internal/machine/update.go",
+			from: `if err := p.confirm(ctx, "putting its node back into service"); err != nil {`, to: "if err := error(nil); err != nil {",
+			scenario: "update-by-agent", finds: "I5: ", planned: true,
+		},
+		{
+			name: "volumes-not-awaited-for-an-update", file: "internal/machine/update.go",
+			from: "	return p.isTrue(v1beta1.ConditionDrained) && p.isTrue(v1beta1.ConditionVolumesDetached)", to: "	return p.isTrue(v1beta1.ConditionDrained)",
+			scenario: "drain-for-update", finds: "volumes: ", planned: true,
+		},
+		{
+			name: "node-given-up-at-once-by-force", file: "internal/machine/deletion.go",
+			from: "p.forced() && !p.instanceGone {", to: "p.forced() {",
+			scenario: "drain-forced", finds: "nodes|the end differs", plan: "59:denied",
+		},
+		{
+			name: "adoption-not-durable-at-deletion", file: "internal/machine/adoption.go",
+			from: "	return next, p.writeStatus(ctx)\n	case p.machine.Adopting():", to: "	return next, nil\n	case p.machine.Adopting():",
+			scenario: "adopt", finds: "nodes", plan: "16:denied-for-long", last: 6,
+		},
+		{
+			name: "absence-not-noticed", file: "internal/machineclass/wiring.go",
+			from: "e event.DeleteEvent, q queue) { goes(ctx, e.Object, q) },", to: "e event.DeleteEvent, q queue) {\n			if !e.DeleteStateUnknown {\n				goes(ctx, e.Object, q)\n			}\n		},",
+			scenario: "namespace-deleted", finds: "at rest, but|after the last disturbance", planned: true,
+		},
+		{
+			name: "times-of-other-clocks-trusted", file: "internal/machine/launch.go",
+			from: "	return min(max(age/4, time.Second), 30*time.Second)", to: "	return min(age/4, 30*time.Second)",
+			scenario: "create", finds: "no rest|steps from the last fault", planned: true,
+		},
 	}
 }

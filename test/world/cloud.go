@@ -35,6 +35,8 @@ type Cloud struct {
 	serial    int
 	// made counts the instances that each machine ever had.
 	made map[types.UID]int
+	// asked is whose each token is that an instance was asked for with.
+	asked map[string]string
 	// changes counts the calls that may have changed something, calls all of them.
 	changes, calls int
 }
@@ -78,6 +80,7 @@ func (c *Cloud) fork(now func() time.Time) *Cloud {
 		f.instances = append(f.instances, &copied)
 	}
 	f.tokens, f.made, f.late, f.tagging = maps.Clone(c.tokens), maps.Clone(c.made), slices.Clone(c.late), slices.Clone(c.tagging)
+	f.asked = maps.Clone(c.asked)
 	return &f
 }
 
@@ -266,6 +269,7 @@ func (d driver) Capacity(_ context.Context, _ provider.CapacityRequest) (provide
 // Create implements provider.Driver.
 func (d driver) Create(_ context.Context, req provider.CreateRequest) (out *provider.Instance, err error) {
 	err = d.do("create", req.Machine, false, func(late bool) error {
+		d.process.world.oracle.mayAskFor(d.process, req)
 		if late {
 			d.late = append(d.late, lateCreate{d.now().Add(d.Settle / 2), req, d.now().Add(d.Settle * 7 / 8)})
 			return nil

@@ -84,11 +84,21 @@ func (c Coverage) Table() string {
 	return out.String()
 }
 
+// outOfReach says where a fault is none, so that it is in no column's number.
+const outOfReach = `plans: no faults are: after a read a crash (it is one before the next effect), an answer that is lost or late and a request in flight,
+  since a read changes nothing; a conflict of what is created, read or deleted without a version; a denial of reading bootstrap
+  tokens (who may not read them makes none); a token's creation in flight (Kubernetes removes it, which is not in the world);
+  a frozen or lost watch of a kind that the process does not cache
+`
+
 // String returns the report for people.
 func (r PlanReport) String() string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "plans: effects of each scenario (%d undisturbed runs) that had each fault, of those that can have it\n%s", r.Variants, r.Coverage.Table())
-	if left := r.PossibleSingles - r.Singles; left > 0 && len(r.Failures) == 0 {
+	fmt.Fprintf(&out, "plans: effects of each scenario (%d undisturbed runs) that had each fault, of those that can have it\n%s%s", r.Variants, r.Coverage.Table(), outOfReach)
+	switch left := r.PossibleSingles - r.Singles; {
+	case left > 0 && len(r.Failures) > 0:
+		fmt.Fprintf(&out, "plans: %d single faults are not reached, since this is a sample or violations ended it\n", left)
+	case left > 0:
 		fmt.Fprintf(&out, "plans: %d single faults are not reached, since this is an even sample of them; --full has them all\n", left)
 	}
 	fmt.Fprintf(&out, "plans: %d in %.1f s (%.0f plans/s): %d of %d single faults (%.1f %%) at %d effects, %d pairs, %d violations\n",

@@ -392,7 +392,7 @@ func (o *oracle) target(c store.Change) {
 	if in := o.world.cloud.byID(providerIDOf(node)); in != nil && in.MachineUID == "" && c.Actor == Provider {
 		o.breach("adoption", "%s %s node %s, whose instance is nobody's", c.Actor, c.Verb, node.Name)
 	}
-	if !ok || c.Type != watch.Deleted || c.Actor != Provider {
+	if !ok || c.Type != watch.Deleted || c.Actor != Provider && c.Actor != Provider+Former {
 		return
 	}
 	if in := o.world.cloud.byID(node.Spec.ProviderID); in != nil {

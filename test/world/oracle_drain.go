@@ -22,6 +22,7 @@ func (o *oracle) drains(c store.Change) {
 	case *corev1.Node:
 		o.mayPutOutOfService(c, x)
 		o.mayCordon(c, x)
+		o.mayPutBack(c, x)
 		o.mayDropNode(c, x)
 	case *corev1.Pod:
 		if before, ok := c.Old.(*corev1.Pod); ok && c.Actor == Provider && before != nil {

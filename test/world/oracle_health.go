@@ -118,6 +118,9 @@ func (o *oracle) mayRemediate(c store.Change) {
 	if requested(before) || before.Status.Phase == v1beta1.MachineFailed || owner == nil || o.sets[owner.UID] == nil {
 		return
 	}
+	if o.surplus[before.UID] {
+		return // A former leader made it beyond what there shall be; it is not among the live ones that are counted.
+	}
 	if _, least := o.sets[owner.UID].within(o.world.control.Revision()); o.live(owner.UID) <= least {
 		o.breach("health", "%s deleted machine %s, which nobody found unhealthy: %d of %d are left", c.Actor, before.Name, o.live(owner.UID)-1, least)
 	}
@@ -142,13 +145,15 @@ func requested(m *v1beta1.Machine) bool {
 }
 
 // markedInGoodFaith reports whether a machine is marked, and nobody who could take that back had seen that its Node is well
-// again.
+// again, or had time to since, as when it jumped.
 func (o *oracle) markedInGoodFaith(m *v1beta1.Machine) bool {
 	if !requested(m) || m.Status.NodeRef == nil {
 		return false
 	}
 	node, known := o.world.guards.nodes[m.Status.NodeRef.UID]
-	return known && node.well && node.revision > o.seen()["Node"]
+	awake := o.world.awakeSince(node.since)
+	asleep := awake < wellKnown && awake < o.world.clock.Since(node.since)
+	return known && node.well && (node.revision > o.seen()["Node"] || asleep)
 }
 
 // mayActInOutage lets nothing be added, exchanged or remediated while a cluster is away and everybody knows. What was

@@ -157,6 +157,16 @@ func (p *Process) views() []*view {
 	return append(p.control.views[:len(p.control.views):len(p.control.views)], p.target.views...)
 }
 
+// sees returns how much of a kind the process sees now.
+func (p *Process) sees(kind string) (revision int64) {
+	for _, v := range p.views() {
+		if v.gvk.Kind == kind {
+			revision = max(revision, v.seen)
+		}
+	}
+	return revision
+}
+
 // cached declares what a process caches, as its main function does.
 func (p *Process) cached(kinds []operator.Kind, c *cache, cluster wiring.Cluster) error {
 	for _, k := range kinds {
@@ -179,7 +189,7 @@ func (p *Process) manager(origin *Process) ([]wiring.Table, error) {
 	if err := errors.Join(p.cached(control, p.control, wiring.Control), p.cached(target, p.target, wiring.Target)); err != nil {
 		return nil, err
 	}
-	for _, register := range []func(context.Context, client.FieldIndexer) error{index.RegisterMachines, index.RegisterSets, machineset.RegisterIndexes} {
+	for _, register := range []func(context.Context, client.FieldIndexer) error{index.RegisterOwned, index.RegisterSets, machineset.RegisterIndexes} {
 		if err := register(ctx, p.control); err != nil {
 			return nil, err
 		}
@@ -239,8 +249,12 @@ func (p *Process) provider(origin *Process) ([]wiring.Table, error) {
 		Target: targetLive, Clock: p.clock, BudgetReader: target, Epoch: p.epoch(),
 	}, drain.New, (*drain.Controller).Fork)
 	classes := &resolve.Resolver{Classes: control, Secrets: controlLive}
+	seen, err := p.control.viewOf(&v1beta1.Machine{})
+	if err != nil {
+		return nil, err
+	}
 	p.machines = remembering(origin.machines, machine.Options{
-		Cloud: guarded, ClusterID: clusterID, Client: control, Live: controlLive,
+		Cloud: guarded, ClusterID: clusterID, Client: control, Live: controlLive, MachinesSeen: seen.version,
 		Classes: classes, Reach: p.outages(),
 		Recorder: recorder{p}, Clock: p.clock, Drainer: p.drains, PreserveTimeout: keptFor,
 		Target: &machine.Target{Nodes: target, Live: targetLive, APIEndpoint: "https://target.example:6443", CABundle: []byte("PEM")},
@@ -315,7 +329,7 @@ func (s *subscription) handle(ctx context.Context) {
 // run makes one pass over the i-th of the keys that are ready.
 func (c *controller) run(i int) {
 	w, key := c.process.world, c.queue.take(i)
-	frame := &frame{controller: c, key: key.NamespacedName, seen: map[string]int64{}, began: w.clock.at}
+	frame := &frame{controller: c, key: key.NamespacedName, seen: map[string]int64{}, began: w.clock.at, revision: w.control.Revision()}
 	for _, v := range c.process.views() {
 		frame.seen[v.gvk.Kind] = max(v.seen, w.oracle.knew[v.gvk.Kind])
 	}
@@ -347,8 +361,9 @@ type frame struct {
 	key        types.NamespacedName
 	// seen is how much of each kind the process had seen when the pass began.
 	seen map[string]int64
-	// began is when the pass did.
-	began time.Time
+	// began is when the pass did, and revision that of the control cluster then.
+	began    time.Time
+	revision int64
 }
 
 func (f *frame) name() string {

@@ -23,6 +23,9 @@ var regressions = []struct {
 	{"meltdown", 2, "14:time-jumps", "time in which nobody could see anything counted as time in which a truth becomes known"},
 	{"drain-forced", 1, "1:freeze-Node", "a late cache counted as a target cluster that is away where a machine was deleted by force"},
 	{"adopt", 6, "16:denied-for-long", "the Node of an adopted instance was left, since the adoption was not written down before the instance went"},
+	{"remediate", 1, "392:denied-for-long,431:clock-back", "a marked machine that was well again was replaced, since it had become so on a clock that was behind"},
+	{"remediate", 1, "340:freeze-Secret,394:in-flight", "nothing: the oracle did not count a machine that a former leader made, and missed it when it went"},
+	{"remediate", 1, "277:time-jumps,284:time-jumps", "nothing: the oracle counted a time in which nobody could act as one for taking a mark back"},
 }
 
 // What failed once does not fail again.

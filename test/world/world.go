@@ -100,7 +100,7 @@ func New(scheme *runtime.Scheme, rooms ...Rooms) (*World, error) {
 	w := &World{scheme: scheme, clock: &clock{epoch}, disturbed: epoch, source: rand.NewPCG(0, 0)}
 	w.random = rand.New(w.source)
 	w.control, w.target = store.New(scheme, w.clock.Now), store.New(scheme, w.clock.Now)
-	w.cloud = &Cloud{now: w.clock.Now, Boot: 20 * time.Second, Shutdown: 10 * time.Second, Settle: time.Minute, tokens: map[string]token{}, made: map[uid]int{}}
+	w.cloud = &Cloud{now: w.clock.Now, Boot: 20 * time.Second, Shutdown: 10 * time.Second, Settle: time.Minute, tokens: map[string]token{}, made: map[uid]int{}, asked: map[string]string{}}
 	w.secrets = newSecrets(w)
 	for _, r := range rooms {
 		w.admit(r)

@@ -8,6 +8,8 @@ ARGS ?=
 # One module after the other: a workspace's ./... covers only the module it is called in.
 MODULES := . ./api ./providers/azure
 TESTFLAGS ?= -race -timeout 15m
+# Whoever changes an object of a cache, which others have too, panics.
+test e2e: export KUBE_CACHE_MUTATION_DETECTOR = true
 # Prints what tests print while they run, and all that the failed ones printed once more at the end.
 GOTESTSUM = $$($(CURDIR)/hack/tool.sh tools gotest.tools/gotestsum) --format standard-verbose
 FUZZTIME ?= 30s

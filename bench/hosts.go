@@ -148,7 +148,7 @@ func nodeOf(in instance, now time.Time) *corev1.Node {
 		ObjectMeta: metav1.ObjectMeta{Name: in.node, Labels: map[string]string{
 			corev1.LabelHostname: in.node, corev1.LabelOSStable: "linux", corev1.LabelArchStable: "amd64",
 			corev1.LabelInstanceTypeStable: "small", corev1.LabelTopologyRegion: "bench-1", corev1.LabelTopologyZone: "bench-1a",
-		}},
+		}, Annotations: map[string]string{"volumes.kubernetes.io/controller-managed-attach-detach": "true"}},
 		Spec: corev1.NodeSpec{ProviderID: in.providerID, Taints: []corev1.Taint{{Key: "machinist.dev/uninitialized", Effect: corev1.TaintEffectNoSchedule}}},
 		Status: corev1.NodeStatus{
 			Capacity: room, Allocatable: room,

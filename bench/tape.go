@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -64,12 +66,21 @@ func newTape(ctx context.Context, c client.Client) (*tape, error) {
 		providerID: body(map[string]any{"metadata": map[string]any{"finalizers": m.GetFinalizers()}, "spec": map[string]any{"providerID": id}}),
 		status:     body(map[string]any{"status": m.Object["status"]}),
 		node:       body(nodeOf(instance{id, m.GetName()}, time.Now())),
+		// Kubernetes' own controllers are left their part: to take away the taint that a node is born with.
 		dress: body(map[string]any{
-			"metadata": map[string]any{"labels": node.GetLabels(), "annotations": node.GetAnnotations()}, "spec": map[string]any{"taints": nil},
+			"metadata": map[string]any{"labels": own(node.GetLabels()), "annotations": own(node.GetAnnotations())},
+			"spec":     map[string]any{"taints": []any{map[string]any{"key": corev1.TaintNodeNotReady, "effect": corev1.TaintEffectNoSchedule}}},
 		}),
 		release: []byte(`{"metadata":{"finalizers":null}}`),
 	}
 	return t, nil
+}
+
+// own returns what Machinist has written.
+func own(all map[string]string) map[string]string {
+	out := maps.Clone(all)
+	maps.DeleteFunc(out, func(key, _ string) bool { return !strings.Contains(key, v1beta1.GroupName) })
+	return out
 }
 
 // event is as long as those of machines are.

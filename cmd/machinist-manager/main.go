@@ -42,6 +42,7 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			operator.SpareMemory()
 			ctx, stop := operator.SignalContext(cmd.Context(), nil)
 			defer stop()
 			return run(ctx, config, settings)
@@ -89,7 +90,7 @@ func options(log logr.Logger) operator.Options {
 		ControlKinds: []operator.Kind{
 			{Object: &v1beta1.MachineDeployment{}},
 			{Object: &v1beta1.MachineSet{}},
-			{Object: &v1beta1.Machine{}},
+			{Object: &v1beta1.Machine{}, ReadOnly: true},
 			{Object: &v1beta1.MachineClass{}},
 			{Object: &v1beta1.MachineHealthCheck{}},
 		},
@@ -100,7 +101,7 @@ func options(log logr.Logger) operator.Options {
 
 func addControllers(ctx context.Context, op *operator.Operator, s *settings) error {
 	mgr, control := op.Manager(), op.Control()
-	if err := index.RegisterMachines(ctx, control.Cache); err != nil {
+	if err := index.RegisterOwned(ctx, control.Cache); err != nil {
 		return err
 	}
 	if err := index.RegisterSets(ctx, control.Cache); err != nil {

@@ -16,6 +16,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/index"
 	"machinist.dev/machinist/internal/refusal"
 )
 
@@ -41,26 +42,25 @@ func (p *pass) readChecks(ctx context.Context) error {
 
 // observe gathers all machines with their Nodes.
 func (p *pass) observe(ctx context.Context) error {
-	machines := &v1beta1.MachineList{}
-	if err := p.Client.List(ctx, machines, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
+	machines, err := index.Shared[v1beta1.Machine](ctx, p.Client, &v1beta1.MachineList{}, client.DisableReadYourWritesConsistency)
+	if err != nil {
 		return fmt.Errorf("list machines: %w", err)
 	}
 	nodes := map[string]*corev1.Node{}
 	if p.Nodes != nil {
-		list := &corev1.NodeList{}
-		if err := p.Nodes.Cached.List(ctx, list, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
+		list, err := index.Shared[corev1.Node](ctx, p.Nodes.Cached, &corev1.NodeList{}, client.DisableReadYourWritesConsistency)
+		if err != nil {
 			return fmt.Errorf("list nodes: %w", err)
 		}
-		nodes = make(map[string]*corev1.Node, len(list.Items))
-		for i := range list.Items {
-			nodes[list.Items[i].Name] = &list.Items[i]
+		nodes = make(map[string]*corev1.Node, len(list))
+		for _, node := range list {
+			nodes[node.Name] = node
 		}
 	}
-	p.memory.keepSize(len(machines.Items))
-	p.subjects = make([]Subject, 0, len(machines.Items))
+	p.memory.keepSize(len(machines))
+	p.subjects = make([]Subject, 0, len(machines))
 	p.sets = map[types.UID][]*v1beta1.Machine{}
-	for i := range machines.Items {
-		m := &machines.Items[i]
+	for _, m := range machines {
 		s := Subject{Machine: m}
 		if ref := m.Status.NodeRef; ref != nil {
 			s.Node = nodes[ref.Name]

@@ -75,6 +75,7 @@ func (p *pass) renderUserData(ctx context.Context, inputs resolve.Resolved, atte
 	}
 	if bootstrap.NeedsToken(inputs.UserData) && p.Target != nil {
 		life := p.machine.Spec.Timeouts.CreationOrDefault()
+		p.memory.update(p.machine, func(m *recollection) { m.token = true })
 		token, err := p.tokens.Ensure(ctx, attempt, p.now.Add(life+tokenReserve))
 		if err != nil {
 			p.launching("The bootstrap token cannot be made: " + err.Error())

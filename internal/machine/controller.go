@@ -35,6 +35,9 @@ type Options struct {
 	Client client.Client
 	// Live reads the control cluster itself.
 	Live client.Reader
+	// MachinesSeen returns the resource version up to which Client's cache of Machines is complete, "" if that is not known.
+	// Without it every launch asks the API server first.
+	MachinesSeen func() string
 	// Target is the cluster that machines join; nil where there is none.
 	Target *Target
 	// Classes resolves what a Machine shall be made from.
@@ -90,6 +93,7 @@ type Reconciler struct {
 	tokens bootstrap.Tokens
 	joins  *approval.Joins
 	memory *memory
+	reign  *reign
 	echo   *wiring.Echo
 	doubts doubts
 }
@@ -105,7 +109,7 @@ func New(o Options) *Reconciler {
 	if o.Places == nil {
 		o.Places = unlimited{}
 	}
-	r := &Reconciler{Options: o, memory: newMemory(), echo: &wiring.Echo{}}
+	r := &Reconciler{Options: o, memory: newMemory(), reign: &reign{}, echo: &wiring.Echo{}}
 	if o.Target != nil {
 		r.tokens = bootstrap.Tokens{Client: o.Target.Live}
 		r.joins = approval.NewJoins(o.Target.Live)

@@ -11,5 +11,8 @@ func (r *Reconciler) Fork(o Options) *Reconciler {
 	// What a recollection points to is never changed.
 	r.echo.CopyTo(f.echo)
 	f.memory.machines, f.memory.began = maps.Clone(r.memory.machines), r.memory.began
+	r.reign.mu.Lock()
+	defer r.reign.mu.Unlock()
+	f.reign.floor, f.reign.inherited, f.reign.held = r.reign.floor, r.reign.inherited, maps.Clone(r.reign.held)
 	return f
 }

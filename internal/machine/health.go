@@ -132,9 +132,13 @@ func (p *pass) startupTaint() string {
 // dropToken deletes the bootstrap token once the machine has joined, or is gone. It is asked for at the transition only,
 // and before that is written down, lest a crash in between leave the token.
 func (p *pass) dropToken(ctx context.Context) error {
-	err := p.tokens.Delete(ctx, p.attempt())
-	if errors.Is(err, bootstrap.ErrMayNotRead) {
-		return nil
+	known := p.memory.of(p.machine)
+	if !known.ours || known.token {
+		err := p.tokens.Delete(ctx, p.attempt())
+		if err != nil && !errors.Is(err, bootstrap.ErrMayNotRead) {
+			return err
+		}
 	}
-	return err
+	p.memory.update(p.machine, func(m *recollection) { m.ours, m.token = false, false })
+	return nil
 }

@@ -27,8 +27,9 @@ func (p *pass) awaitHold(inputs resolve.Resolved) progress {
 	return wait
 }
 
-// confirmHold asks the API server itself whether the class is held. Once it is, it stays as long as the Machine, which
-// whoever lets it go would see: the finalizer goes only when the class is being deleted and has no Machine.
+// confirmHold asks the API server itself whether the class is held, once. If it is, it stays as long as the Machine, which
+// whoever lets it go would see: the finalizer goes only when the class is being deleted and has no Machine, and this process
+// is the one that takes it off, by what its cache of classes says.
 func (p *pass) confirmHold(ctx context.Context, inputs resolve.Resolved) error {
 	if inputs.ClassName == "" {
 		return nil
@@ -36,6 +37,9 @@ func (p *pass) confirmHold(ctx context.Context, inputs resolve.Resolved) error {
 	class := &metav1.PartialObjectMetadata{}
 	class.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("MachineClass"))
 	key := client.ObjectKey{Namespace: p.machine.Namespace, Name: inputs.ClassName}
+	if p.reign.holds(key, inputs.ClassUID) {
+		return nil
+	}
 	switch err := p.Live.Get(ctx, key, class); {
 	case apierrors.IsNotFound(err):
 		return errStale
@@ -44,5 +48,6 @@ func (p *pass) confirmHold(ctx context.Context, inputs resolve.Resolved) error {
 	case !class.DeletionTimestamp.IsZero() || !controllerutil.ContainsFinalizer(class, v1beta1.InUseFinalizer):
 		return errStale
 	}
+	p.reign.found(key, class.UID)
 	return nil
 }

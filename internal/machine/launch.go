@@ -58,10 +58,16 @@ func (p *pass) launch(ctx context.Context) (progress, error) {
 	}
 	p.memory.update(p.machine, func(m *recollection) { m.queuedSince = time.Time{} })
 
-	// Nothing is created for a Machine that has meanwhile gone, is going, or has its instance: a token that the cloud has
-	// forgotten would make a second one.
-	if err := p.confirm(ctx, "creating its instance"); err != nil {
+	ours, err := p.ours(ctx)
+	if err != nil {
 		return wait, err
+	}
+	// Nothing is created for a Machine that has meanwhile gone, is going, or has its instance: a token that the cloud has
+	// forgotten would make a second one. The first creation for a Machine of which nobody else knows needs no such care.
+	if !ours || !p.memory.of(p.machine).ambiguousAt.IsZero() {
+		if err := p.confirm(ctx, "creating its instance"); err != nil {
+			return wait, err
+		}
 	}
 	if err := p.confirmHold(ctx, inputs); err != nil {
 		return wait, err
@@ -72,7 +78,7 @@ func (p *pass) launch(ctx context.Context) (progress, error) {
 		return wait, err
 	}
 	unsettled := p.memory.of(p.machine).ambiguousAt
-	p.memory.update(p.machine, func(m *recollection) { m.ambiguousAt = p.now })
+	p.memory.update(p.machine, func(m *recollection) { m.ambiguousAt, m.ours = p.now, ours })
 	instance, err := p.Cloud.Create(ctx, provider.CreateRequest{
 		Machine:   identity(p.machine),
 		Class:     inputs.Class(),
@@ -116,7 +122,7 @@ func (p *pass) recordInstance(ctx context.Context, inputs resolve.Resolved, inst
 	if err := p.patchMachine(ctx, func(m *v1beta1.Machine) { m.Spec.ProviderID = instance.ProviderID }); err != nil {
 		return wait, err
 	}
-	p.memory.update(p.machine, func(m *recollection) { *m = recollection{} })
+	p.memory.update(p.machine, func(m *recollection) { *m = recollection{ours: m.ours, token: m.token} })
 	p.launched(inputs, instance)
 	return next, nil
 }

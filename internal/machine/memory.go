@@ -29,6 +29,9 @@ type recollection struct {
 	notBefore time.Time
 	// ambiguousAt is when this process last sent a Create whose outcome it does not know.
 	ambiguousAt time.Time
+	// ours says that nobody but this process can have made a bootstrap token for the Machine, and token that this process
+	// may have. Both are forgotten when the token is dropped.
+	ours, token bool
 	// queuedSince is when this process first found no place for the creation of its instance.
 	queuedSince time.Time
 	// booted is what the provider said of its instance since the status was written.

@@ -157,18 +157,30 @@ func (p *pass) dress(ctx context.Context, node *corev1.Node) (refused string, er
 		if err != nil || dressed == nil {
 			return "", err
 		}
-		err = p.Target.Nodes.Patch(ctx, dressed, client.MergeFromWithOptions(node.DeepCopy(), client.MergeFromWithOptimisticLock{}))
+		var patch client.Patch
+		if attempt == 0 {
+			if patch, err = dressing(node, dressed); err != nil {
+				return "", err
+			}
+		}
+		tested := patch != nil
+		if !tested {
+			// One that replaces the list of taints must not be blind.
+			patch = client.MergeFromWithOptions(node.DeepCopy(), client.MergeFromWithOptimisticLock{})
+		}
+		err = p.Target.Nodes.Patch(ctx, dressed, patch)
+		invalid := apierrors.IsInvalid(err)
 		switch {
 		case err == nil:
 			*node = *dressed
 			return "", nil
-		case apierrors.IsInvalid(err):
+		case invalid && !tested:
 			return fmt.Sprintf("Node %s cannot carry what spec.node asks for: %s", node.Name, err), nil
-		case !apierrors.IsConflict(err) || attempt > 0:
+		case attempt > 0 || !invalid && !apierrors.IsConflict(err):
 			return "", fmt.Errorf("patch node %s: %w", node.Name, err)
 		}
-		// A kubelet that has just registered writes its status, and a patch that replaces the list of taints must not be
-		// blind. Once more from what is there now, instead of waiting for the cache.
+		// Others write to a Node that has just registered. Once more from what is there now, instead of waiting for the
+		// cache.
 		fresh := &corev1.Node{}
 		if err := p.Target.Live.Get(ctx, client.ObjectKeyFromObject(node), fresh); err != nil {
 			return "", fmt.Errorf("read node %s: %w", node.Name, err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -22,6 +24,7 @@ import (
 	"machinist.dev/machinist/internal/index"
 	"machinist.dev/machinist/internal/machine/drain"
 	"machinist.dev/machinist/internal/machineclass/resolve"
+	"machinist.dev/machinist/internal/wiring"
 	"machinist.dev/machinist/test/env"
 )
 
@@ -44,9 +47,15 @@ func managed(t *testing.T, change ...func(*Options)) *world {
 		o := w.options
 		o.Cloud, o.Clock, o.Drainer = w.cloud, clock.RealClock{}, drains
 		counted := counting{mgr.GetClient(), w.effects}
-		o.Client, o.Live = counted, mgr.GetAPIReader()
+		o.Client, o.Live = counted, countingReader{mgr.GetAPIReader(), &w.asked}
+		o.MachinesSeen = wiring.SeenBy(mgr, &v1beta1.Machine{})
 		o.Classes = &resolve.Resolver{Classes: mgr.GetClient(), Secrets: mgr.GetAPIReader()}
-		o.Target = &Target{Nodes: counted, Live: w.api}
+		o.Target = &Target{Nodes: counted, Live: interceptor.NewClient(w.api, interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				w.asked.Add(1)
+				return c.Get(ctx, key, o, opts...)
+			},
+		})}
 		for _, f := range change {
 			f(&o)
 		}
@@ -56,6 +65,17 @@ func managed(t *testing.T, change ...func(*Options)) *world {
 		return New(o).Wiring(mgr.GetCache(), drains.Wakes()).Add(mgr, events)
 	})
 	return w
+}
+
+// countingReader counts what is asked of the API server itself.
+type countingReader struct {
+	client.Reader
+	asked *atomic.Int32
+}
+
+func (c countingReader) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	c.asked.Add(1)
+	return c.Reader.Get(ctx, key, o, opts...)
 }
 
 // counting notes the writes that the API server accepted.
@@ -191,6 +211,17 @@ func TestWhatWakesAMachine(t *testing.T) {
 func TestManyMachinesAtOnceKeepTheirBudget(t *testing.T) {
 	w := managed(t)
 	w.class("small", "")
+	// By the second the process knows which machines were there before it.
+	for i, first := range []string{"first", "second"} {
+		w.born(first)
+		w.await("an instance", i+1, func(m *v1beta1.Machine) bool { return m.Spec.ProviderID != "" })
+	}
+	for _, first := range []string{"first", "second"} {
+		w.delete(first)
+	}
+	w.await("no machines", 0, func(*v1beta1.Machine) bool { return false })
+	w.effects.clear()
+	w.asked.Store(0)
 	const machines = 30
 	budget := func(what string, most int) {
 		t.Helper()
@@ -208,12 +239,18 @@ func TestManyMachinesAtOnceKeepTheirBudget(t *testing.T) {
 			env.Await(t, w.api, &v1beta1.MachineList{}, "an instance of "+name, func(l *v1beta1.MachineList) (bool, string) {
 				return len(l.Items) == 1 && l.Items[0].Spec.ProviderID != "", ""
 			}, client.InNamespace(w.namespace), client.MatchingFields{"metadata.name": name})
-			w.node(name, true)
+			w.node(name, true, func(n *corev1.Node) {
+				n.Labels, n.Annotations = map[string]string{"os": "linux"}, map[string]string{"attach": "true"}
+				n.Spec.Taints = []corev1.Taint{{Key: v1beta1.NodeTaintUninitialized, Effect: corev1.TaintEffectNoSchedule}}
+			})
 		})
 	}
 	joining.Wait()
 	w.await("machines that run", machines, inPhase(v1beta1.MachineRunning))
 	budget("until Running", 4)
+	if n := w.asked.Load(); n > machines/2 {
+		t.Errorf("%d questions to API servers until Running, want few for %d machines that nobody else knew", n, machines)
+	}
 	if n := len(w.effects.calls()); n != machines {
 		t.Errorf("%d driver calls until Running", n)
 	}

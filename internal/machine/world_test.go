@@ -45,6 +45,8 @@ type world struct {
 	noTarget, targetDown, joins bool
 	// unanswered counts the calls to a target cluster that is away.
 	unanswered atomic.Int32
+	// asked counts the reads of API servers themselves by a process in a manager.
+	asked atomic.Int32
 	// refuse may fail a call of the process to the API server.
 	refuse func(verb string, o runtime.Object) error
 }

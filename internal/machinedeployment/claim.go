@@ -140,11 +140,11 @@ func (p *pass) machinesOf(ctx context.Context, sets []*v1beta1.MachineSet) (map[
 	seen := p.marksSeen()
 	var cached []*v1beta1.Machine
 	for _, set := range sets {
-		var list v1beta1.MachineList
-		if err := p.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{index.MachineByOwner: string(set.UID)}, client.UnsafeDisableDeepCopy); err != nil {
+		machines, err := index.Shared[v1beta1.Machine](ctx, p.Client, &v1beta1.MachineList{}, client.InNamespace(namespace), client.MatchingFields{index.MachineByOwner: string(set.UID)})
+		if err != nil {
 			return nil, fmt.Errorf("list the machines of set %s: %w", set.Name, err)
 		}
-		found[set.UID] = counting(list.Items)
+		found[set.UID] = counting(machines)
 		cached = append(cached, found[set.UID]...)
 	}
 	// What a set has given away before it heard that its order was taken back may be missing in the cache.
@@ -170,7 +170,7 @@ func (p *pass) machinesOf(ctx context.Context, sets []*v1beta1.MachineSet) (map[
 		return nil, fmt.Errorf("list the machines of sets %v live: %w", names, err)
 	}
 	var counted []*v1beta1.Machine
-	for _, m := range counting(list.Items) {
+	for _, m := range counting(pointers(list.Items)) {
 		owner := metav1.GetControllerOfNoCopy(m)
 		if owner == nil {
 			continue
@@ -233,8 +233,8 @@ func asNew[T client.Object](cached, live []T) bool {
 }
 
 // counting drops machines that were set aside for inspection: they are nobody's until they are deleted.
-func counting(items []v1beta1.Machine) []*v1beta1.Machine {
-	return slices.DeleteFunc(pointers(items), func(m *v1beta1.Machine) bool {
+func counting(machines []*v1beta1.Machine) []*v1beta1.Machine {
+	return slices.DeleteFunc(machines, func(m *v1beta1.Machine) bool {
 		_, aside := m.Annotations[v1beta1.AnnotationPreservedUntil]
 		return aside
 	})

@@ -164,12 +164,11 @@ func (k *Marker) gather(ctx context.Context, d *v1beta1.MachineDeployment, revis
 	var todo []task
 	done := make(map[types.UID]marking, len(known.done))
 	for i, set := range revisions.sets {
-		var machines v1beta1.MachineList
-		if err := k.Client.List(ctx, &machines, client.InNamespace(d.Namespace), client.MatchingFields{index.MachineByOwner: string(set.UID)}, client.UnsafeDisableDeepCopy); err != nil {
+		machines, err := index.Shared[v1beta1.Machine](ctx, k.Client, &v1beta1.MachineList{}, client.InNamespace(d.Namespace), client.MatchingFields{index.MachineByOwner: string(set.UID)})
+		if err != nil {
 			return nil, fmt.Errorf("list the machines of set %s: %w", set.Name, err)
 		}
-		for j := range machines.Items {
-			m := &machines.Items[j]
+		for _, m := range machines {
 			if m.Status.NodeRef == nil {
 				continue
 			}

@@ -23,8 +23,15 @@ const (
 	// parallelWrites bounds the requests that one set has under way at a time.
 	parallelWrites = 64
 
+	// provenBatch is how many machines a set creates at once when its last creations succeeded.
+	provenBatch = 16
+
 	// maxBatch is how many machines a set creates or deletes until it counts again.
 	maxBatch = 500
+
+	// cacheLag is how long a set whose machines change waits for its cache before it lists them live: an event of any
+	// machine brings the cache up, and a list costs as much as the writes of several machines.
+	cacheLag = 50 * time.Millisecond
 
 	// maxRounds bounds one pass. More is left to the next one, so that other sets have their turn.
 	maxRounds = 64
@@ -84,7 +91,7 @@ func New(o Options) *Reconciler {
 
 // Reconcile makes one pass over a set.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	p := &pass{Reconciler: r, key: req.NamespacedName, began: r.Clock.Now(), batch: 1, refusedAdoption: map[types.UID]bool{}}
+	p := &pass{Reconciler: r, key: req.NamespacedName, began: r.Clock.Now(), refusedAdoption: map[types.UID]bool{}}
 	err := p.run(ctx)
 	if p.memory != nil {
 		p.announce()
@@ -111,7 +118,7 @@ type pass struct {
 	// trusted says that the machines may be counted, marksSeen that they are at least as new as the set's spec.
 	trusted, marksSeen bool
 
-	// batch is how many machines the next round may create.
+	// batch is how many machines the next round may create; 0 before the first.
 	batch int
 	// refusedAdoption are orphans that a live read showed not to be.
 	refusedAdoption map[types.UID]bool
@@ -158,7 +165,10 @@ func (p *pass) decide(ctx context.Context) (Plan, error) {
 		return Plan{}, err
 	}
 	plan := Decide(p.state)
-	if live, atLeast := p.needsLive(plan); live {
+	if live, atLeast := p.needsLive(plan); live && atLeast != "" && p.memory.awaited != atLeast {
+		p.memory.awaited = atLeast
+		return plan.withoutCounting(cacheLag), nil
+	} else if live {
 		if err := p.observeLive(ctx, atLeast); err != nil {
 			return Plan{}, err
 		}

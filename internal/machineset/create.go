@@ -26,6 +26,9 @@ const (
 // create makes at most n machines: as many as the batch allows, which doubles with every round that succeeds. So a set
 // whose machines are refused, by a quota or a webhook, asks a few times and not thousands of times.
 func (p *pass) create(ctx context.Context, n int) (again bool, _ error) {
+	if p.batch == 0 {
+		p.batch = max(1, p.memory.batch)
+	}
 	n = min(n, p.batch)
 	if n == 0 {
 		return true, nil
@@ -54,9 +57,11 @@ func (p *pass) create(ctx context.Context, n int) (again bool, _ error) {
 
 	if failure == nil {
 		p.batch = min(2*p.batch, maxBatch)
+		p.memory.batch = min(p.batch, provenBatch)
 		p.memory.creation, p.memory.creationFailure = backoff{}, Reason{}
 		return true, nil
 	}
+	p.memory.batch = 0
 	if apierrors.HasStatusCause(failure, corev1.NamespaceTerminatingCause) {
 		return false, nil // Nothing can be made or said here any more.
 	}

@@ -42,6 +42,10 @@ type recollection struct {
 	specVersion string
 	// statusWritten is when the status was last written.
 	statusWritten time.Time
+	// batch is how many machines may be created at once to begin with, 0 if the last creation did not succeed.
+	batch int
+	// awaited is the version of the set for which the cache of machines was given time to come up.
+	awaited string
 	// remediation and creation are how long to wait after failures, and what failed.
 	remediation, creation backoff
 	creationFailure       Reason

@@ -64,17 +64,11 @@ func (r *Reconciler) seen() string {
 
 // cachedMachines returns the machines of a set from the cache, not to be changed.
 func (r *Reconciler) cachedMachines(ctx context.Context, set *v1beta1.MachineSet) ([]*v1beta1.Machine, error) {
-	list := &v1beta1.MachineList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(set.Namespace), client.MatchingFields{index.MachineByOwner: string(set.UID)}, client.UnsafeDisableDeepCopy); err != nil {
+	machines, err := index.Shared[v1beta1.Machine](ctx, r.Client, &v1beta1.MachineList{}, client.InNamespace(set.Namespace), client.MatchingFields{index.MachineByOwner: string(set.UID)})
+	if err != nil {
 		return nil, fmt.Errorf("list the machines of the set: %w", err)
 	}
-	machines := make([]*v1beta1.Machine, 0, len(list.Items))
-	for i := range list.Items {
-		if m := &list.Items[i]; !preserved(m) {
-			machines = append(machines, m)
-		}
-	}
-	return machines, nil
+	return slices.DeleteFunc(machines, preserved), nil
 }
 
 // orphans returns the machines that the set may adopt, from the cache.

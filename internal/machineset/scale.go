@@ -103,6 +103,13 @@ func (p Plan) Counts() bool {
 	return len(p.Adopt) > 0 || len(p.HandOver) > 0 || len(p.Delete) > 0 || len(p.Remediate) > 0 || p.Create > 0
 }
 
+// withoutCounting returns the plan without what depends on how many machines there are, to be made again after d.
+func (p Plan) withoutCounting(d time.Duration) Plan {
+	p.Adopt, p.HandOver, p.Delete, p.Remediate, p.Create = nil, nil, nil, nil, 0
+	p.waitFor(d)
+	return p
+}
+
 // Decide returns what the set does next.
 func Decide(s State) Plan {
 	var p Plan

@@ -147,13 +147,16 @@ func TestMetricsAreForThoseWhoMay(t *testing.T) {
 		}
 		return response.StatusCode, response.Body.Close()
 	}
-	// A denial is cached by the filter for a while, so only the one who may is asked for again.
+	// A refusal is remembered for a while, so only the one who may is asked for again.
 	eventually(t, func() error {
 		if code, err := get(""); err != nil || code != http.StatusUnauthorized {
 			return fmt.Errorf("without a token: %d, %v, want 401", code, err)
 		}
 		return nil
 	})
+	if code, err := get("nobody's"); err != nil || code != http.StatusUnauthorized {
+		t.Errorf("with a token of nobody: %d, %v, want 401", code, err)
+	}
 	if code, err := get(mayNot); err != nil || code != http.StatusForbidden {
 		t.Errorf("without the right: %d, %v, want 403", code, err)
 	}

@@ -25,6 +25,7 @@ type cachedClient struct {
 	// Client is the live one.
 	client.Client
 	consistent client.Client
+	cache      *declaredCache
 	kinds      kinds
 	synced     func() bool
 	timeout    time.Duration

@@ -89,19 +89,22 @@ func newCluster(config *rest.Config, o clusterOptions) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.Cache = &declaredCache{Cache: informers, kinds: c.kinds}
+	declared := &declaredCache{Cache: informers, kinds: c.kinds}
+	c.Cache = declared
 
 	base := client.Options{HTTPClient: httpClient, Scheme: o.scheme, Mapper: c.mapper, FieldOwner: o.fieldOwner}
-	if c.Live, err = client.New(fenced, base); err != nil {
+	live, err := client.New(fenced, base)
+	if err != nil {
 		return nil, err
 	}
+	c.Live = pagedClient{live, listPage, declared}
 	readsOwnWrites := true
 	base.Cache = &client.CacheOptions{Reader: c.Cache, EnableReadYourWritesConsistency: &readsOwnWrites}
 	consistent, err := client.New(fenced, base)
 	if err != nil {
 		return nil, err
 	}
-	c.Client = &cachedClient{Client: c.Live, consistent: consistent, kinds: c.kinds, synced: c.Synced, timeout: o.readTimeout}
+	c.Client = &cachedClient{Client: c.Live, consistent: consistent, cache: declared, kinds: c.kinds, synced: c.Synced, timeout: o.readTimeout}
 	return c, nil
 }
 

@@ -28,7 +28,6 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
@@ -182,7 +181,7 @@ func (o *Operator) makeManager() error {
 		metrics.BindAddress = "0"
 	}
 	if c.MetricsSecure {
-		metrics.FilterProvider = filters.WithAuthenticationAndAuthorization
+		metrics.FilterProvider = filterMetrics(o.clock)
 	}
 	options := manager.Options{
 		Scheme:         o.options.Scheme,

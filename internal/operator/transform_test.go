@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 )
@@ -16,7 +17,7 @@ func testNode(heartbeat time.Time) *corev1.Node {
 			Name: "node", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"},
 			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubelet", Time: &metav1.Time{Time: heartbeat}}},
 		},
-		Spec: corev1.NodeSpec{ProviderID: "sim://1", Taints: []corev1.Taint{{Key: "t"}}},
+		Spec: corev1.NodeSpec{ProviderID: "sim://1", Taints: []corev1.Taint{{Key: "t"}}, Unschedulable: true, PodCIDR: "10.0.0.0/24"},
 		Status: corev1.NodeStatus{
 			Conditions: []corev1.NodeCondition{{
 				Type: corev1.NodeReady, Status: corev1.ConditionTrue,
@@ -25,7 +26,9 @@ func testNode(heartbeat time.Time) *corev1.Node {
 			Images:          []corev1.ContainerImage{{Names: []string{"image"}}},
 			VolumesInUse:    []corev1.UniqueVolumeName{"v"},
 			VolumesAttached: []corev1.AttachedVolume{{Name: "v"}},
-			NodeInfo:        corev1.NodeSystemInfo{KubeletVersion: "v1"},
+			NodeInfo:        corev1.NodeSystemInfo{KubeletVersion: "v1", OSImage: "os"},
+			Addresses:       []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}},
+			Capacity:        corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")},
 		},
 	}
 }
@@ -45,6 +48,7 @@ func TestAHeartbeatChangesNothingThatIsCached(t *testing.T) {
 	}
 	want := testNode(time.Time{})
 	want.ManagedFields, want.Status.Images, want.Status.VolumesInUse = nil, nil, nil
+	want.Spec.PodCIDR, want.Status.NodeInfo.OSImage, want.Status.Addresses, want.Status.Capacity = "", "", nil, nil
 	want.Status.Conditions[0].LastHeartbeatTime = metav1.Time{}
 	if d := cmp.Diff(want, first); d != "" {
 		t.Errorf("cached Node (-want +got):\n%s", d)

@@ -8,14 +8,17 @@ import (
 	"fmt"
 	"log/slog"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/pkg/provider"
 )
 
 // Resolved is what a Machine is made from.
 type Resolved struct {
-	// ClassName is the name of the class; empty for the inline form.
+	// ClassName and ClassUID are those of the class; empty for the inline form.
 	ClassName string
+	ClassUID  types.UID
 	// Provider serves the Machine. It is empty only after ResolveForDeletion, where neither a class, nor the Machine, nor
 	// a recorded instance names one: then nothing was ever asked of any provider by this specification.
 	Provider string

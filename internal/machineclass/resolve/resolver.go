@@ -135,6 +135,7 @@ func (r *Resolver) describe(ctx context.Context, m *v1beta1.Machine) (Resolved, 
 func OfClass(class *v1beta1.MachineClass) Resolved {
 	out := Resolved{
 		ClassName:      class.Name,
+		ClassUID:       class.UID,
 		Provider:       class.Spec.Provider,
 		Adoption:       class.Spec.Adoption,
 		CredentialsRef: class.Spec.CredentialsRef,

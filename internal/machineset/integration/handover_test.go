@@ -191,6 +191,7 @@ func TestWhatWasReceivedIsKeptUntilItIsCounted(t *testing.T) {
 		l.Items = seen
 	}
 	b.hooks.seen = func() string { return before }
+	b.reconcile() // The cache has a moment to come up.
 	b.reconcile()
 	b.wantCalls(map[string]int{"create": 0, "delete": 0, "live list *v1beta1.MachineList NotOlderThan": 1})
 

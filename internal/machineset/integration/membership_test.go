@@ -83,6 +83,8 @@ func TestVictimsAreChosenFromMachinesAsNewAsTheSpec(t *testing.T) {
 		return c.Delete(b.ctx, m, options...)
 	}
 	b.took()
+	b.reconcile() // The cache has a moment to come up.
+	b.wantCalls(map[string]int{"live list *v1beta1.MachineList NotOlderThan": 0, "delete": 0})
 	b.reconcile()
 	b.wantCalls(map[string]int{"live list *v1beta1.MachineList NotOlderThan": 1, "delete": 1})
 	if b.machine(marked).DeletionTimestamp.IsZero() {
@@ -224,11 +226,11 @@ func TestRemediationOfASetAlone(t *testing.T) {
 	b.runAll()
 	b.reconcile()
 	lives := b.lives()
-	b.clock.SetTime(b.clock.Now().Add(time.Second)) // What is Ready since its mark is left alone for a while.
 	b.play(lives[0].Name, b.failed)
 	b.play(lives[1].Name, func(m *v1beta1.Machine) {
 		b.condition(m, v1beta1.ConditionRemediationRequested, metav1.ConditionTrue, v1beta1.ReasonBuiltInPolicy)
 	})
+	b.clock.SetTime(b.clock.Now().Add(time.Minute)) // What is Ready although it is marked is left alone for a while.
 	b.took()
 	b.reconcile()
 	b.wantCalls(map[string]int{"delete": 1, "create": 1})

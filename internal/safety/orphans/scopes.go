@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/index"
 	"machinist.dev/machinist/internal/machineclass/resolve"
 	"machinist.dev/machinist/internal/safety/orphans/ledger"
 	"machinist.dev/machinist/pkg/provider"
@@ -48,24 +49,26 @@ type fleet struct {
 // observe reads the cache. The Machines come first, so that whatever instance one of them had recorded was there before
 // instances are listed. They are shared with the cache and must not be changed.
 func (c *Collector) observe(ctx context.Context) (*fleet, error) {
-	machines, classes := &v1beta1.MachineList{}, &v1beta1.MachineClassList{}
-	for _, list := range []client.ObjectList{machines, classes} {
-		if err := c.Client.List(ctx, list, client.InNamespace(c.Rules.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-			return nil, fmt.Errorf("list what the cache knows: %w", err)
-		}
+	namespace := client.InNamespace(c.Rules.Namespace)
+	machines, err := index.Shared[v1beta1.Machine](ctx, c.Client, &v1beta1.MachineList{}, namespace)
+	if err != nil {
+		return nil, fmt.Errorf("list the machines that the cache knows: %w", err)
+	}
+	classes, err := index.Shared[v1beta1.MachineClass](ctx, c.Client, &v1beta1.MachineClassList{}, namespace)
+	if err != nil {
+		return nil, fmt.Errorf("list the classes that the cache knows: %w", err)
 	}
 	f := &fleet{
 		recorded: map[types.UID]string{}, machines: map[types.UID]*v1beta1.Machine{},
 		inputs: map[string]inputs{}, users: map[string][]*v1beta1.Machine{},
 	}
-	for i := range classes.Items {
-		if class := &classes.Items[i]; class.Spec.Provider == c.Cloud.Name() {
+	for _, class := range classes {
+		if class.Spec.Provider == c.Cloud.Name() {
 			spec := resolve.OfClass(class)
 			f.inputs[classKey(class.Namespace, class.Name)] = inputs{class, class.Namespace, spec.CredentialsRef, spec}
 		}
 	}
-	for i := range machines.Items {
-		m := &machines.Items[i]
+	for _, m := range machines {
 		f.recorded[m.UID], f.machines[m.UID] = m.Spec.ProviderID, m
 		key := c.keyOf(m)
 		if _, known := f.inputs[key]; !known && m.Spec.ClassRef == nil && key != "" {

@@ -179,13 +179,13 @@ func (f *family) countCached(ctx context.Context, reader client.Reader) error {
 	f.live = map[types.UID]int{}
 	seen := map[types.UID]bool{}
 	for _, set := range f.sets {
-		var machines v1beta1.MachineList
-		if err := reader.List(ctx, &machines, client.InNamespace(set.Namespace),
-			client.MatchingFields{index.MachineByOwner: string(set.UID)}, client.UnsafeDisableDeepCopy); err != nil {
+		machines, err := index.Shared[v1beta1.Machine](ctx, reader, &v1beta1.MachineList{}, client.InNamespace(set.Namespace),
+			client.MatchingFields{index.MachineByOwner: string(set.UID)})
+		if err != nil {
 			return fmt.Errorf("list the machines of set %s/%s: %w", set.Namespace, set.Name, err)
 		}
-		for i := range machines.Items {
-			if m := &machines.Items[i]; counts(m) && !seen[m.UID] {
+		for _, m := range machines {
+			if counts(m) && !seen[m.UID] {
 				seen[m.UID] = true
 				f.live[set.UID]++
 			}

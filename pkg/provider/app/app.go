@@ -49,6 +49,7 @@ func Command(p Provider) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			operator.SpareMemory()
 			ctx, stop := operator.SignalContext(cmd.Context(), nil)
 			defer stop()
 			return run(ctx, config, settings, p)

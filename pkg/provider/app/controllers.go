@@ -45,7 +45,7 @@ func operatorOptions(log logr.Logger, s *settings) operator.Options {
 	return operator.Options{
 		Scheme: scheme,
 		ControlKinds: []operator.Kind{
-			{Object: &v1beta1.Machine{}},
+			{Object: &v1beta1.Machine{}, ReadOnly: true},
 			{Object: &v1beta1.MachineClass{}},
 			{Object: secret, Transform: operator.TransformMetadata},
 		},
@@ -136,6 +136,7 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 			}
 		}
 	}
+	machines.MachinesSeen = wiring.SeenBy(mgr, &v1beta1.Machine{})
 	reconciler := machine.New(machines)
 	if err := reconciler.Wiring(control.Cache, drainWakes).Add(mgr, targetEvents); err != nil {
 		return err

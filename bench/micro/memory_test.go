@@ -1,0 +1,141 @@
+package micro
+
+import (
+	"context"
+	"runtime"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/internal/index"
+	"machinist.dev/machinist/internal/operator"
+)
+
+// What one object may take in the cache of a process, its indexes included: a little more than it does when the race detector
+// is on. At 5,000 machines each KiB is 5 MiB of what lives, and half as much again until garbage is collected.
+var machineBudget = map[string]int{"manager": 4750, "provider": 5500}
+
+const nodeBudget = 2750
+
+// indexers are the index functions by name.
+type indexers toolscache.Indexers
+
+func (i indexers) IndexField(_ context.Context, _ client.Object, field string, values client.IndexerFunc) error {
+	i[field] = func(o any) ([]string, error) {
+		var keys []string
+		for _, v := range values(o.(client.Object)) {
+			keys = append(keys, "__all_namespaces/"+v)
+			if namespace := o.(client.Object).GetNamespace(); namespace != "" {
+				keys = append(keys, namespace+"/"+v)
+			}
+		}
+		return keys, nil
+	}
+	return nil
+}
+
+// kept returns how many bytes an object takes that a watch brought and a cache keeps.
+func kept(t *testing.T, mediaType string, transform toolscache.TransformFunc, make func(i int) client.Object, register func(context.Context, client.FieldIndexer) error) int {
+	t.Helper()
+	const n = 500
+	s := scheme()
+	info, ok := kruntime.SerializerInfoForMediaType(serializer.NewCodecFactory(s).SupportedMediaTypes(), mediaType)
+	if !ok {
+		t.Fatalf("nothing is known of %s", mediaType)
+	}
+	wire := func(o client.Object) []byte {
+		kinds, _, err := s.ObjectKinds(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.GetObjectKind().SetGroupVersionKind(kinds[0])
+		o.SetManagedFields([]metav1.ManagedFieldsEntry{{Manager: "somebody", Operation: "Update", APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:labels":{".":{},"f:a":{}}},"f:status":{"f:conditions":{}}}`)}}})
+		data, err := kruntime.Encode(info.Serializer, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	byField := indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc}
+	if err := register(t.Context(), byField); err != nil {
+		t.Fatal(err)
+	}
+	store := toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers(byField))
+	live := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	add := func(i int) {
+		o, _, err := info.Serializer.Decode(wire(make(i)), nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored, err := transform(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := store.Add(stored); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(n) // What is made once.
+	before := live()
+	for i := range n {
+		add(i)
+	}
+	each := int(live()-before) / n
+	runtime.KeepAlive(store)
+	return each
+}
+
+func TestWhatTheCachesKeepOfAMachineAndItsNode(t *testing.T) {
+	_, set := owners(0, 1)
+	machine := func(i int) client.Object { return machineOf(set, i) }
+	for process, indexes := range map[string]func(context.Context, client.FieldIndexer) error{"manager": index.RegisterOwned, "provider": index.RegisterMachines} {
+		each := kept(t, kruntime.ContentTypeJSON, cache.TransformStripManagedFields(), machine, indexes)
+		t.Logf("a Machine takes %d bytes in the %s", each, process)
+		if budget := machineBudget[process]; each > budget {
+			t.Errorf("a Machine takes %d bytes in the cache of the %s, more than %d", each, process, budget)
+		}
+	}
+	each := kept(t, kruntime.ContentTypeProtobuf, operator.TransformNode, func(i int) client.Object { return reportedNode(i) }, index.RegisterTarget)
+	t.Logf("a Node takes %d bytes", each)
+	if each > nodeBudget {
+		t.Errorf("a Node takes %d bytes in a cache, more than %d", each, nodeBudget)
+	}
+}
+
+// reportedNode is a Node as its kubelet reports it.
+func reportedNode(i int) *corev1.Node {
+	n := node(i)
+	room := corev1.ResourceList{
+		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16384Mi"),
+		corev1.ResourceEphemeralStorage: resource.MustParse("100Gi"), corev1.ResourcePods: resource.MustParse("110"),
+	}
+	n.Status.Capacity, n.Status.Allocatable = room, room
+	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}, {Type: corev1.NodeHostName, Address: n.Name}}
+	n.Status.NodeInfo = corev1.NodeSystemInfo{
+		MachineID: "0123456789abcdef0123456789abcdef", SystemUUID: "01234567-89ab-cdef-0123-456789abcdef", BootID: "01234567-89ab-cdef-0123-456789abcdef",
+		KernelVersion: "6.12.0", OSImage: "Benchmark", ContainerRuntimeVersion: "containerd://2.1.0", KubeletVersion: "v1.36.3",
+		OperatingSystem: "linux", Architecture: "amd64",
+	}
+	for range 50 {
+		n.Status.Images = append(n.Status.Images, corev1.ContainerImage{Names: []string{"registry.example.com/some/image@sha256:0123456789abcdef", "registry.example.com/some/image:v1"}})
+	}
+	for c := range n.Status.Conditions {
+		n.Status.Conditions[c].LastHeartbeatTime = metav1.NewTime(begun.Add(time.Minute))
+		n.Status.Conditions[c].Message = "kubelet is posting ready status"
+	}
+	return n
+}

@@ -1,0 +1,81 @@
+package machine
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// edit is an operation of a JSON patch.
+type edit struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value"`
+}
+
+// dressing returns a patch that makes the Node dressed, whatever else others change on it meanwhile: while it registers,
+// they do. What it relies upon it tests, and the API server refuses it as invalid if that has changed. It is nil where that
+// cannot be said, of a Node that has no labels, annotations or taints yet.
+func dressing(node, dressed *corev1.Node) (client.Patch, error) {
+	if node.Labels == nil || node.Annotations == nil || len(node.Spec.Taints) == 0 {
+		return nil, nil
+	}
+	record := "/metadata/annotations/" + pointer(v1beta1.NodeAnnotationLastAppliedNodeTemplate)
+	ops := []edit{{"test", "/metadata/uid", node.UID}, {"test", record, nil}}
+	if was, known := node.Annotations[v1beta1.NodeAnnotationLastAppliedNodeTemplate]; known {
+		ops[1].Value = was
+	}
+	ops = append(ops, changes("/metadata/labels/", node.Labels, dressed.Labels)...)
+	ops = append(ops, changes("/metadata/annotations/", node.Annotations, dressed.Annotations)...)
+	if node.Spec.ProviderID != dressed.Spec.ProviderID {
+		ops = append(ops, edit{"add", "/spec/providerID", dressed.Spec.ProviderID})
+	}
+	for i, was := range slices.Backward(node.Spec.Taints) {
+		path := fmt.Sprintf("/spec/taints/%d", i)
+		switch at := find(dressed.Spec.Taints, was); {
+		case at < 0:
+			ops = append(ops, edit{"test", path, was}, edit{Op: "remove", Path: path})
+		case !equality.Semantic.DeepEqual(was, dressed.Spec.Taints[at]):
+			ops = append(ops, edit{"test", path, was}, edit{"replace", path, dressed.Spec.Taints[at]})
+		}
+	}
+	for _, is := range dressed.Spec.Taints {
+		if find(node.Spec.Taints, is) < 0 {
+			ops = append(ops, edit{"add", "/spec/taints/-", is})
+		}
+	}
+	data, err := json.Marshal(ops)
+	if err != nil {
+		return nil, fmt.Errorf("encode a patch of node %s: %w", node.Name, err)
+	}
+	return client.RawPatch(types.JSONPatchType, data), nil
+}
+
+// changes returns what makes was what is.
+func changes(path string, was, is map[string]string) (ops []edit) {
+	for key := range was {
+		if _, stays := is[key]; !stays {
+			ops = append(ops, edit{Op: "remove", Path: path + pointer(key)})
+		}
+	}
+	for key, value := range is {
+		if old, there := was[key]; !there || old != value {
+			ops = append(ops, edit{"add", path + pointer(key), value})
+		}
+	}
+	slices.SortFunc(ops, func(a, b edit) int { return strings.Compare(a.Path, b.Path) })
+	return ops
+}
+
+// pointer writes a key as a JSON pointer does.
+func pointer(key string) string {
+	return strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
+}

@@ -1,0 +1,154 @@
+package machine
+
+import (
+	"encoding/json"
+	"testing"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// bare is a Node as it registers.
+func bare() *corev1.Node {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: "n", UID: "uid", Labels: map[string]string{"os": "linux"}, Annotations: map[string]string{"attach": "true"},
+	}}
+	node.Spec.Taints = []corev1.Taint{
+		{Key: v1beta1.NodeTaintUninitialized, Effect: corev1.TaintEffectNoSchedule},
+		{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule},
+	}
+	return node
+}
+
+// patched returns what a patch makes of a Node at the API server, nil where it is refused.
+func patched(t *testing.T, there *corev1.Node, patch []byte) *corev1.Node {
+	t.Helper()
+	p, err := jsonpatch.DecodePatch(patch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := json.Marshal(there)
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := p.Apply(before)
+	if err != nil {
+		return nil
+	}
+	out := &corev1.Node{}
+	if err := json.Unmarshal(after, out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// Others write to a Node that registers; what they change and what we change does not meet, or the patch is refused.
+//
+// M-18.
+func TestDressingMeetsNobodyElsesWrites(t *testing.T) {
+	t.Parallel()
+	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "m"}}
+	m.Spec.ProviderID = "sim:///1"
+	m.Spec.Node = v1beta1.NodeTemplate{
+		Labels: map[string]string{"team/a~b": "x"}, Annotations: map[string]string{"note": "y"},
+		Taints: []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}, StartupTaints: []corev1.Taint{{Key: "network", Effect: corev1.TaintEffectNoExecute}},
+	}
+	record := v1beta1.NodeAnnotationLastAppliedNodeTemplate
+	for name, tc := range map[string]struct {
+		seen    func(*corev1.Node)
+		since   func(*corev1.Node)
+		refused bool
+	}{
+		"nothing else":           {since: func(*corev1.Node) {}},
+		"a status":               {since: func(n *corev1.Node) { n.ResourceVersion = "2"; n.Status.NodeInfo.KubeletVersion = "v1" }},
+		"labels and annotations": {since: func(n *corev1.Node) { n.Labels["beta"], n.Annotations["ttl"] = "1", "0" }},
+		"a later taint removed":  {since: func(n *corev1.Node) { n.Spec.Taints = n.Spec.Taints[:1] }},
+		"a taint added": {since: func(n *corev1.Node) {
+			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "z", Effect: "NoSchedule"})
+		}},
+		"an earlier taint":         {since: func(n *corev1.Node) { n.Spec.Taints = append([]corev1.Taint{{Key: "z"}}, n.Spec.Taints...) }, refused: true},
+		"no taint any more":        {since: func(n *corev1.Node) { n.Spec.Taints = nil }, refused: true},
+		"dressed by somebody else": {since: func(n *corev1.Node) { n.Annotations[record] = "{}" }, refused: true},
+		"another Node":             {since: func(n *corev1.Node) { n.UID = "other" }, refused: true},
+		"undressed": {
+			seen:  func(n *corev1.Node) { n.Annotations[record] = `{"labels":{"old":"1"}}`; n.Labels["old"] = "1" },
+			since: func(n *corev1.Node) { delete(n.Annotations, record) }, refused: true,
+		},
+		"dressed before": {
+			seen: func(n *corev1.Node) {
+				n.Annotations[record] = `{"labels":{"old":"1"},"taints":[{"key":"tpu","effect":"NoSchedule"}]}`
+				n.Labels["old"] = "1"
+				n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "tpu", Effect: "NoSchedule"}, corev1.Taint{Key: "gpu", Value: "1", Effect: "NoSchedule"})
+			},
+			since: func(n *corev1.Node) { n.Labels["beta"] = "1" },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			seen := bare()
+			if tc.seen != nil {
+				tc.seen(seen)
+			}
+			wanted, err := dressed(seen, m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			patch, err := dressing(seen, wanted)
+			if err != nil || patch == nil {
+				t.Fatalf("%v, %v", patch, err)
+			}
+			data, err := patch.Data(wanted)
+			if err != nil {
+				t.Fatal(err)
+			}
+			there := seen.DeepCopy()
+			tc.since(there)
+			got := patched(t, there, data)
+			if tc.refused {
+				if got != nil {
+					t.Errorf("the patch is accepted: %s", data)
+				}
+				return
+			}
+			want, err := dressed(there, m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got == nil {
+				t.Fatalf("the patch is refused: %s", data)
+			}
+			if !equality.Semantic.DeepEqual(got.ObjectMeta, want.ObjectMeta) || got.Spec.ProviderID != want.Spec.ProviderID || !sameTaints(got, want) {
+				t.Errorf("the patch %s makes\n%+v %+v, want\n%+v %+v", data, got.ObjectMeta, got.Spec, want.ObjectMeta, want.Spec)
+			}
+		})
+	}
+}
+
+func sameTaints(a, b *corev1.Node) bool {
+	for _, taint := range a.Spec.Taints {
+		if i := find(b.Spec.Taints, taint); i < 0 || b.Spec.Taints[i].Value != taint.Value {
+			return false
+		}
+	}
+	return len(a.Spec.Taints) == len(b.Spec.Taints)
+}
+
+// Where a patch cannot name what it adds to, the whole Node must be as it was seen.
+func TestABareNodeIsNotDressedBlindly(t *testing.T) {
+	t.Parallel()
+	for _, strip := range []func(*corev1.Node){
+		func(n *corev1.Node) { n.Labels = nil },
+		func(n *corev1.Node) { n.Annotations = nil },
+		func(n *corev1.Node) { n.Spec.Taints = nil },
+	} {
+		node := bare()
+		strip(node)
+		if patch, err := dressing(node, bare()); patch != nil || err != nil {
+			t.Errorf("%v, %v", patch, err)
+		}
+	}
+}

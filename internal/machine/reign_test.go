@@ -1,0 +1,160 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// questions are what a process asks API servers themselves.
+type questions struct{ of []string }
+
+// take returns what was asked since the last time.
+func (a *questions) take() []string {
+	taken := a.of
+	a.of = nil
+	return taken
+}
+
+func (a *questions) note(verb string, object any) {
+	kind := strings.TrimPrefix(fmt.Sprintf("%T", object), "*v1beta1.")
+	if metadata, ok := object.(*metav1.PartialObjectMetadata); ok {
+		kind = metadata.Kind
+	}
+	a.of = append(a.of, verb+" "+kind)
+}
+
+// watching makes the process one whose cache is always up to date, and which knows that.
+func (w *world) watching() *questions {
+	a := &questions{}
+	w.options.Live = a.listen(w.options.Live.(client.WithWatch))
+	target := *w.options.Target
+	target.Live = a.listen(target.Live.(client.WithWatch))
+	w.options.Target = &target
+	w.options.MachinesSeen = func() string {
+		list := &v1beta1.MachineList{}
+		if err := w.api.List(w.t.Context(), list, client.InNamespace(w.namespace)); err != nil {
+			w.t.Error(err)
+		}
+		return list.ResourceVersion
+	}
+	w.restart()
+	return a
+}
+
+func (a *questions) listen(c client.WithWatch) client.WithWatch {
+	return interceptor.NewClient(c, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			a.note("get", o)
+			return c.Get(ctx, key, o, opts...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			a.note("list", list)
+			return c.List(ctx, list, opts...)
+		},
+	})
+}
+
+// M-10, M-73 and M-7.
+func TestAProcessAsksOnlyWhatAnotherOneMayHaveChanged(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	a := w.watching()
+
+	w.born("before")
+	w.reconcile("before")
+	want(t, "asked for a machine that was there", a.take(), "list MachineList", "get Machine", "get MachineClass")
+	w.node("before", true)
+	w.reconcile("before")
+	want(t, "asked when it runs", a.take(), "get Secret")
+
+	w.born("after")
+	w.reconcile("after")
+	w.node("after", true)
+	w.reconcile("after")
+	w.wantPhase(w.get("after"), v1beta1.MachineRunning)
+	want(t, "asked for a machine that came later", a.take())
+
+	w.born("slow")
+	w.cloud.will("Create", scripted{err: provider.Errorf(provider.DeadlineExceeded, "no answer")})
+	w.step(w.reconcile("slow").RequeueAfter)
+	want(t, "asked before the first call", a.take())
+	w.reconcile("slow")
+	want(t, "asked before the second call", a.take(), "get Machine")
+
+	w.restart()
+	w.born("next")
+	w.reconcile("next")
+	want(t, "asked by the next process", a.take(), "list MachineList", "get Machine", "get MachineClass")
+}
+
+// A class of the same name is another one.
+//
+// M-73.
+func TestEachClassIsAskedFor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	a := w.watching()
+	w.born("a")
+	w.reconcile("a")
+	a.take()
+	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "small"}}
+	w.letGo(class)
+	w.deleteObject(class)
+	credentials := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "small-credentials"}}
+	w.letGo(credentials)
+	w.deleteObject(credentials)
+	w.class("small", "")
+	w.born("b")
+	w.reconcile("b")
+	if got := a.take(); !slices.Contains(got, "get MachineClass") {
+		t.Errorf("asked %q", got)
+	}
+}
+
+// M-7.
+func TestATokenThatWasMadeIsDropped(t *testing.T) {
+	t.Parallel()
+	for name, run := range map[string]func(w *world){
+		"asked for": func(w *world) {
+			w.born("m")
+			w.reconcile("m")
+		},
+		"asked for at first": func(w *world) {
+			w.cloud.will("Create", scripted{err: provider.Errorf(provider.ResourceExhausted, "none left")})
+			w.born("m")
+			w.step(w.reconcile("m").RequeueAfter + time.Minute)
+			w.setSecret("small-user-data", "userData", "no more")
+			w.reconcile("m")
+		},
+	} {
+		w := newWorld(t)
+		w.class("small", joinsWithToken)
+		w.watching()
+		w.born("first")
+		w.reconcile("first")
+		run(w)
+		if n := len(w.tokens()); n != 2 {
+			t.Errorf("%s: %d tokens, want 2", name, n)
+		}
+		w.node("m", true)
+		w.reconcile("m")
+		w.wantPhase(w.get("m"), v1beta1.MachineRunning)
+		if n := len(w.tokens()); n != 1 {
+			t.Errorf("%s: %d tokens are left, want the other machine's", name, n)
+		}
+	}
+}

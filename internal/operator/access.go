@@ -1,0 +1,120 @@
+package operator
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/cache"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/rest"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+)
+
+const (
+	// verdictLife is how long it is remembered whether somebody may read metrics.
+	verdictLife = time.Minute
+	// verdicts is how many are remembered at most.
+	verdicts = 256
+	// verdictTimeout is how long the cluster may take to answer.
+	verdictTimeout = 10 * time.Second
+)
+
+// access lets those read metrics who the control cluster says may: whom it knows by their bearer token, and lets get the path.
+// controller-runtime's filter does the same by the libraries of the API server, which double the size of a process.
+type access struct {
+	reviews authenticationclient.TokenReviewInterface
+	rights  authorizationclient.SubjectAccessReviewInterface
+	known   *cache.LRUExpireCache // of HTTP status codes, by question
+}
+
+// question is what the cluster is asked. Of the token it has the hash only.
+type question struct {
+	token      [sha256.Size]byte
+	verb, path string
+}
+
+// filterMetrics is the filter of the metrics server. It asks the cluster of the configuration.
+func filterMetrics(clock cache.Clock) func(*rest.Config, *http.Client) (metricsserver.Filter, error) {
+	return func(config *rest.Config, client *http.Client) (metricsserver.Filter, error) {
+		reviews, err := authenticationclient.NewForConfigAndClient(config, client)
+		if err != nil {
+			return nil, fmt.Errorf("client for token reviews: %w", err)
+		}
+		rights, err := authorizationclient.NewForConfigAndClient(config, client)
+		if err != nil {
+			return nil, fmt.Errorf("client for access reviews: %w", err)
+		}
+		a := &access{reviews.TokenReviews(), rights.SubjectAccessReviews(), cache.NewLRUExpireCacheWithClock(verdicts, clock)}
+		return a.filter, nil
+	}
+}
+
+func (a *access) filter(log logr.Logger, next http.Handler) (http.Handler, error) {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		code, err := a.judge(r)
+		if err != nil {
+			log.Error(err, "It is not known who may read the metrics")
+			code = http.StatusInternalServerError
+		}
+		if code != http.StatusOK {
+			http.Error(w, http.StatusText(code), code)
+			return
+		}
+		next.ServeHTTP(w, r)
+	}), nil
+}
+
+// judge returns 200, 401 or 403.
+func (a *access) judge(r *http.Request) (int, error) {
+	scheme, token, _ := strings.Cut(strings.TrimSpace(r.Header.Get("Authorization")), " ")
+	if token = strings.TrimSpace(token); token == "" || !strings.EqualFold(scheme, "bearer") {
+		return http.StatusUnauthorized, nil
+	}
+	q := question{sha256.Sum256([]byte(token)), strings.ToLower(r.Method), r.URL.Path}
+	if code, ok := a.known.Get(q); ok {
+		return code.(int), nil
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), verdictTimeout)
+	defer cancel()
+	code, err := a.ask(ctx, token, q)
+	if err == nil {
+		a.known.Add(q, code, verdictLife)
+	}
+	return code, err
+}
+
+func (a *access) ask(ctx context.Context, token string, q question) (int, error) {
+	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
+	review, err := a.reviews.Create(ctx, review, metav1.CreateOptions{})
+	if err != nil {
+		return 0, fmt.Errorf("ask whose token it is: %w", err)
+	}
+	if !review.Status.Authenticated {
+		return http.StatusUnauthorized, nil
+	}
+	user := review.Status.User
+	extra := map[string]authorizationv1.ExtraValue{}
+	for key, values := range user.Extra {
+		extra[key] = authorizationv1.ExtraValue(values)
+	}
+	right := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
+		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: q.verb, Path: q.path},
+	}}
+	if right, err = a.rights.Create(ctx, right, metav1.CreateOptions{}); err != nil {
+		return 0, fmt.Errorf("ask what %s may: %w", user.Username, err)
+	}
+	if !right.Status.Allowed {
+		return http.StatusForbidden, nil
+	}
+	return http.StatusOK, nil
+}

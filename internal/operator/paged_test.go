@@ -1,0 +1,160 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/index"
+)
+
+// P-6.
+func TestALiveListInPagesIsOfOneMoment(t *testing.T) {
+	direct, err := client.NewWithWatch(planes.control.Config(), client.Options{Scheme: testScheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ns := newNamespace(t)
+	var want []string
+	for i := range 20 {
+		class := newClass(ns, fmt.Sprintf("paged-%02d", i))
+		class.Labels = map[string]string{"a": "b"}
+		if err := direct.Create(t.Context(), class); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, class.Name)
+	}
+	var latest v1beta1.MachineClassList
+	if err := direct.List(t.Context(), &latest, client.InNamespace(ns)); err != nil {
+		t.Fatal(err)
+	}
+	notOlder := &client.ListOptions{Raw: &metav1.ListOptions{
+		ResourceVersion: latest.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+	}}
+	for what, test := range map[string]struct {
+		options  []client.ListOption
+		expires  bool
+		requests int
+		more     string // what comes meanwhile and is shown all the same
+	}{
+		"by default":              {nil, false, 3, ""},
+		"by labels":               {[]client.ListOption{client.MatchingLabels{"a": "b"}}, false, 3, ""},
+		"not older than":          {[]client.ListOption{notOlder}, false, 3, ""},
+		"with a limit of its own": {[]client.ListOption{client.Limit(100)}, false, 1, ""},
+		"when it takes too long":  {nil, true, 3, "zz-late"},
+	} {
+		requests := 0
+		late := newClass(ns, "zz-late")
+		late.Labels = map[string]string{"a": "b"}
+		paged := pagedClient{interceptor.NewClient(direct, interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, o ...client.ListOption) error {
+				if requests++; requests == 2 {
+					if err := direct.Create(ctx, late); err != nil {
+						t.Error(err)
+					}
+					if test.expires {
+						return apierrors.NewResourceExpired("too old")
+					}
+				}
+				return c.List(ctx, list, o...)
+			},
+		}), 7, nil}
+		var list v1beta1.MachineClassList
+		if err := paged.List(t.Context(), &list, append(test.options, client.InNamespace(ns))...); err != nil {
+			t.Errorf("%s: %v", what, err)
+			continue
+		}
+		var got []string
+		for i := range list.Items {
+			got = append(got, list.Items[i].Name)
+			if test.requests == 3 && !test.expires && list.Items[i].ManagedFields != nil {
+				t.Errorf("%s: %s has managed fields", what, list.Items[i].Name)
+			}
+		}
+		expected := want
+		if test.more != "" {
+			expected = append(slices.Clone(want), test.more)
+		}
+		if !slices.Equal(got, expected) {
+			t.Errorf("%s: %v, want %v", what, got, expected)
+		}
+		if requests != test.requests {
+			t.Errorf("%s: %d requests, want %d", what, requests, test.requests)
+		}
+		if list.ResourceVersion == "" || list.Continue != "" {
+			t.Errorf("%s: version %q, continued by %q", what, list.ResourceVersion, list.Continue)
+		}
+		if err := client.IgnoreNotFound(direct.Delete(t.Context(), late)); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("MachineClassList"))
+	if err := (pagedClient{direct, 7, nil}).List(t.Context(), list, client.InNamespace(ns)); err != nil || len(list.Items) != 20 {
+		t.Errorf("metadata: %d, %v", len(list.Items), err)
+	}
+	if list.Kind != "MachineClassList" || list.Items[19].Kind != "MachineClass" {
+		t.Errorf("metadata of a %s has a %s", list.Kind, list.Items[19].Kind)
+	}
+}
+
+// P-6.
+func TestALiveListSharesWhatTheCacheHasInTheSameVersion(t *testing.T) {
+	c, o := testConfig(t), testOptions()
+	o.ControlKinds[0].ReadOnly = true
+	p := start(t, c, o, nil)
+	p.elected()
+	control, ns := p.Control(), client.InNamespace(c.LeaderElectionNamespace)
+	for i := range 2 {
+		if err := control.Client.Create(t.Context(), newClass(c.LeaderElectionNamespace, fmt.Sprintf("same-%d", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cached, err := index.Shared[v1beta1.MachineClass](t.Context(), control.Client, &v1beta1.MachineClassList{}, ns)
+	if err != nil || len(cached) != 2 {
+		t.Fatalf("%d classes are cached, %v", len(cached), err)
+	}
+	shares := func(list *v1beta1.MachineClassList) (n int) {
+		for i := range list.Items {
+			for _, class := range cached {
+				if class.Name == list.Items[i].Name && class.Spec.ProviderSpec == list.Items[i].Spec.ProviderSpec {
+					n++
+				}
+			}
+		}
+		return n
+	}
+	var list v1beta1.MachineClassList
+	if err := control.Live.List(t.Context(), &list, ns); err != nil || len(list.Items) != 2 || shares(&list) != 2 {
+		t.Errorf("of %d classes %d are shared, %v, want 2", len(list.Items), shares(&list), err)
+	}
+	// Another version is the live one's own, whatever the cache has.
+	held, err := control.Live.(pagedClient).cache.readOnly(t.Context(), &v1beta1.MachineClassList{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	items := slices.Clone(list.Items)
+	items[0].ResourceVersion, items[0].Spec.ProviderSpec = "1", &runtime.RawExtension{Raw: []byte(`{}`)}
+	items[1].UID, items[1].Spec.ProviderSpec = "another", &runtime.RawExtension{Raw: []byte(`{}`)}
+	share(reflect.ValueOf(&items).Elem(), held)
+	for i := range items {
+		if string(items[i].Spec.ProviderSpec.Raw) != `{}` {
+			t.Errorf("%s of another version is taken from the cache", items[i].Name)
+		}
+	}
+	o = testOptions()
+	o.TargetKinds[0].ReadOnly = true
+	if _, err := newKinds(o.TargetKinds, o.Scheme, ""); err == nil {
+		t.Error("a kind of which not everything is cached may be shared")
+	}
+}

@@ -32,9 +32,11 @@ controlplane: ## Build etcd, kube-apiserver and the rest of a control plane into
 demo: controlplane build ## Run everything on this machine with a sample fleet; ARGS=--once runs a tour and ends
 	bin/machinist demo $(ARGS)
 
+# Where bytes are counted, the race detector is off: it drops pooled objects at random.
 .PHONY: test
 test: controlplane verify ## Unit tests and tests against a real API server
 	@for m in $(MODULES); do echo "== go test in $$m"; (cd $$m && $(GO) vet ./... && $(GO) test $(TESTFLAGS) ./...) || exit 1; done
+	$(GO) test ./bench/micro
 
 .PHONY: e2e
 e2e: controlplane build ## Long scenarios: the real binaries, crashes, two leaders, whole tours

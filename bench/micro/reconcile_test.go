@@ -3,7 +3,6 @@ package micro
 import (
 	"context"
 	"errors"
-	"runtime"
 	"testing"
 	"time"
 
@@ -129,35 +128,4 @@ func BenchmarkReconcileOneSet(b *testing.B) {
 			})
 		})
 	}
-}
-
-// What one event costs does not grow with the rest of the fleet. Health is judged for all machines in one pass, which is
-// made less often the larger the fleet is.
-func TestAReconcileCostsTheSameInALargerFleet(t *testing.T) {
-	for _, k := range kinds() {
-		if k.name == "health" {
-			continue
-		}
-		const times = 30
-		small, large := bytesPerRun(k.atRest(t, setSize, setSize)), bytesPerRun(k.atRest(t, times*setSize, setSize))
-		t.Logf("%s: %d bytes in a fleet of %d, %d in one of %d", k.name, small, setSize, large, times*setSize)
-		// Reading one more pointer to each of the other machines would be 8 bytes for each.
-		if large > small+small/10+4<<10 {
-			t.Errorf("%s: %d bytes in a fleet of %d, %d in one of %d", k.name, small, setSize, large, times*setSize)
-		}
-	}
-}
-
-// bytesPerRun returns how many bytes a run allocates, as testing.AllocsPerRun does for how often.
-func bytesPerRun(run func()) uint64 {
-	const runs = 20
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	run()
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	for range runs {
-		run()
-	}
-	runtime.ReadMemStats(&after)
-	return (after.TotalAlloc - before.TotalAlloc) / runs
 }

@@ -121,7 +121,7 @@ func (p *pass) fulfil(ctx context.Context, w wanted, s Situation) error {
 		status = metav1.ConditionTrue
 	}
 	before := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
-	at := metav1.NewTime(p.now)
+	at := metav1.NewTime(p.Clock.Now()) // Later than p.now where the process was suspended in between.
 	if before != nil && before.Status == status && before.Reason == w.Reason.Reason {
 		at = before.LastTransitionTime
 	}

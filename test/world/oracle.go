@@ -367,9 +367,20 @@ func (o *oracle) seen() map[string]int64 {
 	return nil
 }
 
-func (o *oracle) live(set uid) (n int) {
+// live counts the machines of a set that nobody deletes, but for those that others than the leader made.
+func (o *oracle) live(set uid) int {
+	return o.count(set, func(m uid) bool { return !o.surplus[m] && !o.intruded(m) })
+}
+
+// extra counts the machines of a set that nobody deletes and that a former leader made. Whatever the set deletes for them
+// need not be one of them.
+func (o *oracle) extra(set uid) int {
+	return o.count(set, func(m uid) bool { return o.surplus[m] })
+}
+
+func (o *oracle) count(set uid, which func(uid) bool) (n int) {
 	for _, m := range o.machines {
-		if owner := metav1.GetControllerOfNoCopy(m); owner != nil && owner.UID == set && m.DeletionTimestamp.IsZero() && !o.surplus[m.UID] && !o.intruded(m.UID) {
+		if owner := metav1.GetControllerOfNoCopy(m); owner != nil && owner.UID == set && m.DeletionTimestamp.IsZero() && which(m.UID) {
 			n++
 		}
 	}

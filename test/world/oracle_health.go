@@ -118,11 +118,9 @@ func (o *oracle) mayRemediate(c store.Change) {
 	if requested(before) || before.Status.Phase == v1beta1.MachineFailed || owner == nil || o.sets[owner.UID] == nil {
 		return
 	}
-	if o.surplus[before.UID] {
-		return // A former leader made it beyond what there shall be; it is not among the live ones that are counted.
-	}
-	if _, least := o.sets[owner.UID].within(o.world.control.Revision()); o.live(owner.UID) <= least {
-		o.breach("health", "%s deleted machine %s, which nobody found unhealthy: %d of %d are left", c.Actor, before.Name, o.live(owner.UID)-1, least)
+	live := o.live(owner.UID) + o.extra(owner.UID)
+	if _, least := o.sets[owner.UID].within(o.world.control.Revision()); live <= least {
+		o.breach("health", "%s deleted machine %s, which nobody found unhealthy: %d of %d are left", c.Actor, before.Name, live-1, least)
 	}
 }
 
@@ -145,7 +143,7 @@ func requested(m *v1beta1.Machine) bool {
 }
 
 // markedInGoodFaith reports whether a machine is marked, and nobody who could take that back had seen that its Node is well
-// again, or had time to since, as when it jumped.
+// again, or had time to since, as when it jumped. Where clocks differ nobody can tell that it is well only now.
 func (o *oracle) markedInGoodFaith(m *v1beta1.Machine) bool {
 	if !requested(m) || m.Status.NodeRef == nil {
 		return false
@@ -153,7 +151,8 @@ func (o *oracle) markedInGoodFaith(m *v1beta1.Machine) bool {
 	node, known := o.world.guards.nodes[m.Status.NodeRef.UID]
 	awake := o.world.awakeSince(node.since)
 	asleep := awake < wellKnown && awake < o.world.clock.Since(node.since)
-	return known && node.well && (node.revision > o.seen()["Node"] || asleep)
+	differ := awake < wellKnown && slices.ContainsFunc(o.world.processes, func(p *Process) bool { return p.clock.behind != 0 })
+	return known && node.well && (node.revision > o.seen()["Node"] || asleep || differ)
 }
 
 // mayActInOutage lets nothing be added, exchanged or remediated while a cluster is away and everybody knows. What was

@@ -1,9 +1,11 @@
 package driver_test
 
 import (
+	"flag"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -27,6 +29,15 @@ const (
 	subnet = sample.Subnet
 	sshKey = sample.SSHKey
 )
+
+// TestMain lets more tests run at a time than there are processors: they wait for operations most of the time.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "12"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
 
 // cloud is a fake Azure and how to reach it.
 type cloud struct {

@@ -47,6 +47,7 @@ func (c pagedClient) List(ctx context.Context, list client.ObjectList, o ...clie
 		page.GetObjectKind().SetGroupVersionKind(list.GetObjectKind().GroupVersionKind())
 		err := c.Client.List(ctx, page, options)
 		if options.Continue != "" && apierrors.IsResourceExpired(err) {
+			items.SetZero()                       // An answer is decoded into what is there.
 			return c.Client.List(ctx, list, o...) // It took so long that the moment is forgotten.
 		}
 		if err != nil {

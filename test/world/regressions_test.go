@@ -25,6 +25,7 @@ var regressions = []struct {
 	{"adopt", 6, "16:denied-for-long", "the Node of an adopted instance was left, since the adoption was not written down before the instance went"},
 	{"remediate", 1, "392:denied-for-long,431:clock-back", "a marked machine that was well again was replaced, since it had become so on a clock that was behind"},
 	{"remediate", 1, "340:freeze-Secret,394:in-flight", "nothing: the oracle did not count a machine that a former leader made, and missed it when it went"},
+	{"drain-stuck-volume", 1, "19:time-jumps", "the time in which the process was suspended counted as one in which volumes were waited for"},
 	{"remediate", 1, "66:refused,173:in-flight", "nothing: the oracle took the machine of a former leader for the only one that may go for it"},
 	{"remediate", 1, "69:clock-back,336:time-jumps", "a mark had the time before the process was suspended, so that it seemed old"},
 	{"remediate", 1, "277:time-jumps,284:time-jumps", "nothing: the oracle counted a time in which nobody could act as one for taking a mark back"},

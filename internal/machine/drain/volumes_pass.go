@@ -15,6 +15,7 @@ import (
 // firstVolumes looks at the volumes of a node on behalf of the caller, who waits. Only where there seems to be something
 // to wait for, the workers look more closely.
 func (c *Controller) firstVolumes(ctx context.Context, r *record, request VolumesRequest) {
+	began := c.options.Clock.Now() // As in passVolumes.
 	list, wait, err := c.attachments.on(ctx, request.Node, request.Drained)
 	if err != nil {
 		c.reportVolumesError(r, err)
@@ -23,7 +24,7 @@ func (c *Controller) firstVolumes(ctx context.Context, r *record, request Volume
 	decision := PlanVolumes(VolumeInput{
 		Attachments: list,
 		Reported:    request.Reported,
-		Now:         c.options.Clock.Now(),
+		Now:         began,
 		Drained:     request.Drained,
 		Timeout:     request.Timeout,
 	})
@@ -35,13 +36,14 @@ func (c *Controller) firstVolumes(ctx context.Context, r *record, request Volume
 
 // passVolumes looks at the volumes of a node and returns when to come back, 0 when they are no longer waited for.
 func (c *Controller) passVolumes(ctx context.Context, r *record, request VolumesRequest) (time.Duration, error) {
+	began := c.options.Clock.Now() // What is found out took until later, but is as old as this.
 	since := request.Drained
 	if again := r.volumesPass.since; again.After(since) {
 		since = again
 	}
 	list, wait, err := c.attachments.on(ctx, request.Node, since)
 	if err == nil && wait > 0 {
-		if left := request.left(c.options.Clock.Now()); left > 0 {
+		if left := request.left(began); left > 0 {
 			return min(wait, left), nil
 		}
 		// The timeout does not wait for the list.
@@ -49,9 +51,9 @@ func (c *Controller) passVolumes(ctx context.Context, r *record, request Volumes
 	}
 	var decision VolumeDecision
 	if err == nil {
-		decision, err = c.lookAtVolumes(ctx, r, request, list)
+		decision, err = c.lookAtVolumes(ctx, r, request, list, began)
 	}
-	if err != nil && answered(err) && request.left(c.options.Clock.Now()) <= 0 {
+	if err != nil && answered(err) && request.left(began) <= 0 {
 		// What the API server refuses to tell will not be known later either.
 		decision, err = VolumeDecision{Done: true, TimedOut: true, Waiting: []string{shorten(err.Error())}}, nil
 	}
@@ -63,19 +65,19 @@ func (c *Controller) passVolumes(ctx context.Context, r *record, request Volumes
 	return decision.Next, nil
 }
 
-// lookAtVolumes gathers what the decision needs beside the attachments, and decides.
+// lookAtVolumes gathers what the decision needs beside the attachments, and decides as of when the look began: a time in
+// which the process was suspended is no time that was waited.
 func (c *Controller) lookAtVolumes(
-	ctx context.Context, r *record, request VolumesRequest, list []Attachment,
+	ctx context.Context, r *record, request VolumesRequest, list []Attachment, began time.Time,
 ) (VolumeDecision, error) {
 	reported, err := c.reportedBy(ctx, request)
 	if err != nil {
 		return VolumeDecision{}, err
 	}
-	now := c.options.Clock.Now()
 	in := VolumeInput{
 		Attachments: list,
 		Reported:    reported,
-		Now:         now,
+		Now:         began,
 		Drained:     request.Drained,
 		Timeout:     request.Timeout,
 		Look:        r.volumesPass.look,
@@ -87,7 +89,7 @@ func (c *Controller) lookAtVolumes(
 		}
 		decision = PlanVolumes(in)
 	}
-	r.volumesPass.look, r.volumesPass.since = decision.Look, now
+	r.volumesPass.look, r.volumesPass.since = decision.Look, c.options.Clock.Now()
 	return decision, nil
 }
 

@@ -227,7 +227,8 @@ func TestManyMachinesAtOnceKeepTheirBudget(t *testing.T) {
 		t.Helper()
 		done := w.effects.of("API")
 		t.Logf("%.2f writes per machine %s", float64(len(done))/machines, what)
-		if len(done) > most*machines {
+		// Now and then one is made again, since somebody else wrote first.
+		if len(done) > most*machines+machines/5 {
 			t.Errorf("%d writes for %d machines %s, more than %d each: %q", len(done), machines, what, most, done)
 		}
 	}

@@ -147,7 +147,7 @@ func (r *replay) leave(ctx context.Context, s script, i int, name string) error 
 		return err
 	}
 	for k := range s.share(s.marks, i) {
-		mark := fmt.Sprintf(`{"metadata":{"annotations":{"bench.machinist.dev/mark":"%d"}},"spec":{"unschedulable":true,"taints":[{"key":"bench.machinist.dev/mark-%d","effect":"PreferNoSchedule"}]}}`, k, k)
+		mark := fmt.Sprintf(`{"metadata":{"annotations":{"bench.machinist.dev/mark":"%d"}},"spec":{"unschedulable":true,"taints":[{"key":"node.kubernetes.io/unschedulable","effect":"NoSchedule"}]}}`, k)
 		if err := r.send(ctx, "PATCH", node, []byte(mark)); err != nil {
 			return err
 		}

@@ -131,6 +131,9 @@ func (t Tokens) Ensure(ctx context.Context, a Attempt, expires time.Time) (Token
 		if err == nil {
 			return Token{Value: id + "." + secret, Expires: expires}, nil
 		}
+		if apierrors.IsForbidden(err) {
+			err = fmt.Errorf("%w: %w", ErrMayNotMake, err)
+		}
 		if !apierrors.IsAlreadyExists(err) {
 			return Token{}, fmt.Errorf("create bootstrap token %s in the target cluster: %w", id, err)
 		}
@@ -156,8 +159,11 @@ func (t Tokens) Ensure(ctx context.Context, a Attempt, expires time.Time) (Token
 	return Token{}, fmt.Errorf("no free bootstrap token id for machine %s after %d tries", a.Machine, maxSalt)
 }
 
-// ErrMayNotRead is wrapped by the error of whoever may not read tokens, and so has never made one.
-var ErrMayNotRead = errors.New("not allowed to read bootstrap tokens")
+// ErrMayNotRead and ErrMayNotMake are wrapped by the error of whoever may not do so with tokens.
+var (
+	ErrMayNotRead = errors.New("not allowed to read bootstrap tokens")
+	ErrMayNotMake = errors.New("not allowed to make bootstrap tokens")
+)
 
 // Delete removes the token of the attempt, if it is there, and no other.
 func (t Tokens) Delete(ctx context.Context, a Attempt) error {

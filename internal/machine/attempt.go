@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"time"
 
@@ -75,8 +76,10 @@ func (p *pass) renderUserData(ctx context.Context, inputs resolve.Resolved, atte
 	}
 	if bootstrap.NeedsToken(inputs.UserData) && p.Target != nil {
 		life := p.machine.Spec.Timeouts.CreationOrDefault()
-		p.memory.update(p.machine, func(m *recollection) { m.token = true })
 		token, err := p.tokens.Ensure(ctx, attempt, p.now.Add(life+tokenReserve))
+		if !errors.Is(err, bootstrap.ErrMayNotMake) {
+			p.memory.update(p.machine, func(m *recollection) { m.token = true })
+		}
 		if err != nil {
 			p.launching("The bootstrap token cannot be made: " + err.Error())
 			return provider.Secret{}, wait, err

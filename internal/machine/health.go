@@ -135,7 +135,8 @@ func (p *pass) dropToken(ctx context.Context) error {
 	known := p.memory.of(p.machine)
 	if !known.ours || known.token {
 		err := p.tokens.Delete(ctx, p.attempt())
-		if err != nil && !errors.Is(err, bootstrap.ErrMayNotRead) {
+		// Who may not read tokens has none to delete, unless it made one and lost the right since.
+		if err != nil && (known.token || !errors.Is(err, bootstrap.ErrMayNotRead)) {
 			return err
 		}
 	}

@@ -132,7 +132,7 @@ func (m *memory) takeFailed(r *recollection) []launchFailure {
 // costPerMachine spaces passes out in proportion to what they cost, so that counting takes a bounded share of a
 // processor however many machines report at once.
 const (
-	costPerMachine = 50 * time.Microsecond
+	costPerMachine = 100 * time.Microsecond
 	longestSettle  = 500 * time.Millisecond
 )
 

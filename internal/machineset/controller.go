@@ -188,6 +188,9 @@ func (p *pass) count(ctx context.Context) error {
 	if err := p.countInFlight(ctx); err != nil {
 		return err
 	}
+	if err := p.countRoom(ctx); err != nil {
+		return err
+	}
 	return p.countKept(ctx)
 }
 

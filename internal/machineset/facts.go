@@ -15,6 +15,15 @@ import (
 // live reports whether nobody has asked for the machine's deletion.
 func live(m *v1beta1.Machine) bool { return m.DeletionTimestamp.IsZero() }
 
+func countLive(machines []*v1beta1.Machine) (n int) {
+	for _, m := range machines {
+		if live(m) {
+			n++
+		}
+	}
+	return n
+}
+
 func conditionIsTrue(m *v1beta1.Machine, condition string) bool {
 	return meta.IsStatusConditionTrue(m.Status.Conditions, condition)
 }

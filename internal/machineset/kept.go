@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/index"
 	"machinist.dev/machinist/internal/machinedeployment/bounds"
 	"machinist.dev/machinist/internal/machineset/handover"
 )
@@ -86,14 +85,8 @@ func (k Kept) message(held []*v1beta1.Machine) string {
 func (p *pass) countKept(ctx context.Context) error {
 	s, d := &p.state, p.deployment
 	s.Kept = Kept{}
-	lives := 0
-	for _, m := range s.Machines {
-		if live(m) {
-			lives++
-		}
-	}
 	// What is on its way out itself, or cannot be read, must not hold anything up.
-	if d == nil || !d.DeletionTimestamp.IsZero() || lives <= int(s.Set.ReplicasOrDefault()) {
+	if d == nil || !d.DeletionTimestamp.IsZero() || countLive(s.Machines) <= int(s.Set.ReplicasOrDefault()) {
 		return nil
 	}
 	replicas := max(0, d.ReplicasOrDefault())
@@ -114,18 +107,9 @@ func (p *pass) countKept(ctx context.Context) error {
 // availableElsewhere counts the available machines of the deployment's other sets: in the cache, if that is as new as a live
 // list that this process made since its start and its last write of unknown outcome, or else in such a list.
 func (p *pass) availableElsewhere(ctx context.Context, k Kept) (n int, err error) {
-	list := &v1beta1.MachineSetList{}
-	if err := p.Client.List(ctx, list, client.InNamespace(p.key.Namespace), client.MatchingFields{index.MachineSetByOwner: string(p.deployment.UID)}, client.UnsafeDisableDeepCopy); err != nil {
-		return 0, fmt.Errorf("list the sets of the deployment: %w", err)
-	}
-	siblings := make(map[types.UID]*v1beta1.MachineSet, len(list.Items))
-	for i := range list.Items {
-		if sibling := &list.Items[i]; sibling.UID != p.state.Set.UID {
-			siblings[sibling.UID] = sibling
-		}
-	}
-	if len(siblings) == 0 {
-		return 0, nil
+	siblings, err := p.siblings(ctx)
+	if err != nil || len(siblings) == 0 {
+		return 0, err
 	}
 	add := func(sibling *v1beta1.MachineSet, machines ...*v1beta1.Machine) {
 		for _, m := range machines {
@@ -154,10 +138,14 @@ func (p *pass) availableElsewhere(ctx context.Context, k Kept) (n int, err error
 		return 0, fmt.Errorf("list the machines of the deployment live: %w", err)
 	}
 	p.shared.prove(machines.ResourceVersion, doubts)
+	byUID := make(map[types.UID]*v1beta1.MachineSet, len(siblings))
+	for _, sibling := range siblings {
+		byUID[sibling.UID] = sibling
+	}
 	for i := range machines.Items {
 		m := &machines.Items[i]
-		if owner := metav1.GetControllerOfNoCopy(m); owner != nil && siblings[owner.UID] != nil && !preserved(m) {
-			add(siblings[owner.UID], m)
+		if owner := metav1.GetControllerOfNoCopy(m); owner != nil && byUID[owner.UID] != nil && !preserved(m) {
+			add(byUID[owner.UID], m)
 		}
 	}
 	return n, nil

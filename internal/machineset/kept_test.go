@@ -50,3 +50,30 @@ func TestAvailableMachinesStayWhileTheDeploymentNeedsThem(t *testing.T) {
 		})
 	}
 }
+
+// S-19.
+func TestNoneIsMadeWithoutRoomForIt(t *testing.T) {
+	within := func(room int, s State) State {
+		s.Room = room
+		return s
+	}
+	for _, test := range []struct {
+		name  string
+		state State
+		want  string
+	}{
+		{"room for all", within(3, stateOf(aSet(3), newMachine("a", up))), "create 2"},
+		{"room for one", within(2, stateOf(aSet(3), newMachine("a", up))), "create 1; wait 1s"},
+		{"none", within(1, stateOf(aSet(3), newMachine("a", up))), "wait 1s"},
+		{"fewer than there are", within(-2, stateOf(aSet(3), newMachine("a", up))), "wait 1s"},
+		{"what is being deleted takes none", within(2, stateOf(aSet(2), newMachine("a", up), newMachine("b", up, leaving))), "create 1"},
+		{"what is adopted does", within(2, stateOf(aSet(3), newMachine("a", up), newMachine("b", up, abandoned))), "adopt b; wait 1s"},
+		{"a failed one goes all the same", within(1, stateOf(aSet(2), newMachine("a", up), newMachine("b", broken))), "replace b"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := Decide(test.state).String(); got != test.want {
+				t.Errorf("\n got: %s\nwant: %s", got, test.want)
+			}
+		})
+	}
+}

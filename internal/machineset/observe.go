@@ -202,15 +202,11 @@ func (p *pass) countInFlight(ctx context.Context) error {
 	if p.deployment == nil || !slices.ContainsFunc(s.Machines, remediable) {
 		return nil
 	}
-	siblings := &v1beta1.MachineSetList{}
-	if err := p.Client.List(ctx, siblings, client.InNamespace(p.key.Namespace), client.MatchingFields{index.MachineSetByOwner: string(p.deployment.UID)}, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("list the sets of the deployment: %w", err)
+	siblings, err := p.siblings(ctx)
+	if err != nil {
+		return err
 	}
-	for i := range siblings.Items {
-		sibling := &siblings.Items[i]
-		if sibling.UID == s.Set.UID {
-			continue
-		}
+	for _, sibling := range siblings {
 		machines, err := p.cachedMachines(ctx, sibling)
 		if err != nil {
 			return err
@@ -222,6 +218,51 @@ func (p *pass) countInFlight(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// countRoom finds out how many machines the set may have so that its deployment has no more than it may. A set was told how
+// many to have by what its deployment knew then; another one may have machines more than that, which it keeps (S-16).
+func (p *pass) countRoom(ctx context.Context) error {
+	s, d := &p.state, p.deployment
+	s.Room = maxReplicas
+	// While a deployment is paused, its sets are whoever's scales them.
+	if d == nil || d.Spec.Paused || !d.DeletionTimestamp.IsZero() || countLive(s.Machines) >= int(s.Set.ReplicasOrDefault()) {
+		return nil
+	}
+	replicas := max(0, d.ReplicasOrDefault())
+	limits, err := bounds.Resolve(d.Spec.Strategy, replicas)
+	if err != nil {
+		return nil // What cannot be read must not hold anything up.
+	}
+	siblings, err := p.siblings(ctx)
+	if err != nil {
+		return err
+	}
+	if len(siblings) == 0 {
+		return nil
+	}
+	s.Room = int(replicas + limits.MaxSurge)
+	for _, sibling := range siblings {
+		machines, err := p.cachedMachines(ctx, sibling)
+		if err != nil {
+			return err
+		}
+		has := countLive(machines)
+		if sibling.DeletionTimestamp.IsZero() {
+			has = max(has, int(sibling.ReplicasOrDefault()))
+		}
+		s.Room -= has
+	}
+	return nil
+}
+
+// siblings returns the other sets of the deployment, from the cache, not to be changed.
+func (p *pass) siblings(ctx context.Context) ([]*v1beta1.MachineSet, error) {
+	sets, err := index.Shared[v1beta1.MachineSet](ctx, p.Client, &v1beta1.MachineSetList{}, client.InNamespace(p.key.Namespace), client.MatchingFields{index.MachineSetByOwner: string(p.deployment.UID)})
+	if err != nil {
+		return nil, fmt.Errorf("list the sets of the deployment: %w", err)
+	}
+	return slices.DeleteFunc(sets, func(set *v1beta1.MachineSet) bool { return set.UID == p.state.Set.UID }), nil
 }
 
 // settle returns how many remediations are in flight in a set, and whether a replacement came to run.

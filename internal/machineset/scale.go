@@ -22,6 +22,9 @@ const (
 	// refusalsTolerated is how many machines of one configuration may be refused until no more are made of it.
 	refusalsTolerated = 3
 
+	// roomPoll is how often a set whose deployment has as many machines as it may looks whether it has room.
+	roomPoll = time.Second
+
 	// frozenPoll is how often a set that would create looks whether the process may do so again.
 	frozenPoll = 10 * time.Second
 )
@@ -42,6 +45,8 @@ type State struct {
 	SetAside int
 	// Surge is how many machines the set's deployment may have above its replicas.
 	Surge int
+	// Room is how many live machines the set may have at most, for the sake of its deployment.
+	Room int
 	// Kept is what keeps available machines from being deleted.
 	Kept Kept
 	// MaxInFlight is how many failed or unhealthy machines may be in the course of being replaced; InFlight is how many
@@ -244,6 +249,11 @@ func (p *Plan) create(s State, missing int) {
 		p.Refused = s.CreationFailure
 		p.waitFor(wait)
 		return
+	}
+	if room := s.Room - countLive(s.Machines) - len(p.Adopt); missing > room {
+		// No event of another set's machines says that there is room. What is waited for, the deployment tells.
+		missing = max(0, room)
+		p.waitFor(roomPoll)
 	}
 	ceiling := 2*max(int(s.Set.ReplicasOrDefault()), int(s.Set.Status.Replicas)) + s.Surge + 10
 	room := max(0, ceiling-len(s.Machines)-len(p.Adopt)-s.SetAside)

@@ -64,10 +64,10 @@ func (r *Reconciler) Wiring() wiring.Table {
 }
 
 // Passes over one set that machines ask for are spaced by perMachine for each of its machines, up to maxSpacing. A pass
-// costs about a microsecond for each machine, and a fleet that comes up, or goes, has several events for each: without the
+// costs a few microseconds for each machine, and a fleet that comes up, or goes, has several events for each: without the
 // space between them the cost would grow with the square of the fleet.
 const (
-	perMachine = 50 * time.Microsecond
+	perMachine = 150 * time.Microsecond
 	maxSpacing = time.Second
 )
 

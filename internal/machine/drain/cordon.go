@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,15 +25,26 @@ const (
 // Cordon keeps new pods and load balancers away from a Node, in one patch, none if it is so already. It returns the
 // Node as it is then and does not change the one given, which must have its UID: a Node of the same name that took its
 // place is not touched, that is a conflict.
+//
+// Kubernetes' node lifecycle controller answers to an unschedulable Node with a taint, for which it reads and patches the
+// Node once more. With the taint in the same patch there is nothing left to do; if the Node has changed meanwhile, it is
+// left to that controller.
 func Cordon(ctx context.Context, target client.Client, node *corev1.Node) (*corev1.Node, error) {
 	patch := nodePatch{}
 	if _, labelled := node.Labels[v1beta1.NodeLabelExcludeFromLoadBalancers]; !labelled {
 		patch.label(labelValue)
 	}
-	if !node.Spec.Unschedulable {
-		patch.unschedulable(true, "true")
+	if node.Spec.Unschedulable {
+		return patch.apply(ctx, target, node, "cordon")
 	}
-	return patch.apply(ctx, target, node, "cordon")
+	patch.unschedulable(true, "true")
+	tainted := patch
+	tainted.taints(node, append(withoutUnschedulable(node.Spec.Taints), corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}))
+	cordoned, err := tainted.apply(ctx, target, node, "cordon")
+	if apierrors.IsConflict(err) {
+		return patch.apply(ctx, target, node, "cordon")
+	}
+	return cordoned, err
 }
 
 // Cordoned reports whether there is anything for Uncordon to take back.
@@ -43,7 +55,7 @@ func Cordoned(node *corev1.Node) bool {
 
 // Uncordon takes back what Cordon did, in one patch, none if there is nothing to take back. What others did is left:
 // a Node that was cordoned before stays so, and so does the label of another. The annotations taken off with it are what
-// nobody shall act upon any more once pods come back.
+// nobody shall act upon any more once pods come back. It is a conflict if the Node has changed meanwhile.
 func Uncordon(ctx context.Context, target client.Client, node *corev1.Node, annotations ...string) (*corev1.Node, error) {
 	patch := nodePatch{}
 	if node.Labels[v1beta1.NodeLabelExcludeFromLoadBalancers] == labelValue {
@@ -51,6 +63,9 @@ func Uncordon(ctx context.Context, target client.Client, node *corev1.Node, anno
 	}
 	if _, cordoned := node.Annotations[v1beta1.NodeAnnotationCordoned]; cordoned {
 		patch.unschedulable(false, nil)
+		if left := withoutUnschedulable(node.Spec.Taints); len(left) < len(node.Spec.Taints) {
+			patch.taints(node, left)
+		}
 	}
 	for _, key := range annotations {
 		patch.annotate(key, nil)
@@ -58,13 +73,19 @@ func Uncordon(ctx context.Context, target client.Client, node *corev1.Node, anno
 	return patch.apply(ctx, target, node, "uncordon")
 }
 
-// nodePatch is a JSON merge patch. It replaces no list, so that it needs no resource version, and would only lose races
-// with the kubelet's heartbeats if it had one.
+// withoutUnschedulable returns the taints but for those that say what spec.unschedulable says.
+func withoutUnschedulable(taints []corev1.Taint) []corev1.Taint {
+	return slices.DeleteFunc(slices.Clone(taints), func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeUnschedulable })
+}
+
+// nodePatch is a JSON merge patch. Unless it replaces the list of taints it needs no resource version, and would only lose
+// races with the kubelet's heartbeats if it had one.
 type nodePatch struct {
 	Metadata struct {
-		UID         types.UID      `json:"uid"`
-		Labels      map[string]any `json:"labels,omitempty"`
-		Annotations map[string]any `json:"annotations,omitempty"`
+		UID             types.UID      `json:"uid"`
+		ResourceVersion string         `json:"resourceVersion,omitempty"`
+		Labels          map[string]any `json:"labels,omitempty"`
+		Annotations     map[string]any `json:"annotations,omitempty"`
 	} `json:"metadata"`
 	Spec map[string]any `json:"spec,omitempty"`
 }
@@ -76,6 +97,12 @@ func (p *nodePatch) label(value any) {
 func (p *nodePatch) unschedulable(value bool, ours any) {
 	p.Spec = map[string]any{"unschedulable": value}
 	p.annotate(v1beta1.NodeAnnotationCordoned, ours)
+}
+
+func (p *nodePatch) taints(node *corev1.Node, taints []corev1.Taint) {
+	p.Metadata.ResourceVersion = node.ResourceVersion
+	p.Spec = maps.Clone(p.Spec)
+	p.Spec["taints"] = taints
 }
 
 func (p *nodePatch) annotate(key string, value any) {

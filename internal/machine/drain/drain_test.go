@@ -2,6 +2,7 @@ package drain_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -389,5 +390,68 @@ func TestCordonAndUncordon(t *testing.T) {
 	}
 	if _, err := drain.Cordon(ctx, c, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "x"}}); err == nil {
 		t.Error("a Node without UID is cordoned")
+	}
+}
+
+// patches takes patches, and refuses the first ones as conflicts.
+type patches struct {
+	client.Client
+	conflicts int
+	sent      []string
+}
+
+func (p *patches) Patch(_ context.Context, o client.Object, patch client.Patch, _ ...client.PatchOption) error {
+	data, err := patch.Data(o)
+	if err != nil {
+		return err
+	}
+	if p.sent = append(p.sent, string(data)); len(p.sent) <= p.conflicts {
+		return apierrors.NewConflict(corev1.Resource("nodes"), o.GetName(), errors.New("it was changed"))
+	}
+	return nil
+}
+
+// M-41.
+func TestACordonBringsItsTaint(t *testing.T) {
+	const mine = `"labels":{"node.kubernetes.io/exclude-from-external-load-balancers":"machinist"},"annotations":{"machinist.dev/cordoned":"true"}`
+	const other = `{"key":"example.org/reserved","effect":"NoSchedule"}`
+	taints := []corev1.Taint{{Key: "example.org/reserved", Effect: corev1.TaintEffectNoSchedule}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u", ResourceVersion: "7"}, Spec: corev1.NodeSpec{Taints: taints}}
+	cordoned := node.DeepCopy()
+	cordoned.Annotations = map[string]string{v1beta1.NodeAnnotationCordoned: "true"}
+	cordoned.Spec.Unschedulable = true
+	cordoned.Spec.Taints = append(cordoned.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
+	cordon := func(ctx context.Context, c client.Client) error { _, err := drain.Cordon(ctx, c, node); return err }
+	uncordon := func(ctx context.Context, c client.Client) error {
+		_, err := drain.Uncordon(ctx, c, cordoned)
+		return err
+	}
+	tests := []struct {
+		name      string
+		do        func(context.Context, client.Client) error
+		conflicts int
+		want      []string
+		fails     bool
+	}{
+		{"in the same patch", cordon, 0, []string{
+			`{"metadata":{"uid":"u","resourceVersion":"7",` + mine + `},"spec":{"taints":[` + other + `,{"key":"node.kubernetes.io/unschedulable","effect":"NoSchedule"}],"unschedulable":true}}`}, false},
+		{"left to Kubernetes where the node changes", cordon, 1, []string{
+			`{"metadata":{"uid":"u","resourceVersion":"7",` + mine + `},"spec":{"taints":[` + other + `,{"key":"node.kubernetes.io/unschedulable","effect":"NoSchedule"}],"unschedulable":true}}`,
+			`{"metadata":{"uid":"u",` + mine + `},"spec":{"unschedulable":true}}`}, false},
+		{"taken back", uncordon, 0, []string{
+			`{"metadata":{"uid":"u","resourceVersion":"7","annotations":{"machinist.dev/cordoned":null}},"spec":{"taints":[` + other + `],"unschedulable":false}}`}, false},
+		{"not taken back by guess", uncordon, 1, []string{
+			`{"metadata":{"uid":"u","resourceVersion":"7","annotations":{"machinist.dev/cordoned":null}},"spec":{"taints":[` + other + `],"unschedulable":false}}`}, true},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			c := &patches{conflicts: test.conflicts}
+			if err := test.do(t.Context(), c); apierrors.IsConflict(err) != test.fails || !test.fails && err != nil {
+				t.Errorf("got error %v", err)
+			}
+			if !slices.Equal(c.sent, test.want) {
+				t.Errorf("sent %q, want %q", c.sent, test.want)
+			}
+		})
 	}
 }

@@ -197,6 +197,7 @@ func TestWhatWasReceivedIsKeptUntilItIsCounted(t *testing.T) {
 
 	// Really missing ones it makes, when none is on its way.
 	b.hooks.machines, b.hooks.seen = nil, nil
+	b.changeDeployment(func(d *v1beta1.MachineDeployment) { d.Spec.Replicas = ptr.To[int32](3) })
 	b.scale(3)
 	other.Annotations = map[string]string{v1beta1.AnnotationMoveTo: "workers:1"}
 	b.must(b.admin.Update(b.ctx, other))

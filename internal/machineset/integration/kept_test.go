@@ -146,3 +146,27 @@ func TestNoDeploymentHoldsUpADeletionForEver(t *testing.T) {
 		})
 	}
 }
+
+// S-19: a set that was told to have more than its deployment may have by now replaces nothing.
+func TestNoMachineIsMadeBeyondWhatTheDeploymentMayHave(t *testing.T) {
+	b := newBench(t)
+	rollout(b, 3, 3, 1)
+	b.play("other-0", b.running)
+	b.changeDeployment(func(d *v1beta1.MachineDeployment) { d.Spec.Replicas = ptr.To[int32](2) })
+	b.play(b.lives()[0].Name, b.failed)
+	if result := b.reconcile(); result.RequeueAfter <= 0 {
+		t.Error("nothing wakes the set when the deployment has fewer machines")
+	}
+	b.wantLives(2)
+	b.changeDeployment(func(d *v1beta1.MachineDeployment) { d.Spec.Paused = true })
+	b.reconcile()
+	b.wantLives(3)
+
+	b.must(b.admin.Delete(b.ctx, &b.lives()[0]))
+	b.changeDeployment(func(d *v1beta1.MachineDeployment) { d.Spec.Paused = false })
+	b.reconcile()
+	b.wantLives(2)
+	b.changeDeployment(func(d *v1beta1.MachineDeployment) { d.Spec.Replicas = ptr.To[int32](3) })
+	b.reconcile()
+	b.wantLives(3)
+}

@@ -299,6 +299,7 @@ func TestRemediationBudgetIsTheDeployments(t *testing.T) {
 			Replicas:    ptr.To[int32](6),
 			Selector:    metav1.LabelSelector{MatchLabels: map[string]string{"pool": "workers"}},
 			Template:    v1beta1.MachineTemplateSpec{ObjectMeta: v1beta1.TemplateMeta{Labels: map[string]string{"pool": "workers"}}, Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: "small"}}},
+			Strategy:    v1beta1.DeploymentStrategy{RollingUpdate: &v1beta1.RollingUpdate{MaxSurge: ptr.To(intstr.FromInt32(2))}},
 			Remediation: v1beta1.DeploymentRemediation{MaxInFlight: ptr.To(intstr.FromString("50%"))},
 		},
 	}

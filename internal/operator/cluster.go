@@ -83,13 +83,13 @@ func newCluster(config *rest.Config, o clusterOptions) (*Cluster, error) {
 	informers, err := cache.New(fenced, cache.Options{
 		HTTPClient: persistent(httpClient, o.log), Scheme: o.scheme, Mapper: c.mapper,
 		ByObject:                    c.kinds.byObject,
-		DefaultTransform:            cache.TransformStripManagedFields(),
+		DefaultTransform:            Transform,
 		ReaderFailOnMissingInformer: true,
 	})
 	if err != nil {
 		return nil, err
 	}
-	declared := &declaredCache{Cache: informers, kinds: c.kinds}
+	declared := &declaredCache{Cache: informers, kinds: c.kinds, everywhere: map[string]bool{}}
 	c.Cache = declared
 
 	base := client.Options{HTTPClient: httpClient, Scheme: o.scheme, Mapper: c.mapper, FieldOwner: o.fieldOwner}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
+	toolscache "k8s.io/client-go/tools/cache"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -128,6 +129,8 @@ func (k kinds) check(object runtime.Object) (form, error) {
 type declaredCache struct {
 	ctrlcache.Cache
 	kinds kinds
+	// everywhere are the fields by which objects of one namespace cannot be found. They are all known before the cache is read.
+	everywhere map[string]bool
 }
 
 func (c *declaredCache) Get(ctx context.Context, key client.ObjectKey, object client.Object, o ...client.GetOption) error {
@@ -141,7 +144,22 @@ func (c *declaredCache) List(ctx context.Context, list client.ObjectList, o ...c
 	if _, err := c.kinds.check(list); err != nil {
 		return err
 	}
+	if err := c.checkOptions((&client.ListOptions{}).ApplyOptions(o)); err != nil {
+		return err
+	}
 	return c.Cache.List(ctx, list, o...)
+}
+
+func (c *declaredCache) checkOptions(o *client.ListOptions) error {
+	if o.Namespace == "" || o.FieldSelector == nil {
+		return nil
+	}
+	for _, r := range o.FieldSelector.Requirements() {
+		if c.everywhere[r.Field] {
+			return fmt.Errorf("the index %s is not kept by namespace", r.Field)
+		}
+	}
+	return nil
 }
 
 func (c *declaredCache) GetInformer(ctx context.Context, object client.Object, o ...ctrlcache.InformerGetOption) (ctrlcache.Informer, error) {
@@ -163,4 +181,32 @@ func (c *declaredCache) IndexField(ctx context.Context, object client.Object, fi
 		return err
 	}
 	return c.Cache.IndexField(ctx, object, field, values)
+}
+
+// IndexFieldEverywhere is IndexField without an index in each namespace: a list by that field must not name one.
+func (c *declaredCache) IndexFieldEverywhere(ctx context.Context, object client.Object, field string, values client.IndexerFunc) error {
+	f, err := c.kinds.check(object)
+	if err != nil {
+		return err
+	}
+	indexer, err := c.indexer(ctx, f)
+	if err != nil {
+		return err
+	}
+	err = indexer.AddIndexers(toolscache.Indexers{indexName(field): func(o any) ([]string, error) {
+		object, ok := o.(client.Object)
+		if !ok {
+			return nil, fmt.Errorf("the index %s has no values of a %T", field, o)
+		}
+		var keys []string
+		for _, value := range values(object) {
+			keys = append(keys, indexKey("", value))
+		}
+		return keys, nil
+	}})
+	if err != nil {
+		return fmt.Errorf("add the index %s: %w", field, err)
+	}
+	c.everywhere[field] = true
+	return nil
 }

@@ -43,6 +43,9 @@ func (c *declaredCache) Shared(ctx context.Context, list client.ObjectList, o ..
 		return nil, err
 	}
 	options := (&client.ListOptions{}).ApplyOptions(o)
+	if err := c.checkOptions(options); err != nil {
+		return nil, err
+	}
 	var field fields.Requirements
 	if options.FieldSelector != nil {
 		field = options.FieldSelector.Requirements()

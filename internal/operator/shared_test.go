@@ -105,3 +105,37 @@ func TestSharedIsAListWithoutCopies(t *testing.T) {
 		t.Errorf("live: %d classes, %v, want 20", len(live), err)
 	}
 }
+
+// P-6.
+func TestAnIndexOverAllNamespacesOnly(t *testing.T) {
+	const byProvider = "class.provider"
+	c := testConfig(t)
+	p := start(t, c, testOptions(), func(o *Operator) error {
+		return o.Control().Cache.(*declaredCache).IndexFieldEverywhere(t.Context(), &v1beta1.MachineClass{}, byProvider, func(o client.Object) []string {
+			return []string{o.(*v1beta1.MachineClass).Spec.Provider}
+		})
+	})
+	p.elected()
+	api, first, second := p.Control().Client, c.LeaderElectionNamespace, newNamespace(t)
+	for _, namespace := range []string{first, second} {
+		class := newClass(namespace, "class")
+		class.Spec.Provider = "everywhere"
+		if err := api.Create(t.Context(), class); err != nil {
+			t.Fatal(err)
+		}
+	}
+	everywhere := client.MatchingFields{byProvider: "everywhere"}
+	var list v1beta1.MachineClassList
+	if err := api.List(t.Context(), &list, everywhere); err != nil || len(list.Items) != 2 {
+		t.Errorf("%d classes, %v", len(list.Items), err)
+	}
+	if shared, err := index.Shared[v1beta1.MachineClass](t.Context(), api, &v1beta1.MachineClassList{}, everywhere); err != nil || len(shared) != 2 {
+		t.Errorf("%d classes are shared, %v", len(shared), err)
+	}
+	if err := api.List(t.Context(), &list, everywhere, client.InNamespace(first)); err == nil {
+		t.Error("a list of one namespace has no error, and finds nothing")
+	}
+	if _, err := index.Shared[v1beta1.MachineClass](t.Context(), api, &v1beta1.MachineClassList{}, everywhere, client.InNamespace(first)); err == nil {
+		t.Error("what is shared of one namespace has no error, and nothing is found")
+	}
+}

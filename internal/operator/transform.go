@@ -1,10 +1,37 @@
 package operator
 
 import (
+	"unique"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
 )
+
+// Transform drops managed fields, and keeps once what many Machines have in common. It is the cache.TransformFunc of kinds
+// without one of their own.
+func Transform(object any) (any, error) {
+	if o, err := meta.Accessor(object); err == nil {
+		o.SetManagedFields(nil)
+	}
+	m, ok := object.(*v1beta1.Machine)
+	if !ok {
+		return object, nil
+	}
+	internMeta(&m.ObjectMeta)
+	intern(&m.Spec.Provider, &m.Spec.Version)
+	if m.Spec.ClassRef != nil {
+		intern(&m.Spec.ClassRef.Name)
+	}
+	for i := range m.Status.Conditions {
+		c := &m.Status.Conditions[i]
+		intern(&c.Type, &c.Reason)
+		intern(&c.Status)
+	}
+	return m, nil
+}
 
 // TransformNode keeps of a Node what controllers read, and no heartbeats of conditions, so that a heartbeat changes nothing
 // but the resource version. What is written to a Node must be a patch of the difference to what is cached, or made from a live
@@ -21,10 +48,52 @@ func TransformNode(object any) (any, error) {
 		Conditions: status.Conditions, VolumesAttached: status.VolumesAttached,
 		NodeInfo: corev1.NodeSystemInfo{KubeletVersion: status.NodeInfo.KubeletVersion},
 	}
+	internMeta(&node.ObjectMeta)
+	intern(&node.Status.NodeInfo.KubeletVersion)
 	for i := range node.Status.Conditions {
-		node.Status.Conditions[i].LastHeartbeatTime = metav1.Time{}
+		c := &node.Status.Conditions[i]
+		c.LastHeartbeatTime = metav1.Time{}
+		intern(&c.Type)
+		intern(&c.Status)
+		intern(&c.Reason, &c.Message)
 	}
 	return node, nil
+}
+
+// intern replaces strings by equal ones that all who share them have in common: decoded objects have each its own.
+func intern[T ~string](all ...*T) {
+	for _, s := range all {
+		*s = unique.Make(*s).Value()
+	}
+}
+
+// internMeta interns what is often equal in objects of a kind: labels, keys of annotations, owners and finalizers.
+func internMeta(m *metav1.ObjectMeta) {
+	intern(&m.Namespace)
+	labels := make(map[string]string, len(m.Labels))
+	for key, value := range m.Labels {
+		intern(&key, &value)
+		labels[key] = value
+	}
+	annotations := make(map[string]string, len(m.Annotations))
+	for key, value := range m.Annotations {
+		intern(&key)
+		annotations[key] = value
+	}
+	if m.Labels != nil {
+		m.Labels = labels
+	}
+	if m.Annotations != nil {
+		m.Annotations = annotations
+	}
+	for i := range m.OwnerReferences {
+		o := &m.OwnerReferences[i]
+		intern(&o.APIVersion, &o.Kind, &o.Name)
+		intern(&o.UID)
+	}
+	for i := range m.Finalizers {
+		intern(&m.Finalizers[i])
+	}
 }
 
 // TransformMetadata drops annotations and managed fields, for kinds that are cached as metadata: the annotation of kubectl

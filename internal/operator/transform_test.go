@@ -1,14 +1,18 @@
 package operator
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"machinist.dev/machinist/api/v1beta1"
 )
 
 func testNode(heartbeat time.Time) *corev1.Node {
@@ -55,6 +59,40 @@ func TestAHeartbeatChangesNothingThatIsCached(t *testing.T) {
 	}
 }
 
+// P-7.
+func TestMachinesShareWhatTheyHaveInCommon(t *testing.T) {
+	decoded := func() *v1beta1.Machine {
+		const text = `{"metadata":{"namespace":"ns","name":"m","managedFields":[{"manager":"x"}],"labels":{"pool":"a"},"annotations":{"note":"own"},
+			"finalizers":["f"],"ownerReferences":[{"apiVersion":"v","kind":"MachineSet","name":"set","uid":"u"}]},
+			"spec":{"provider":"sim","version":"v1","classRef":{"name":"small"}},
+			"status":{"conditions":[{"type":"Ready","status":"True","reason":"MachineReady","message":"its own"}]}}`
+		m := &v1beta1.Machine{}
+		if err := json.Unmarshal([]byte(text), m); err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	one, another, want := decoded(), decoded(), decoded()
+	for _, m := range []*v1beta1.Machine{one, another} {
+		if got, err := Transform(m); err != nil || got != m {
+			t.Fatalf("got %v, %v", got, err)
+		}
+	}
+	want.ManagedFields = nil
+	if d := cmp.Diff(want, one); d != "" {
+		t.Errorf("cached Machine (-want +got):\n%s", d)
+	}
+	same := func(what, a, b string) {
+		if unsafe.StringData(a) != unsafe.StringData(b) {
+			t.Errorf("each machine has its own %s", what)
+		}
+	}
+	same("label", one.Labels["pool"], another.Labels["pool"])
+	same("owner", string(one.OwnerReferences[0].UID), string(another.OwnerReferences[0].UID))
+	same("reason", one.Status.Conditions[0].Reason, another.Status.Conditions[0].Reason)
+	same("class", one.Spec.ClassRef.Name, another.Spec.ClassRef.Name)
+}
+
 // C-3.
 func TestMetadataLosesWhatMayCarryASecret(t *testing.T) {
 	object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
@@ -73,7 +111,7 @@ func TestMetadataLosesWhatMayCarryASecret(t *testing.T) {
 
 func TestTransformsLeaveTombstonesAlone(t *testing.T) {
 	tombstone := cache.DeletedFinalStateUnknown{Key: "ns/name"}
-	for name, transform := range map[string]cache.TransformFunc{"node": TransformNode, "metadata": TransformMetadata} {
+	for name, transform := range map[string]cache.TransformFunc{"default": Transform, "node": TransformNode, "metadata": TransformMetadata} {
 		if got, err := transform(tombstone); err != nil || got != tombstone {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}

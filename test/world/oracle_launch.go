@@ -29,9 +29,10 @@ func (o *oracle) mayAskFor(p *Process, req provider.CreateRequest) {
 	if !known || p.former || c.byID(made.providerID) != nil {
 		return
 	}
-	if slices.ContainsFunc(o.history[req.Machine.UID], func(v version) bool {
-		return v.machine != nil && v.machine.Spec.ProviderID == made.providerID
-	}) {
+	history := o.history[req.Machine.UID]
+	written := slices.IndexFunc(history, func(v version) bool { return v.machine != nil && v.machine.Spec.ProviderID == made.providerID })
+	// What a former leader began after this one had come is what the fence concedes, until it is seen.
+	if written >= 0 && (history[written].actor != Provider+Former || history[written].revision <= p.sees("Machine")) {
 		o.breach("attempt", "machine %s asks for an instance with the token of %s, which it had and which is gone", name, made.providerID)
 	}
 }

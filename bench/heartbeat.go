@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,16 +19,25 @@ import (
 // leasePeriod is how often a kubelet renews its Lease.
 const leasePeriod = 10 * time.Second
 
+// beatsAtOnce is how many heartbeats are under way at most. An API server that does not keep up with a fleet gets them late;
+// it is not what is measured.
+const beatsAtOnce = 32
+
 // beat has every node renew its Lease every leasePeriod and report its status once, evenly spread over a time. It returns
 // how many requests that took.
 func (h *hosts) beat(ctx context.Context, during time.Duration) (requests int, err error) {
 	names := h.names()
 	var sent atomic.Int64
 	var nodes sync.WaitGroup
+	turns := semaphore.NewWeighted(beatsAtOnce)
 	begun := time.Now()
 	// at does something for a node at a time, unless it is too late for that, and reports whether to go on.
 	at := func(offset time.Duration, name string, do func(context.Context, string) error) bool {
-		if offset >= during || !pause(ctx, time.Until(begun.Add(offset))) {
+		if offset >= during || !pause(ctx, time.Until(begun.Add(offset))) || turns.Acquire(ctx, 1) != nil {
+			return false
+		}
+		defer turns.Release(1)
+		if time.Since(begun) >= during {
 			return false
 		}
 		if err := do(ctx, name); err != nil {

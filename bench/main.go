@@ -71,7 +71,7 @@ func command() *cobra.Command {
 	f.IntVar(&o.pods, "pods", 0, "pods to fill the target cluster with first")
 	f.StringVar(&o.surge, "surge", "10%", "maxSurge of the rolling update, a number or a percentage")
 	f.DurationVar(&o.latency, "latency", 0, "how long the cloud takes for every call")
-	f.DurationVar(&o.idle, "idle", 30*time.Second, "how long the fleet is left alone, while each node renews its Lease every 10s and reports its status once; at least 1s")
+	f.DurationVar(&o.idle, "idle", 30*time.Second, "how long the fleet is left alone, while each node renews its Lease every 10s, as far as the API server keeps up, and reports its status once; at least 1s")
 	f.IntVar(&o.workers, "workers", 64, "how many writes the bare client has under way")
 	f.BoolVar(&o.rolls, "roll", true, "measure a rolling update too")
 	f.BoolVar(&o.limited, "limit", true, "measure too what a bare client takes for the same writes; without it there are no ratios")

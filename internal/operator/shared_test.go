@@ -106,7 +106,6 @@ func TestSharedIsAListWithoutCopies(t *testing.T) {
 	}
 }
 
-// P-6.
 func TestAnIndexOverAllNamespacesOnly(t *testing.T) {
 	const byProvider = "class.provider"
 	c := testConfig(t)

@@ -59,7 +59,6 @@ func TestAHeartbeatChangesNothingThatIsCached(t *testing.T) {
 	}
 }
 
-// P-7.
 func TestMachinesShareWhatTheyHaveInCommon(t *testing.T) {
 	decoded := func() *v1beta1.Machine {
 		const text = `{"metadata":{"namespace":"ns","name":"m","managedFields":[{"manager":"x"}],"labels":{"pool":"a"},"annotations":{"note":"own"},

@@ -89,5 +89,15 @@ func planMutants() []mutant {
 			from: "	return min(max(age/4, time.Second), 30*time.Second)", to: "	return min(age/4, 30*time.Second)",
 			scenario: "create", finds: "no rest|steps from the last fault", planned: true,
 		},
+		{
+			name: "made-beyond-what-the-deployment-may-have", file: "internal/machineset/scale.go",
+			from: "missing > room {\n		// No event", to: "false {\n		// No event",
+			scenario: "autoscaler-roll", finds: "I3", plan: "303:two-leaders",
+		},
+		{
+			name: "token-taken-for-none", file: "internal/machine/health.go",
+			from: "(known.token || !errors.Is(err, bootstrap.ErrMayNotRead))", to: "!errors.Is(err, bootstrap.ErrMayNotRead)",
+			scenario: "certificates", finds: "tokens are left", plan: "132:denied-for-long,141:relist-CertificateSigningRequest",
+		},
 	}
 }

@@ -132,8 +132,8 @@ func (m *memory) takeFailed(r *recollection) []launchFailure {
 // costPerMachine spaces passes out in proportion to what they cost, so that counting takes a bounded share of a
 // processor however many machines report at once.
 const (
-	costPerMachine = 100 * time.Microsecond
-	longestSettle  = 500 * time.Millisecond
+	costPerMachine = 200 * time.Microsecond
+	longestSettle  = time.Second
 )
 
 // longestStep is how long a rollout gathers news for one step, so that a step exchanges several machines where several

@@ -129,11 +129,16 @@ func Decide(s State) Plan {
 	}
 	replicas := int(s.Set.ReplicasOrDefault())
 
-	var kept []*v1beta1.Machine
+	members := make([]*v1beta1.Machine, 0, len(s.Machines))
+	kept := make([]*v1beta1.Machine, 0, len(s.Machines))
 	for _, m := range s.Machines {
+		matches := selector.Matches(labels.Set(m.Labels))
+		if matches {
+			members = append(members, m)
+		}
 		switch {
 		case !live(m):
-		case selector.Matches(labels.Set(m.Labels)):
+		case matches:
 			kept = append(kept, m)
 		default:
 			p.Release = append(p.Release, m)
@@ -164,7 +169,7 @@ func Decide(s State) Plan {
 		p.create(s, missing)
 		p.remediate(s, kept)
 	}
-	p.update(s, selector)
+	p.update(s, members)
 	if has(s.Set.Labels, v1beta1.LabelFreeze) {
 		p.Frozen = s.frozen()
 	}
@@ -337,9 +342,9 @@ func (s State) refusal() Reason {
 		namesOf(without), why.Reason, brief(why.Message))}
 }
 
-// update plans to patch machines that differ from the template in what reaches them in place, and those whose mark by an
-// autoscaler is stale.
-func (p *Plan) update(s State, selector labels.Selector) {
+// update plans to patch those of the set's members, machines being deleted included, that differ from the template in what
+// reaches them in place, and those whose mark by an autoscaler is stale.
+func (p *Plan) update(s State, members []*v1beta1.Machine) {
 	t := templateOf(s.Set)
 	mayUnmark := len(p.Delete)+len(p.Held) == 0 && !has(t.annotations, v1beta1.AnnotationDeleteMachine)
 	leaving := make(map[types.UID]bool)
@@ -349,8 +354,8 @@ func (p *Plan) update(s State, selector labels.Selector) {
 	for _, u := range p.HandOver {
 		leaving[u.From.UID] = true
 	}
-	for _, m := range s.Machines {
-		if leaving[m.UID] || !selector.Matches(labels.Set(m.Labels)) || paused(m) || !knownTypeVersion(m.Labels) {
+	for _, m := range members {
+		if leaving[m.UID] || paused(m) || !knownTypeVersion(m.Labels) {
 			continue
 		}
 		to := t.propagate(m)

@@ -67,8 +67,8 @@ func (r *Reconciler) Wiring() wiring.Table {
 // costs a few microseconds for each machine, and a fleet that comes up, or goes, has several events for each: without the
 // space between them the cost would grow with the square of the fleet.
 const (
-	perMachine = 150 * time.Microsecond
-	maxSpacing = time.Second
+	perMachine = 300 * time.Microsecond
+	maxSpacing = 2 * time.Second
 )
 
 // machineEvents brings the events of a machine to the sets that it concerns.

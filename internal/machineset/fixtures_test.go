@@ -158,7 +158,7 @@ func several(prefix string, n int, options ...machineOption) []*v1beta1.Machine 
 }
 
 func stateOf(set *v1beta1.MachineSet, machines ...*v1beta1.Machine) State {
-	s := State{Set: set, MaxInFlight: 1, Room: maxReplicas, Now: epoch}
+	s := State{Set: set, MaxInFlight: 1, Now: epoch}
 	for _, m := range machines {
 		if metav1.GetControllerOf(m) == nil {
 			s.Orphans = append(s.Orphans, m)

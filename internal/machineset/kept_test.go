@@ -54,7 +54,7 @@ func TestAvailableMachinesStayWhileTheDeploymentNeedsThem(t *testing.T) {
 // S-19.
 func TestNoneIsMadeWithoutRoomForIt(t *testing.T) {
 	within := func(room int, s State) State {
-		s.Room = room
+		s.Over = int(s.Set.ReplicasOrDefault()) - room
 		return s
 	}
 	for _, test := range []struct {

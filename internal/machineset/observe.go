@@ -220,11 +220,11 @@ func (p *pass) countInFlight(ctx context.Context) error {
 	return nil
 }
 
-// countRoom finds out how many machines the set may have so that its deployment has no more than it may. A set was told how
-// many to have by what its deployment knew then; another one may have machines more than that, which it keeps (S-16).
+// countRoom finds out whether the deployment has room for as many machines as the set was told to have. It was told by what
+// the deployment knew then, and another set may have machines more than that, which it keeps (S-16).
 func (p *pass) countRoom(ctx context.Context) error {
 	s, d := &p.state, p.deployment
-	s.Room = maxReplicas
+	s.Over = 0
 	// While a deployment is paused, its sets are whoever's scales them.
 	if d == nil || d.Spec.Paused || !d.DeletionTimestamp.IsZero() || countLive(s.Machines) >= int(s.Set.ReplicasOrDefault()) {
 		return nil
@@ -241,7 +241,7 @@ func (p *pass) countRoom(ctx context.Context) error {
 	if len(siblings) == 0 {
 		return nil
 	}
-	s.Room = int(replicas + limits.MaxSurge)
+	room := int(replicas + limits.MaxSurge)
 	for _, sibling := range siblings {
 		machines, err := p.cachedMachines(ctx, sibling)
 		if err != nil {
@@ -251,8 +251,9 @@ func (p *pass) countRoom(ctx context.Context) error {
 		if sibling.DeletionTimestamp.IsZero() {
 			has = max(has, int(sibling.ReplicasOrDefault()))
 		}
-		s.Room -= has
+		room -= has
 	}
+	s.Over = max(0, int(s.Set.ReplicasOrDefault())-room)
 	return nil
 }
 

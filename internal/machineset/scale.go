@@ -45,8 +45,8 @@ type State struct {
 	SetAside int
 	// Surge is how many machines the set's deployment may have above its replicas.
 	Surge int
-	// Room is how many live machines the set may have at most, for the sake of its deployment.
-	Room int
+	// Over is by how many the set's replicas exceed what its deployment has room for.
+	Over int
 	// Kept is what keeps available machines from being deleted.
 	Kept Kept
 	// MaxInFlight is how many failed or unhealthy machines may be in the course of being replaced; InFlight is how many
@@ -255,9 +255,9 @@ func (p *Plan) create(s State, missing int) {
 		p.waitFor(wait)
 		return
 	}
-	if room := s.Room - countLive(s.Machines) - len(p.Adopt); missing > room {
+	if s.Over > 0 {
 		// No event of another set's machines says that there is room. What is waited for, the deployment tells.
-		missing = max(0, room)
+		missing = max(0, missing-s.Over)
 		p.waitFor(roomPoll)
 	}
 	ceiling := 2*max(int(s.Set.ReplicasOrDefault()), int(s.Set.Status.Replicas)) + s.Surge + 10

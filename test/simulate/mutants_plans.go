@@ -91,7 +91,7 @@ func planMutants() []mutant {
 		},
 		{
 			name: "made-beyond-what-the-deployment-may-have", file: "internal/machineset/scale.go",
-			from: "missing > room {\n		// No event", to: "false {\n		// No event",
+			from: "if s.Over > 0 {", to: "if false {",
 			scenario: "autoscaler-roll", finds: "I3", plan: "303:two-leaders",
 		},
 		{

@@ -235,7 +235,7 @@ func (p *pass) pairedNode(ctx context.Context) (*corev1.Node, error) {
 func (p *pass) endRequest(ctx context.Context) (bool, error) {
 	done, err := p.annotateNode(ctx, nil, v1beta1.NodeAnnotationUpdateRequested, v1beta1.NodeAnnotationUpdateResult)
 	if err != nil {
-		_, err = p.targetAway(err)
+		_, err = p.targetAway(ctx, err)
 	}
 	return done, err
 }

@@ -98,7 +98,7 @@ func (p *pass) findNodeToDelete(ctx context.Context) (progress, error) {
 		found, err := p.findNode(ctx)
 		switch {
 		case err != nil:
-			return p.targetAway(err)
+			return p.targetAway(ctx, err)
 		case found.conflict != "":
 			return next, nil // The Node is another machine's, or nobody knows whose.
 		case found.node != nil:
@@ -114,14 +114,14 @@ func (p *pass) findNodeToDelete(ctx context.Context) (progress, error) {
 	switch err := p.Target.Live.Get(ctx, client.ObjectKey{Name: name}, node); {
 	case apierrors.IsNotFound(err):
 	case err != nil:
-		return p.targetAway(fmt.Errorf("read node %s: %w", name, err))
+		return p.targetAway(ctx, fmt.Errorf("read node %s: %w", name, err))
 	case p.machine.Status.NodeRef != nil && p.machine.Status.NodeRef.UID == node.UID,
 		node.Spec.ProviderID != "" && node.Spec.ProviderID == p.machine.Spec.ProviderID:
 		p.node = node
 	default:
 		found, err := p.sight(ctx, node)
 		if err != nil {
-			return p.targetAway(err)
+			return p.targetAway(ctx, err)
 		}
 		p.node = found.node
 	}
@@ -139,7 +139,7 @@ const (
 // targetAway holds the deletion up: without the target cluster nobody can tell whose pods would be killed. The instance of a
 // machine whose user insists is deleted all the same, and what is left in the target cluster is tried for a while. A machine
 // that never had a Node is deleted as well, unless it was only one call that failed.
-func (p *pass) targetAway(err error) (progress, error) {
+func (p *pass) targetAway(ctx context.Context, err error) (progress, error) {
 	if p.leftBehind || p.forced() && !p.instanceGone {
 		return next, nil
 	}
@@ -155,12 +155,22 @@ func (p *pass) targetAway(err error) (progress, error) {
 		since = *failing
 	})
 	failed := p.now.Sub(since)
-	if p.forced() && failed >= cleanupPatience || p.machine.Status.NodeRef == nil && failed >= targetPatience {
+	if p.forced() && failed >= cleanupPatience || failed >= targetPatience && p.neverJoined(ctx) {
 		p.leftBehind = true
 		return next, nil
 	}
 	p.deleting(v1beta1.ReasonTargetUnreachable, "The target cluster cannot be reached: "+bounded(err.Error(), 256))
 	return wait, err
+}
+
+// neverJoined reports whether nobody knows of a Node of the Machine: neither its status nor, if it answers, the API server.
+// Calls may have failed for another reason than that the target cluster is away.
+func (p *pass) neverJoined(ctx context.Context) bool {
+	if p.machine.Status.NodeRef != nil || p.node != nil {
+		return false
+	}
+	name := index.NodeName(p.machine)
+	return name == "" || p.Target.Live.Get(ctx, client.ObjectKey{Name: name}, &corev1.Node{}) != nil
 }
 
 func (p *pass) forced() bool {
@@ -314,7 +324,7 @@ func (p *pass) deleteNode(ctx context.Context) (progress, error) {
 	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return next, nil
 	}
-	return p.targetAway(fmt.Errorf("delete node %s: %w", p.node.Name, err))
+	return p.targetAway(ctx, fmt.Errorf("delete node %s: %w", p.node.Name, err))
 }
 
 // release removes the token and then the finalizer: the last trace.
@@ -322,7 +332,7 @@ func (p *pass) release(ctx context.Context) (progress, error) {
 	if p.Target != nil && !p.leftBehind && !p.notOurs && !p.isTrue(v1beta1.ConditionNodeHealthy) {
 		// It may never have run; else its token went when it did.
 		if err := p.dropToken(ctx); err != nil {
-			if proceed, err := p.targetAway(err); !bool(proceed) {
+			if proceed, err := p.targetAway(ctx, err); !bool(proceed) {
 				return wait, err
 			}
 		}

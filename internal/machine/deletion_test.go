@@ -310,6 +310,28 @@ func TestDeletionWhileTheTargetClusterIsAway(t *testing.T) {
 		w.reconcile("m")
 		w.wantNothingLeft("m")
 	})
+	t.Run("does not give up a node that is there and not written down yet", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.class("small", "")
+		w.born("m")
+		w.reconcile("m")
+		w.node("m", true)
+		w.refuseNodes("patch")
+		if _, err := w.pass("m"); err == nil || w.get("m").Status.NodeRef != nil {
+			t.Fatalf("the pass ends with %v, and the node is %v", err, w.get("m").Status.NodeRef)
+		}
+		w.delete("m")
+		for range 3 {
+			if _, err := w.pass("m"); err == nil || w.get("m") == nil {
+				t.Fatalf("the pass ends with %v; the machine is %v", err, w.get("m"))
+			}
+			w.step(targetPatience)
+		}
+		w.refuse = nil
+		w.reconcile("m")
+		w.wantNothingLeft("m")
+	})
 	t.Run("goes on when forced and says what is left", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)

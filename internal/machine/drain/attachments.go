@@ -31,65 +31,41 @@ type attachments struct {
 	taken   time.Time // before the list was asked for
 	next    time.Time // when the next list may be asked for
 	many    bool
-	reading *reading // under way, if any
-}
-
-// reading is a list that is being read. Once done is closed, err says whether that failed.
-type reading struct {
-	done chan struct{}
-	err  error
+	reading bool
 }
 
 // on returns the attachments to a node as they were at the given time or later. If they cannot be told now without
 // asking too often, it returns when to ask again instead.
 func (a *attachments) on(ctx context.Context, node string, since time.Time) (list []Attachment, wait time.Duration, err error) {
-	for {
-		a.mu.Lock()
-		now := a.clock.Now()
-		under := a.reading
-		switch rest := a.next.Sub(now); {
-		case !a.taken.IsZero() && !a.taken.Before(since):
-			list = a.byNode[node]
-			a.mu.Unlock()
-			return list, 0, nil
-		case a.many && (rest > 0 || under != nil):
+	a.mu.Lock()
+	now := a.clock.Now()
+	if !a.taken.IsZero() && !a.taken.Before(since) {
+		list = a.byNode[node]
+		a.mu.Unlock()
+		return list, 0, nil
+	}
+	if a.many {
+		if rest := a.next.Sub(now); rest > 0 || a.reading {
 			a.mu.Unlock()
 			return nil, max(rest, 100*time.Millisecond), nil
-		case under == nil:
-			a.reading = &reading{done: make(chan struct{})}
-			a.mu.Unlock()
-			byNode, err := a.readSince(ctx, now)
-			return byNode[node], 0, err
 		}
-		a.mu.Unlock()
-		// It may be too old. Then one of those that wait reads the next one, for all of them.
-		select {
-		case <-under.done:
-			if under.err != nil {
-				return nil, 0, under.err
-			}
-		case <-ctx.Done():
-			return nil, 0, ctx.Err()
-		}
+		a.reading = true
 	}
-}
+	a.mu.Unlock()
 
-// readSince carries out a.reading, which began at the given time.
-func (a *attachments) readSince(ctx context.Context, began time.Time) (map[string][]Attachment, error) {
 	byNode, many, err := a.read(ctx)
-	if err != nil {
-		err = fmt.Errorf("list VolumeAttachments: %w", err)
-	}
+
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if ended := a.clock.Now(); err == nil {
-		a.byNode, a.taken, a.many = byNode, began, many
-		a.next = ended.Add(attachmentRest * ended.Sub(began))
+	a.reading = false
+	if err != nil {
+		return nil, 0, fmt.Errorf("list VolumeAttachments: %w", err)
 	}
-	a.reading.err = err
-	close(a.reading.done)
-	a.reading = nil
-	return byNode, err
+	if ended := a.clock.Now(); a.taken.Before(now) {
+		a.byNode, a.taken, a.many = byNode, now, many
+		a.next = ended.Add(attachmentRest * ended.Sub(now))
+	}
+	return byNode[node], 0, nil
 }
 
 // last returns the attachments to a node as they were last read, however long ago.

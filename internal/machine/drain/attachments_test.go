@@ -2,7 +2,6 @@ package drain
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -37,50 +36,6 @@ func TestManyAttachmentsAreListedSparingly(t *testing.T) {
 	b.pass(15 * time.Second)
 	if n, wait := ask("node-1", at(1)); n != 12 || wait != 0 || lists != 6 {
 		t.Errorf("later: got %d attachments, wait %s, after %d pages", n, wait, lists)
-	}
-}
-
-// TestWhoWaitsForAttachmentsSharesTheNextList protects the API server from a list for each machine of a mass drain.
-func TestWhoWaitsForAttachmentsSharesTheNextList(t *testing.T) {
-	b := newBench(t)
-	const waiting = 10
-	began, goOn := make(chan struct{}, waiting), make(chan struct{})
-	reader := &pagedReader{items: 100, page: func() { began <- struct{}{}; <-goOn }}
-	a := attachments{target: reader, clock: b.clock}
-	answers := make(chan error, waiting+1)
-	ask := func(since time.Time) {
-		list, wait, err := a.on(t.Context(), "node-1", since)
-		if err == nil && (len(list) != 1 || wait != 0) {
-			err = fmt.Errorf("got %d attachments, wait %s", len(list), wait)
-		}
-		answers <- err
-	}
-	go ask(noon)
-	<-began
-	b.pass(time.Second)
-	for range waiting { // For them the list under way is too old.
-		go ask(at(time.Second))
-	}
-	for range 2 {
-		goOn <- struct{}{}
-	}
-	for range waiting + 1 {
-		if err := <-answers; err != nil {
-			t.Error(err)
-		}
-	}
-	if more := len(began); more != 1 {
-		t.Errorf("%d lists after the first one, want one for all", more)
-	}
-}
-
-// TestWhoWaitsForAttachmentsSharesTheFailure protects workers from waiting one after the other for an API server that is away.
-func TestWhoWaitsForAttachmentsSharesTheFailure(t *testing.T) {
-	away := errors.New("away")
-	a := attachments{clock: newBench(t).clock, reading: &reading{done: make(chan struct{}), err: away}}
-	close(a.reading.done)
-	if _, _, err := a.on(t.Context(), "node-1", noon); !errors.Is(err, away) {
-		t.Errorf("got %v, want the error of the list that was waited for", err)
 	}
 }
 

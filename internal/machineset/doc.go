@@ -1,10 +1,11 @@
 // Package machineset keeps a MachineSet's number of machines.
 //
-// A pass over a set consists of rounds. Each round gathers what is known of the set (observe.go), decides what to do
-// (scale.go, with the order of deletion in deletion_order.go, the replacement of failed machines in remediation.go,
-// what a template brings to its machines in template.go and the autoscaler's marks in marks.go), and does it (apply.go,
-// create.go; hand_over.go for machines that go to another set of the deployment). The pass ends with the round that finds
-// nothing left to do, or nothing that may be done now, and writes the status (status.go, report.go).
+// A pass over a set consists of rounds. Each round gathers what is known of the set (observe.go, with what the deployment
+// needs and has room for in kept.go and room.go), decides what to do (scale.go, with the order of deletion in
+// deletion_order.go, the replacement of failed machines in remediation.go, what a template brings to its machines in
+// template.go and the autoscaler's marks in marks.go), and does it (apply.go, create.go; hand_over.go for machines that go
+// to another set of the deployment). The pass ends with the round that finds nothing left to do, or nothing that may be
+// done now, and writes the status (status.go, report.go).
 //
 // Exactness rests on what a decision is made from:
 //
@@ -17,6 +18,6 @@
 //   - Before a round creates, adopts, hands over or deletes, a live GET of the set confirms the spec that was decided
 //     upon. A machine is adopted, or deleted on grounds of its health, only after a live GET of the machine too.
 //
-// Everything that is decided is decided by pure functions; only observe.go, apply.go, create.go, hand_over.go and
-// report.go touch the API server.
+// Everything that is decided is decided by pure functions; only observe.go, kept.go, room.go, apply.go, create.go,
+// hand_over.go and report.go touch the API server.
 package machineset

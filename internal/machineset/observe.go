@@ -220,43 +220,6 @@ func (p *pass) countInFlight(ctx context.Context) error {
 	return nil
 }
 
-// countRoom finds out whether the deployment has room for as many machines as the set was told to have. It was told by what
-// the deployment knew then, and another set may have machines more than that, which it keeps (S-16).
-func (p *pass) countRoom(ctx context.Context) error {
-	s, d := &p.state, p.deployment
-	s.Over = 0
-	// While a deployment is paused, its sets are whoever's scales them.
-	if d == nil || d.Spec.Paused || !d.DeletionTimestamp.IsZero() || countLive(s.Machines) >= int(s.Set.ReplicasOrDefault()) {
-		return nil
-	}
-	replicas := max(0, d.ReplicasOrDefault())
-	limits, err := bounds.Resolve(d.Spec.Strategy, replicas)
-	if err != nil {
-		return nil // What cannot be read must not hold anything up.
-	}
-	siblings, err := p.siblings(ctx)
-	if err != nil {
-		return err
-	}
-	if len(siblings) == 0 {
-		return nil
-	}
-	room := int(replicas + limits.MaxSurge)
-	for _, sibling := range siblings {
-		machines, err := p.cachedMachines(ctx, sibling)
-		if err != nil {
-			return err
-		}
-		has := countLive(machines)
-		if sibling.DeletionTimestamp.IsZero() {
-			has = max(has, int(sibling.ReplicasOrDefault()))
-		}
-		room -= has
-	}
-	s.Over = max(0, int(s.Set.ReplicasOrDefault())-room)
-	return nil
-}
-
 // siblings returns the other sets of the deployment, from the cache, not to be changed.
 func (p *pass) siblings(ctx context.Context) ([]*v1beta1.MachineSet, error) {
 	sets, err := index.Shared[v1beta1.MachineSet](ctx, p.Client, &v1beta1.MachineSetList{}, client.InNamespace(p.key.Namespace), client.MatchingFields{index.MachineSetByOwner: string(p.deployment.UID)})

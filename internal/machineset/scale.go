@@ -22,9 +22,6 @@ const (
 	// refusalsTolerated is how many machines of one configuration may be refused until no more are made of it.
 	refusalsTolerated = 3
 
-	// roomPoll is how often a set whose deployment has as many machines as it may looks whether it has room.
-	roomPoll = time.Second
-
 	// frozenPoll is how often a set that would create looks whether the process may do so again.
 	frozenPoll = 10 * time.Second
 )
@@ -256,7 +253,6 @@ func (p *Plan) create(s State, missing int) {
 		return
 	}
 	if s.Over > 0 {
-		// No event of another set's machines says that there is room. What is waited for, the deployment tells.
 		missing = max(0, missing-s.Over)
 		p.waitFor(roomPoll)
 	}

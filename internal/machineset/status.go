@@ -95,6 +95,8 @@ func (c conditions) problem(condition string, problem Reason, over string) {
 
 func (c conditions) scaling(missing, deleting int, s State, p Plan) {
 	switch {
+	case missing > 0 && s.Over > 0:
+		c.set(v1beta1.ConditionScalingUp, true, v1beta1.ReasonScalingUp, noRoom)
 	case missing > 0:
 		c.set(v1beta1.ConditionScalingUp, true, v1beta1.ReasonScalingUp, "")
 	case p.BackingOff:

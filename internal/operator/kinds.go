@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
-	toolscache "k8s.io/client-go/tools/cache"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -193,7 +192,7 @@ func (c *declaredCache) IndexFieldEverywhere(ctx context.Context, object client.
 	if err != nil {
 		return err
 	}
-	err = indexer.AddIndexers(toolscache.Indexers{indexName(field): func(o any) ([]string, error) {
+	err = indexer.AddIndexers(cache.Indexers{indexName(field): func(o any) ([]string, error) {
 		object, ok := o.(client.Object)
 		if !ok {
 			return nil, fmt.Errorf("the index %s has no values of a %T", field, o)

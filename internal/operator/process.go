@@ -50,8 +50,8 @@ func SignalContext(parent context.Context, exit func(code int)) (context.Context
 	})
 }
 
-// gcPercent is how much a process may hold beyond what it uses, in percent: less than half of Go's default. Most of what is used
-// are cached objects, which live long, so that collecting garbage more often costs little.
+// gcPercent is how much a process may hold beyond what it uses, in percent: less than half of Go's default. Most of what is
+// used are cached objects, which live long, so that collecting garbage more often costs little.
 const gcPercent = 40
 
 // SpareMemory trades a little processor time for memory. The environment variable GOGC, which Go itself knows, goes before.

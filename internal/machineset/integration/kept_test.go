@@ -158,6 +158,9 @@ func TestNoMachineIsMadeBeyondWhatTheDeploymentMayHave(t *testing.T) {
 		t.Error("nothing wakes the set when the deployment has fewer machines")
 	}
 	b.wantLives(2)
+	if c := b.wantCondition(v1beta1.ConditionScalingUp, metav1.ConditionTrue, v1beta1.ReasonScalingUp); !strings.Contains(c.Message, "no room") {
+		t.Errorf("the condition says %q", c.Message)
+	}
 	b.changeDeployment(func(d *v1beta1.MachineDeployment) { d.Spec.Paused = true })
 	b.reconcile()
 	b.wantLives(3)

@@ -90,7 +90,7 @@ func options(log logr.Logger) operator.Options {
 		ControlKinds: []operator.Kind{
 			{Object: &v1beta1.MachineDeployment{}},
 			{Object: &v1beta1.MachineSet{}},
-			{Object: &v1beta1.Machine{}, ReadOnly: true},
+			{Object: &v1beta1.Machine{}},
 			{Object: &v1beta1.MachineClass{}},
 			{Object: &v1beta1.MachineHealthCheck{}},
 		},

@@ -165,12 +165,12 @@ func (p *pass) machinesOf(ctx context.Context, sets []*v1beta1.MachineSet) (map[
 	if p.known.trusted && !takenBack {
 		options.Raw = &metav1.ListOptions{ResourceVersion: p.known.specVersion, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}
 	}
-	var list v1beta1.MachineList
-	if err := p.Live.List(ctx, &list, options); err != nil {
+	machines, err := index.Shared[v1beta1.Machine](ctx, p.Live, &v1beta1.MachineList{}, options)
+	if err != nil {
 		return nil, fmt.Errorf("list the machines of sets %v live: %w", names, err)
 	}
 	var counted []*v1beta1.Machine
-	for _, m := range counting(pointers(list.Items)) {
+	for _, m := range counting(machines) {
 		owner := metav1.GetControllerOfNoCopy(m)
 		if owner == nil {
 			continue

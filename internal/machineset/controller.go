@@ -29,9 +29,11 @@ const (
 	// maxBatch is how many machines a set creates or deletes until it counts again.
 	maxBatch = 500
 
-	// cacheLag is how long a set whose machines change waits for its cache before it lists them live: an event of any
-	// machine brings the cache up, and a list costs as much as the writes of several machines.
-	cacheLag = 50 * time.Millisecond
+	// cacheLag, and cacheLagPerMachine for each that it has, is how long a set whose machines change waits for its cache
+	// before it lists them live: an event of any machine brings the cache up, and a list costs as much as the writes of
+	// several machines.
+	cacheLag           = 50 * time.Millisecond
+	cacheLagPerMachine = 100 * time.Microsecond
 
 	// maxRounds bounds one pass. More is left to the next one, so that other sets have their turn.
 	maxRounds = 64
@@ -167,7 +169,7 @@ func (p *pass) decide(ctx context.Context) (Plan, error) {
 	plan := Decide(p.state)
 	if live, atLeast := p.needsLive(plan); live && atLeast != "" && p.memory.awaited != atLeast {
 		p.memory.awaited = atLeast
-		return plan.withoutCounting(cacheLag), nil
+		return plan.withoutCounting(cacheLag + time.Duration(len(p.state.Machines))*cacheLagPerMachine), nil
 	} else if live {
 		if err := p.observeLive(ctx, atLeast); err != nil {
 			return Plan{}, err

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/index"
 	"machinist.dev/machinist/internal/machinedeployment/bounds"
 	"machinist.dev/machinist/internal/machineset/handover"
 )
@@ -133,17 +134,17 @@ func (p *pass) availableElsewhere(ctx context.Context, k Kept) (n int, err error
 		return 0, nil // Nothing is known of them.
 	}
 	_, doubts := p.shared.proven()
-	machines := &v1beta1.MachineList{}
-	if err := p.Live.List(ctx, machines, &client.ListOptions{Namespace: p.key.Namespace, LabelSelector: selector}); err != nil {
+	list := &v1beta1.MachineList{}
+	machines, err := index.Shared[v1beta1.Machine](ctx, p.Live, list, &client.ListOptions{Namespace: p.key.Namespace, LabelSelector: selector})
+	if err != nil {
 		return 0, fmt.Errorf("list the machines of the deployment live: %w", err)
 	}
-	p.shared.prove(machines.ResourceVersion, doubts)
+	p.shared.prove(list.ResourceVersion, doubts)
 	byUID := make(map[types.UID]*v1beta1.MachineSet, len(siblings))
 	for _, sibling := range siblings {
 		byUID[sibling.UID] = sibling
 	}
-	for i := range machines.Items {
-		m := &machines.Items[i]
+	for _, m := range machines {
 		if owner := metav1.GetControllerOfNoCopy(m); owner != nil && byUID[owner.UID] != nil && !preserved(m) {
 			add(byUID[owner.UID], m)
 		}

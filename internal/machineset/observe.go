@@ -110,13 +110,13 @@ func (p *pass) observeLive(ctx context.Context, atLeast string) error {
 	}
 	list := &v1beta1.MachineList{}
 	_, doubts := p.shared.proven()
-	if err := p.Live.List(ctx, list, options); err != nil {
+	all, err := index.Shared[v1beta1.Machine](ctx, p.Live, list, options)
+	if err != nil {
 		return fmt.Errorf("list machines live: %w", err)
 	}
 	var machines []*v1beta1.Machine
-	listed := map[types.UID]bool{}
-	for i := range list.Items {
-		m := &list.Items[i]
+	listed := make(map[types.UID]bool, len(all))
+	for _, m := range all {
 		listed[m.UID] = true
 		if metav1.IsControlledBy(m, p.state.Set) && !preserved(m) {
 			machines = append(machines, m)

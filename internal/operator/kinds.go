@@ -29,9 +29,6 @@ type Kind struct {
 	Object client.Object
 	// Transform drops what is not used before an object is stored. Nil drops the managed fields only.
 	Transform cache.TransformFunc
-	// ReadOnly says that nobody changes what a live list returned: it has those objects in common with the cache that are
-	// of the same version there. It cannot be had with a Transform.
-	ReadOnly bool
 }
 
 // form is a kind in one of its Go representations, each of which has an informer of its own.
@@ -74,12 +71,13 @@ type kinds struct {
 	scheme   *runtime.Scheme
 	declared map[schema.GroupVersionKind]representation
 	byObject map[client.Object]ctrlcache.ByObject
-	readOnly map[schema.GroupVersionKind]bool
+	// whole are the kinds that are cached as a live list returns them.
+	whole map[schema.GroupVersionKind]bool
 }
 
 // newKinds checks the declared kinds. What may be large and secret is never cached whole.
 func newKinds(list []Kind, scheme *runtime.Scheme, namespace string) (kinds, error) {
-	k := kinds{scheme: scheme, declared: map[schema.GroupVersionKind]representation{}, byObject: map[client.Object]ctrlcache.ByObject{}, readOnly: map[schema.GroupVersionKind]bool{}}
+	k := kinds{scheme: scheme, declared: map[schema.GroupVersionKind]representation{}, byObject: map[client.Object]ctrlcache.ByObject{}, whole: map[schema.GroupVersionKind]bool{}}
 	known := scopes()
 	for _, kind := range list {
 		f, err := formOf(kind.Object, scheme)
@@ -96,8 +94,6 @@ func newKinds(list []Kind, scheme *runtime.Scheme, namespace string) (kinds, err
 			return kinds{}, fmt.Errorf("cache %s: may only be cached as metadata", f.GroupVersionKind)
 		case k.declared[f.GroupVersionKind] != "":
 			return kinds{}, fmt.Errorf("cache %s: declared twice", f.GroupVersionKind)
-		case kind.ReadOnly && (kind.Transform != nil || f.of != asTyped):
-			return kinds{}, fmt.Errorf("cache %s: what is cached is not what a live list returns", f.GroupVersionKind)
 		}
 		by := ctrlcache.ByObject{Transform: kind.Transform}
 		if namespace != "" && scope.Name() == meta.RESTScopeNameNamespace {
@@ -107,7 +103,7 @@ func newKinds(list []Kind, scheme *runtime.Scheme, namespace string) (kinds, err
 		}
 		k.declared[f.GroupVersionKind] = f.of
 		k.byObject[kind.Object] = by
-		k.readOnly[f.GroupVersionKind] = kind.ReadOnly
+		k.whole[f.GroupVersionKind] = f.of == asTyped && kind.Transform == nil
 	}
 	return k, nil
 }

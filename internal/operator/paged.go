@@ -18,8 +18,7 @@ const listPage = 500
 
 // pagedClient lists in pages, and without managed fields: the answer of the API server, what is decoded of it and what is
 // kept of that would else be in memory all at once, which for a whole fleet is more than its cache takes. The pages of a list
-// are of one moment, so that the list is what it would be in one piece. What of it the cache has in the same version is not
-// held twice, if the kind is ReadOnly.
+// are of one moment, so that the list is what it would be in one piece.
 type pagedClient struct {
 	client.Client
 	page  int64
@@ -36,19 +35,40 @@ func (c pagedClient) List(ctx context.Context, list client.ObjectList, o ...clie
 	if err != nil {
 		return err
 	}
-	items.SetZero()
-	held, err := c.cache.readOnly(ctx, list)
+	return c.pages(ctx, list, options, func(page reflect.Value) { items.Set(reflect.AppendSlice(items, page)) }, items.SetZero)
+}
+
+// Shared is List for index.Shared: it returns pointers, and what the cache has in the same version is not held twice.
+func (c pagedClient) Shared(ctx context.Context, list client.ObjectList, o ...client.ListOption) ([]any, error) {
+	held, err := c.cache.whole(ctx, list)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	var objects []any
+	add := func(page reflect.Value) {
+		for i := range page.Len() {
+			objects = append(objects, share(page.Index(i), held))
+		}
+	}
+	err = c.pages(ctx, list, (&client.ListOptions{}).ApplyOptions(o), add, func() { objects = nil })
+	return objects, err
+}
+
+// pages calls add with the items of each page, after it called reset, and sets the list's resource version.
+func (c pagedClient) pages(ctx context.Context, list client.ObjectList, options *client.ListOptions, add func(reflect.Value), reset func()) error {
+	reset()
 	var version string
-	for options.Limit = c.page; ; {
+	first := *options
+	options.Limit = c.page
+	for {
 		page := reflect.New(reflect.TypeOf(list).Elem()).Interface().(client.ObjectList)
 		page.GetObjectKind().SetGroupVersionKind(list.GetObjectKind().GroupVersionKind())
 		err := c.Client.List(ctx, page, options)
 		if options.Continue != "" && apierrors.IsResourceExpired(err) {
-			items.SetZero()                       // An answer is decoded into what is there.
-			return c.Client.List(ctx, list, o...) // It took so long that the moment is forgotten.
+			// It took so long that the moment is forgotten: once more, in one piece.
+			reset()
+			*options, version = first, ""
+			err = c.Client.List(ctx, page, options)
 		}
 		if err != nil {
 			return err
@@ -56,14 +76,11 @@ func (c pagedClient) List(ctx context.Context, list client.ObjectList, o ...clie
 		if err := withoutManagedFields(page); err != nil {
 			return err
 		}
-		more, err := itemsOf(page)
+		items, err := itemsOf(page)
 		if err != nil {
 			return err
 		}
-		if held != nil {
-			share(more, held)
-		}
-		items.Set(reflect.AppendSlice(items, more))
+		add(items)
 		if version == "" {
 			version = page.GetResourceVersion()
 		}
@@ -98,31 +115,28 @@ func withoutManagedFields(list client.ObjectList) error {
 	})
 }
 
-// share replaces items that a cache has in the same version.
-func share(items reflect.Value, held toolscache.Store) {
-	for i := range items.Len() {
-		item, ok := items.Index(i).Addr().Interface().(client.Object)
-		if !ok {
-			return
-		}
-		object, there, err := held.GetByKey(toolscache.MetaObjectToName(item).String())
-		if err != nil || !there {
-			continue
-		}
-		cached, ok := object.(client.Object)
-		if ok && cached.GetUID() == item.GetUID() && cached.GetResourceVersion() == item.GetResourceVersion() {
-			items.Index(i).Set(reflect.ValueOf(cached).Elem())
+// share returns a pointer to an item as a cache has it, if that is of the same version, or else to a copy, which does not keep
+// the rest of the page.
+func share(item reflect.Value, held toolscache.Store) any {
+	if object, ok := item.Addr().Interface().(client.Object); ok && held != nil {
+		known, there, err := held.GetByKey(toolscache.MetaObjectToName(object).String())
+		cached, ok := known.(client.Object)
+		if err == nil && there && ok && cached.GetUID() == object.GetUID() && cached.GetResourceVersion() == object.GetResourceVersion() {
+			return cached
 		}
 	}
+	alone := reflect.New(item.Type())
+	alone.Elem().Set(item)
+	return alone.Interface()
 }
 
-// readOnly returns what is cached of a list's kind if the kind is ReadOnly, else nil.
-func (c *declaredCache) readOnly(ctx context.Context, list client.ObjectList) (toolscache.Store, error) {
+// whole returns what is cached of a list's kind, or nil if that is not what a live list returns.
+func (c *declaredCache) whole(ctx context.Context, list client.ObjectList) (toolscache.Store, error) {
 	if c == nil {
 		return nil, nil
 	}
 	f, err := c.kinds.check(list)
-	if err != nil || !c.kinds.readOnly[f.GroupVersionKind] {
+	if err != nil || !c.kinds.whole[f.GroupVersionKind] {
 		return nil, nil // Not cached in this form.
 	}
 	return c.indexer(ctx, f)

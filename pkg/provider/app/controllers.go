@@ -45,7 +45,7 @@ func operatorOptions(log logr.Logger, s *settings) operator.Options {
 	return operator.Options{
 		Scheme: scheme,
 		ControlKinds: []operator.Kind{
-			{Object: &v1beta1.Machine{}, ReadOnly: true},
+			{Object: &v1beta1.Machine{}},
 			{Object: &v1beta1.MachineClass{}},
 			{Object: secret, Transform: operator.TransformMetadata},
 		},

@@ -1,11 +1,14 @@
 package operator
 
 import (
+	"maps"
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/lru"
 
 	"machinist.dev/machinist/api/v1beta1"
 )
@@ -21,10 +24,18 @@ func Transform(object any) (any, error) {
 		return object, nil
 	}
 	internMeta(&m.ObjectMeta)
+	m.Spec.Node.Labels = interned(m.Spec.Node.Labels)
+	shareWithSiblings(m)
+	if record, ok := m.Annotations[v1beta1.AnnotationLastAppliedTemplate]; ok {
+		intern(&record)
+		m.Annotations[v1beta1.AnnotationLastAppliedTemplate] = record
+	}
 	intern(&m.Spec.Provider, &m.Spec.Version)
 	if m.Spec.ClassRef != nil {
 		intern(&m.Spec.ClassRef.Name)
 	}
+	fit(&m.Status.Addresses)
+	fit(&m.Status.Conditions)
 	for i := range m.Status.Conditions {
 		c := &m.Status.Conditions[i]
 		intern(&c.Type, &c.Reason)
@@ -50,6 +61,8 @@ func TransformNode(object any) (any, error) {
 	}
 	internMeta(&node.ObjectMeta)
 	intern(&node.Status.NodeInfo.KubeletVersion)
+	fit(&node.Spec.Taints)
+	fit(&node.Status.Conditions)
 	for i := range node.Status.Conditions {
 		c := &node.Status.Conditions[i]
 		c.LastHeartbeatTime = metav1.Time{}
@@ -67,25 +80,73 @@ func intern[T ~string](all ...*T) {
 	}
 }
 
+// fit frees what a decoder took in advance for more elements than came.
+func fit[T any](s *[]T) {
+	if cap(*s) > len(*s) {
+		exact := make([]T, len(*s))
+		copy(exact, *s)
+		*s = exact
+	}
+}
+
+// interned returns labels with interned strings.
+func interned(labels map[string]string) map[string]string {
+	if labels == nil {
+		return nil
+	}
+	all := make(map[string]string, len(labels))
+	for key, value := range labels {
+		intern(&key, &value)
+		all[key] = value
+	}
+	return all
+}
+
+// inCommon is what the Machines of a MachineSet mostly have in common.
+type inCommon struct {
+	labels, nodeLabels map[string]string
+	owners             []metav1.OwnerReference
+}
+
+// lately has the inCommon of MachineSets by their UID. What it forgets is held once more for the Machines to come.
+var lately = lru.New(1000)
+
+// shareWithSiblings lets a Machine refer to what one of its MachineSet has already, where it has the same.
+func shareWithSiblings(m *v1beta1.Machine) {
+	owner := metav1.GetControllerOfNoCopy(m)
+	if owner == nil {
+		return
+	}
+	own := inCommon{m.Labels, m.Spec.Node.Labels, m.OwnerReferences}
+	if found, ok := lately.Get(owner.UID); ok {
+		theirs := found.(inCommon)
+		if maps.Equal(own.labels, theirs.labels) {
+			m.Labels = theirs.labels
+		}
+		if maps.Equal(own.nodeLabels, theirs.nodeLabels) {
+			m.Spec.Node.Labels = theirs.nodeLabels
+		}
+		if equality.Semantic.DeepEqual(own.owners, theirs.owners) {
+			m.OwnerReferences = theirs.owners
+		}
+	}
+	lately.Add(owner.UID, inCommon{m.Labels, m.Spec.Node.Labels, m.OwnerReferences})
+}
+
 // internMeta interns what is often equal in objects of a kind: labels, keys of annotations, owners and finalizers.
 func internMeta(m *metav1.ObjectMeta) {
 	intern(&m.Namespace)
-	labels := make(map[string]string, len(m.Labels))
-	for key, value := range m.Labels {
-		intern(&key, &value)
-		labels[key] = value
-	}
+	m.Labels = interned(m.Labels)
 	annotations := make(map[string]string, len(m.Annotations))
 	for key, value := range m.Annotations {
 		intern(&key)
 		annotations[key] = value
 	}
-	if m.Labels != nil {
-		m.Labels = labels
-	}
 	if m.Annotations != nil {
 		m.Annotations = annotations
 	}
+	fit(&m.OwnerReferences)
+	fit(&m.Finalizers)
 	for i := range m.OwnerReferences {
 		o := &m.OwnerReferences[i]
 		intern(&o.APIVersion, &o.Kind, &o.Name)

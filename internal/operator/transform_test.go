@@ -2,6 +2,8 @@ package operator
 
 import (
 	"encoding/json"
+	"reflect"
+	"slices"
 	"testing"
 	"time"
 	"unsafe"
@@ -61,9 +63,9 @@ func TestAHeartbeatChangesNothingThatIsCached(t *testing.T) {
 
 func TestMachinesShareWhatTheyHaveInCommon(t *testing.T) {
 	decoded := func() *v1beta1.Machine {
-		const text = `{"metadata":{"namespace":"ns","name":"m","managedFields":[{"manager":"x"}],"labels":{"pool":"a"},"annotations":{"note":"own"},
-			"finalizers":["f"],"ownerReferences":[{"apiVersion":"v","kind":"MachineSet","name":"set","uid":"u"}]},
-			"spec":{"provider":"sim","version":"v1","classRef":{"name":"small"}},
+		const text = `{"metadata":{"namespace":"ns","name":"m","managedFields":[{"manager":"x"}],"labels":{"pool":"a"},"annotations":{"note":"own","machinist.dev/last-applied-template":"{}"},
+			"finalizers":["f"],"ownerReferences":[{"apiVersion":"v","kind":"MachineSet","name":"set","uid":"u","controller":true}]},
+			"spec":{"provider":"sim","version":"v1","classRef":{"name":"small"},"node":{"labels":{"zone":"b"}}},
 			"status":{"conditions":[{"type":"Ready","status":"True","reason":"MachineReady","message":"its own"}]}}`
 		m := &v1beta1.Machine{}
 		if err := json.Unmarshal([]byte(text), m); err != nil {
@@ -71,8 +73,10 @@ func TestMachinesShareWhatTheyHaveInCommon(t *testing.T) {
 		}
 		return m
 	}
-	one, another, want := decoded(), decoded(), decoded()
-	for _, m := range []*v1beta1.Machine{one, another} {
+	one, another, odd, loose, want := decoded(), decoded(), decoded(), decoded(), decoded()
+	odd.Labels["pool"], odd.Spec.Node.Labels["zone"], odd.OwnerReferences[0].Name = "c", "d", "renamed"
+	loose.OwnerReferences = nil
+	for _, m := range []*v1beta1.Machine{one, another, odd, loose} {
 		if got, err := Transform(m); err != nil || got != m {
 			t.Fatalf("got %v, %v", got, err)
 		}
@@ -86,8 +90,24 @@ func TestMachinesShareWhatTheyHaveInCommon(t *testing.T) {
 			t.Errorf("each machine has its own %s", what)
 		}
 	}
-	same("label", one.Labels["pool"], another.Labels["pool"])
-	same("owner", string(one.OwnerReferences[0].UID), string(another.OwnerReferences[0].UID))
+	same("label", one.Labels["pool"], loose.Labels["pool"])
+	same("record", one.Annotations[v1beta1.AnnotationLastAppliedTemplate], loose.Annotations[v1beta1.AnnotationLastAppliedTemplate])
+	shared := func(a, b *v1beta1.Machine) []bool {
+		address := func(o any) uintptr { return reflect.ValueOf(o).Pointer() }
+		return []bool{
+			address(a.Labels) == address(b.Labels), address(a.Spec.Node.Labels) == address(b.Spec.Node.Labels),
+			address(a.OwnerReferences) == address(b.OwnerReferences),
+		}
+	}
+	if got := shared(one, another); slices.Contains(got, false) {
+		t.Errorf("two machines of a set share labels, labels for the node, owners: %t", got)
+	}
+	if got := []string{odd.Labels["pool"], odd.Spec.Node.Labels["zone"], odd.OwnerReferences[0].Name}; !slices.Equal(got, []string{"c", "d", "renamed"}) {
+		t.Errorf("a machine that is not like the others of its set has %q", got)
+	}
+	if got := shared(one, loose); slices.Contains(got, true) {
+		t.Errorf("a machine of no set shares labels, labels for the node, owners: %t", got)
+	}
 	same("reason", one.Status.Conditions[0].Reason, another.Status.Conditions[0].Reason)
 	same("class", one.Spec.ClassRef.Name, another.Spec.ClassRef.Name)
 }

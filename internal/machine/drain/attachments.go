@@ -12,6 +12,11 @@ import (
 )
 
 const (
+	// attachmentAge is how old a list may be at most that shows a node without attachments, counted from the time that is
+	// asked for: a volume is attached well before the pod that uses it runs, let alone ends. Who finds the last list half
+	// as old begins another, so that there are a few lists in a second however many machines go.
+	attachmentAge = 500 * time.Millisecond
+
 	// attachmentPage is how many VolumeAttachments are read at once. A cluster with no more is read whenever asked.
 	attachmentPage = 500
 
@@ -39,18 +44,15 @@ type attachments struct {
 func (a *attachments) on(ctx context.Context, node string, since time.Time) (list []Attachment, wait time.Duration, err error) {
 	a.mu.Lock()
 	now := a.clock.Now()
-	if !a.taken.IsZero() && !a.taken.Before(since) {
-		list = a.byNode[node]
+	if list, ok := a.known(node, since); ok {
 		a.mu.Unlock()
 		return list, 0, nil
 	}
-	if a.many {
-		if rest := a.next.Sub(now); rest > 0 || a.reading {
-			a.mu.Unlock()
-			return nil, max(rest, 100*time.Millisecond), nil
-		}
-		a.reading = true
+	if rest := a.next.Sub(now); a.many && (rest > 0 || a.reading) {
+		a.mu.Unlock()
+		return nil, max(rest, 100*time.Millisecond), nil
 	}
+	a.reading = true
 	a.mu.Unlock()
 
 	byNode, many, err := a.read(ctx)
@@ -66,6 +68,16 @@ func (a *attachments) on(ctx context.Context, node string, since time.Time) (lis
 		a.next = ended.Add(attachmentRest * ended.Sub(now))
 	}
 	return byNode[node], 0, nil
+}
+
+// known returns the attachments to a node by the last list, if that tells how they are at the given time.
+func (a *attachments) known(node string, since time.Time) (list []Attachment, ok bool) {
+	if a.taken.IsZero() {
+		return nil, false
+	}
+	list = a.byNode[node]
+	age := since.Sub(a.taken)
+	return list, age <= 0 || len(list) == 0 && (age <= attachmentAge/2 || age <= attachmentAge && a.reading)
 }
 
 // last returns the attachments to a node as they were last read, however long ago.

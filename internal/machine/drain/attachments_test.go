@@ -39,6 +39,40 @@ func TestManyAttachmentsAreListedSparingly(t *testing.T) {
 	}
 }
 
+// TestManyMachinesThatGoShareListsOfAttachments protects the API server from a list for each machine of a fleet, and a node
+// with attachments from being judged by an old list.
+func TestManyMachinesThatGoShareListsOfAttachments(t *testing.T) {
+	b := newBench(t)
+	lists := 0
+	var meanwhile func()
+	a := attachments{target: &pagedReader{items: 100, page: func() {
+		lists++
+		if meanwhile != nil {
+			meanwhile()
+		}
+	}}, clock: b.clock}
+	ask := func(what, node string, attached, listed int) {
+		t.Helper()
+		list, wait, err := a.on(context.Background(), node, b.clock.Now())
+		if err != nil || wait != 0 || len(list) != attached || lists != listed {
+			t.Errorf("%s: %d attachments, wait %s, after %d lists, %v, want %d after %d", what, len(list), wait, lists, err, attached, listed)
+		}
+	}
+	ask("first", "none", 0, 1)
+	b.pass(attachmentAge / 2)
+	ask("soon", "none", 0, 1)
+	ask("one with attachments", "node-1", 1, 2)
+	b.pass(attachmentAge/2 + 1)
+	meanwhile = func() { ask("while another lists", "none", 0, 3) }
+	ask("later", "none", 0, 3)
+	b.pass(attachmentAge + 1)
+	meanwhile = func() {
+		meanwhile = nil
+		ask("too late while another lists", "none", 0, 5)
+	}
+	ask("much later", "none", 0, 5)
+}
+
 // pagedReader lists VolumeAttachments to 100 nodes, 500 at a time.
 type pagedReader struct {
 	client.Reader

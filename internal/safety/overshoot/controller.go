@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// perMachine for each machine of a family passes between two looks at it, up to the period: a look counts them all, and
-	// the cost of a fleet that comes up would grow with its square.
+	// perMachine for each machine of a family passes between two looks at it, up to the period: a look goes through them all,
+	// and the cost of a fleet that comes up or goes would grow with its square.
 	perMachine = time.Millisecond
 	// conflictDelay is when to look again after somebody else wrote first.
 	conflictDelay = time.Second
@@ -69,7 +69,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, err
 	}
 	known.meet(f.sets)
-	known.lookAfter = now.Add(min(time.Duration(f.count())*perMachine, r.Limits.Period))
+	known.lookAfter = now.Add(min(time.Duration(f.looked)*perMachine, r.Limits.Period))
 	wait, err := r.judge(ctx, f, known, now)
 	r.memory.note(known)
 	switch {

@@ -21,6 +21,8 @@ type family struct {
 	sets       []*v1beta1.MachineSet
 	// live are the machines of each set that count.
 	live map[types.UID]int
+	// looked is how many machines were gone through for that.
+	looked int
 }
 
 // root is who says how many machines there shall be.
@@ -190,6 +192,7 @@ func (f *family) countCached(ctx context.Context, reader client.Reader) error {
 				f.live[set.UID]++
 			}
 		}
+		f.looked += len(machines)
 	}
 	return nil
 }

@@ -17,8 +17,9 @@ import (
 	"machinist.dev/machinist/internal/stack"
 )
 
-// quiet is how long nothing must have been written for a phase to be over.
-const quiet = 3 * time.Second
+// quiet is how long nothing must have been written for a phase to be over: longer than the 5s after which Kubernetes' node
+// controller looks at new nodes again, so that its writes are no part of what comes next.
+const quiet = 6 * time.Second
 
 // bench is one run: a new control plane, and a fleet of one size.
 type bench struct {

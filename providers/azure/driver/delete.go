@@ -151,6 +151,9 @@ func (c *clients) deleteParts(ctx context.Context, group string, p parts, own ow
 			continue
 		}
 		gone = false
+		if found.Properties != nil && isGoing(found.Properties.ProvisioningState) {
+			continue
+		}
 		if _, err := c.interfaces.BeginDelete(ctx, group, name, nil); err != nil && !absent(err) && !inUse(err) {
 			return false, translate(ctx, err, "delete network interface "+name)
 		}
@@ -167,8 +170,8 @@ func (c *clients) deleteParts(ctx context.Context, group string, p parts, own ow
 			continue
 		}
 		gone = false
-		if found.Properties != nil && found.Properties.IPConfiguration != nil {
-			continue // Its interface is still going.
+		if found.Properties != nil && (found.Properties.IPConfiguration != nil || isGoing(found.Properties.ProvisioningState)) {
+			continue // It is going, or its interface still is.
 		}
 		if _, err := c.publicIPs.BeginDelete(ctx, group, name, nil); err != nil && !absent(err) && !inUse(err) {
 			return false, translate(ctx, err, "delete public address "+name)
@@ -186,11 +189,19 @@ func (c *clients) deleteParts(ctx context.Context, group string, p parts, own ow
 			continue
 		}
 		gone = false
+		if found.Properties != nil && isGoing(found.Properties.ProvisioningState) {
+			continue
+		}
 		if _, err := c.disks.BeginDelete(ctx, group, name, nil); err != nil && !absent(err) && !inUse(err) {
 			return false, translate(ctx, err, "delete disk "+name)
 		}
 	}
 	return gone, nil
+}
+
+// isGoing reports whether Azure is deleting something: to ask again costs a call, and may begin the deletion anew.
+func isGoing[T ~string](state *T) bool {
+	return state != nil && strings.EqualFold(string(*state), "Deleting")
 }
 
 // isAnothers reports whether a part with one of our names is tagged for somebody else. Without tags it is ours by its name:

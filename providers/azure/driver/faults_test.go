@@ -233,7 +233,8 @@ func TestAnInterfaceLeftByACrash(t *testing.T) {
 			},
 		} {
 			t.Run(name, func(t *testing.T) {
-				c := newCloud(t, func(o *fakeazure.Options) { o.Change = 10 * time.Millisecond })
+				// Much longer than from one look to the next: who asked for a deletion anew each time would never see its end.
+				c := newCloud(t, func(o *fakeazure.Options) { o.Change = 200 * time.Millisecond })
 				req := request("a", class())
 				end := c.Inject(fakeazure.Fault{Operation: "VirtualMachines_CreateOrUpdate", Status: http.StatusServiceUnavailable, Code: "ServiceUnavailable"})
 				_, err := c.driver().Create(t.Context(), req)

@@ -38,7 +38,8 @@ func (c pagedClient) List(ctx context.Context, list client.ObjectList, o ...clie
 	return c.pages(ctx, list, options, func(page reflect.Value) { items.Set(reflect.AppendSlice(items, page)) }, items.SetZero)
 }
 
-// Shared is List for index.Shared: it returns pointers, and what the cache has in the same version is not held twice.
+// Shared is List for index.Shared: it returns pointers, and what the cache has in the same version is not held twice. It lists
+// all that there is: a limit is not heeded.
 func (c pagedClient) Shared(ctx context.Context, list client.ObjectList, o ...client.ListOption) ([]any, error) {
 	held, err := c.cache.whole(ctx, list)
 	if err != nil {

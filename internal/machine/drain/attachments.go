@@ -17,7 +17,7 @@ const (
 	// as old begins another, so that there are a few lists in a second however many machines go.
 	attachmentAge = 500 * time.Millisecond
 
-	// attachmentPage is how many VolumeAttachments are read at once. A cluster with no more is read whenever asked.
+	// attachmentPage is how many VolumeAttachments are read at once. In a cluster with no more nobody has to wait for a list.
 	attachmentPage = 500
 
 	// attachmentRest is how many times the time that reading them took passes before many VolumeAttachments are read
@@ -39,8 +39,8 @@ type attachments struct {
 	reading bool
 }
 
-// on returns the attachments to a node as they were at the given time or later. If they cannot be told now without
-// asking too often, it returns when to ask again instead.
+// on returns the attachments to a node as they were at the given time or later; that there are none may be up to
+// attachmentAge older. If they cannot be told now without asking too often, it returns when to ask again instead.
 func (a *attachments) on(ctx context.Context, node string, since time.Time) (list []Attachment, wait time.Duration, err error) {
 	a.mu.Lock()
 	now := a.clock.Now()
@@ -70,7 +70,7 @@ func (a *attachments) on(ctx context.Context, node string, since time.Time) (lis
 	return byNode[node], 0, nil
 }
 
-// known returns the attachments to a node by the last list, if that tells how they are at the given time.
+// known returns the attachments to a node by the last list, if that is new enough for the given time, see on.
 func (a *attachments) known(node string, since time.Time) (list []Attachment, ok bool) {
 	if a.taken.IsZero() {
 		return nil, false

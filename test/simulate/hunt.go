@@ -131,33 +131,48 @@ func builds(ctx context.Context, dir string, all []mutant) <-chan build {
 	return out
 }
 
-// plant returns the file with the bug in it.
-func (m mutant) plant() (string, error) {
-	source, err := os.ReadFile(m.file)
+// plant returns the files with the bug in them, by their absolute names.
+func (m mutant) plant() (map[string]string, error) {
+	planted := map[string]string{}
+	if m.without != nil {
+		var err error
+		if planted, err = m.without.plant(); err != nil {
+			return nil, err
+		}
+	}
+	file, err := filepath.Abs(m.file)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	if n := strings.Count(string(source), m.from); n != 1 {
-		return "", fmt.Errorf("%s has %d times what is to be replaced: %q", m.file, n, m.from)
+	source, changed := planted[file]
+	if !changed {
+		read, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		source = string(read)
 	}
-	return strings.Replace(string(source), m.from, m.to, 1), nil
+	if n := strings.Count(source, m.from); n != 1 {
+		return nil, fmt.Errorf("%s has %d times what is to be replaced: %q", m.file, n, m.from)
+	}
+	planted[file] = strings.Replace(source, m.from, m.to, 1)
+	return planted, nil
 }
 
 // build builds this command with the bug.
 func (m mutant) build(ctx context.Context, dir string) (string, error) {
-	file, err := filepath.Abs(m.file)
-	if err != nil {
-		return "", err
-	}
 	planted, err := m.plant()
 	if err != nil {
 		return "", err
 	}
-	changed := filepath.Join(dir, m.name+".go")
-	if err := os.WriteFile(changed, []byte(planted), 0o600); err != nil {
-		return "", err
+	replace := map[string]string{}
+	for file, source := range planted {
+		replace[file] = filepath.Join(dir, fmt.Sprintf("%s-%d.go", m.name, len(replace)))
+		if err := os.WriteFile(replace[file], []byte(source), 0o600); err != nil {
+			return "", err
+		}
 	}
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{file: changed}})
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
 		return "", err
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -25,6 +26,7 @@ func (b *bench) limits(ctx context.Context, r *result, t *tape) error {
 	if err := b.fleet.c.DeleteAllOf(ctx, &admissionv1.ValidatingWebhookConfiguration{}); err != nil {
 		return fmt.Errorf("remove the webhooks: %w", err)
 	}
+	b.pprof = slices.DeleteFunc(b.pprof, func(p profiled) bool { return p.process != apiServer })
 	config, err := b.stack.Control.UserConfig("bench", "system:masters")
 	if err != nil {
 		return err
@@ -51,7 +53,9 @@ func (b *bench) limits(ctx context.Context, r *result, t *tape) error {
 		if err := b.calm(ctx); err != nil {
 			return err
 		}
+		stop := b.profile(ctx, "limit-"+step.name)
 		took, err := bare.run(ctx, scriptOf(b.n, step.p), step.comes, step.goes)
+		stop()
 		if err != nil {
 			return fmt.Errorf("limit of %s: %w", step.name, err)
 		}

@@ -77,7 +77,7 @@ func command() *cobra.Command {
 	f.BoolVar(&o.limited, "limit", true, "measure too what a bare client takes for the same writes; without it there are no ratios")
 	f.BoolVar(&o.json, "json", false, "write the results as JSON")
 	f.StringVar(&o.plot, "plot", "", "SVG file for a plot of time and CPU over the number of machines, with --scale")
-	f.StringVar(&o.profiles, "profiles", "", "folder for CPU profiles of both processes, a file for every 5s of a phase, and heap profiles")
+	f.StringVar(&o.profiles, "profiles", "", "folder for CPU profiles of both processes and of the API server, a file for every 5s of a phase, and heap profiles")
 	f.StringVar(&o.dir, "dir", "", "folder for logs and data, which is kept; by default a temporary one")
 	f.StringArrayVar(&o.managerArgs, "manager-arg", nil, "another argument for machinist-manager")
 	f.StringArrayVar(&o.providerArgs, "provider-arg", nil, "another argument for the provider")

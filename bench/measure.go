@@ -29,8 +29,8 @@ type bench struct {
 	stack *stack.Stack
 	fleet fleet
 	log   *auditlog.Log
-	// pprof has the addresses at which the processes serve profiles.
-	pprof map[string]string
+	// pprof has what is to be profiled.
+	pprof []profiled
 	// end stops hosts.
 	end context.CancelFunc
 }
@@ -75,17 +75,22 @@ func (b *bench) start(ctx context.Context, bin, dir string) error {
 		ManagerArgs:     slices.Clone(b.managerArgs),
 		ProviderArgs:    append([]string{"--hosts=" + b.hosts.socket, "--latency=" + b.latency.String()}, b.providerArgs...),
 	}
+	pprof := map[string]string{}
 	if b.profiles != "" {
-		b.pprof = map[string]string{}
 		for name, args := range map[string]*[]string{stack.Manager: &so.ManagerArgs, stack.Provider: &so.ProviderArgs} {
-			if b.pprof[name], err = controlplane.FreeAddress(); err != nil {
+			if pprof[name], err = controlplane.FreeAddress(); err != nil {
 				return err
 			}
-			*args = append(*args, "--pprof-bind-address="+b.pprof[name])
+			*args = append(*args, "--pprof-bind-address="+pprof[name])
 		}
 	}
 	if b.stack, err = stack.Start(ctx, so); err != nil {
 		return err
+	}
+	if b.profiles != "" {
+		if err := b.openProfiles(pprof); err != nil {
+			return err
+		}
 	}
 	hosting, end := context.WithCancel(context.WithoutCancel(ctx))
 	b.end = end

@@ -9,29 +9,47 @@ import (
 	"path/filepath"
 	"sync"
 
-	"machinist.dev/machinist/internal/stack"
+	"k8s.io/client-go/rest"
 )
 
 // profileSpan is how many seconds one CPU profile covers.
 const profileSpan = 5
 
-// profile keeps CPU profiles of both processes until stop is called, which waits for the last and keeps a heap profile.
-// Without --profiles it does nothing.
-func (b *bench) profile(ctx context.Context, phase string) (stop func()) {
-	if b.profiles == "" {
-		return func() {}
+// apiServer is what profiles of the API server are called.
+const apiServer = "kube-apiserver"
+
+// profiled is where a process serves its profiles.
+type profiled struct {
+	process, address string
+	client           *http.Client
+}
+
+// openProfiles finds out where profiles are to be had: those of our processes, and those of the API server.
+func (b *bench) openProfiles(ours map[string]string) error {
+	config := b.stack.Control.Config()
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return fmt.Errorf("make a client for the profiles of the API server: %w", err)
 	}
+	b.pprof = []profiled{{apiServer, config.Host, client}}
+	for name, address := range ours {
+		b.pprof = append(b.pprof, profiled{name, "http://" + address, http.DefaultClient})
+	}
+	return nil
+}
+
+// profile keeps CPU profiles of the API server and of those of our processes that run until stop is called, which waits for
+// the last and keeps heap profiles. Without --profiles it does nothing.
+func (b *bench) profile(ctx context.Context, phase string) (stop func()) {
 	done := make(chan struct{})
 	var profiling sync.WaitGroup
-	for _, name := range []string{stack.Manager, stack.Provider} {
-		address := b.pprof[name]
+	for _, p := range b.pprof {
 		profiling.Go(func() {
 			for i := 0; ; i++ {
-				file := fmt.Sprintf("%d-%s-%s-cpu-%03d.pb.gz", b.n, phase, name, i)
-				b.keep(ctx, fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", address, profileSpan), file)
+				b.keep(ctx, p, fmt.Sprintf("profile?seconds=%d", profileSpan), fmt.Sprintf("%d-%s-%s-cpu-%03d.pb.gz", b.n, phase, p.process, i))
 				select {
 				case <-done:
-					b.keep(ctx, fmt.Sprintf("http://%s/debug/pprof/heap", address), fmt.Sprintf("%d-%s-%s-heap.pb.gz", b.n, phase, name))
+					b.keep(ctx, p, "heap", fmt.Sprintf("%d-%s-%s-heap.pb.gz", b.n, phase, p.process))
 					return
 				case <-ctx.Done():
 					return
@@ -47,13 +65,13 @@ func (b *bench) profile(ctx context.Context, phase string) (stop func()) {
 }
 
 // keep stores a profile. One that cannot be had is told of and no reason to end.
-func (b *bench) keep(ctx context.Context, url, file string) {
+func (b *bench) keep(ctx context.Context, from profiled, what, file string) {
 	err := func() error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, from.address+"/debug/pprof/"+what, nil)
 		if err != nil {
 			return err
 		}
-		response, err := http.DefaultClient.Do(request)
+		response, err := from.client.Do(request)
 		if err != nil {
 			return err
 		}

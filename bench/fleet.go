@@ -120,7 +120,7 @@ func (f fleet) await(ctx context.Context, replicas int, patience time.Duration, 
 		if time.Since(begun) > patience {
 			return fmt.Errorf("after %s the deployment is not at %d machines: %+v", patience, replicas, s)
 		}
-		if !pause(ctx, 250*time.Millisecond) {
+		if !pause(ctx, time.Second) {
 			return ctx.Err()
 		}
 	}

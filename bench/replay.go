@@ -11,7 +11,11 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/stack"
 )
 
 // Calls of our processes that are made for a single machine, as the audit log names them.
@@ -24,8 +28,16 @@ const (
 	callNodeEnd = "delete nodes"
 )
 
+// Field managers by which the API server knows who writes. It keeps apart what each of them wrote, which costs it more than
+// if all were written by one.
+const (
+	byManager  = stack.Manager
+	byProvider = stack.Provider
+	byNode     = "kubelet"
+)
+
 // replay sends the writes of a phase and does nothing else: it reads nothing, watches nothing and decides nothing. What a
-// machine's life needs in order is sent in order.
+// machine's life needs in order is sent in order, in the name of the same field managers.
 type replay struct {
 	http    *http.Client
 	host    string
@@ -92,7 +104,7 @@ func (r *replay) run(ctx context.Context, s script, comes, goes func(i int) stri
 				}
 			}
 			for k := range s.share(s.events, i) {
-				if err := r.send(ctx, "POST", "/apis/events.k8s.io/v1/namespaces/"+namespace+"/events", event(fmt.Sprintf("event-%d-%d-%d", begun.UnixNano(), i, k))); err != nil {
+				if err := r.send(ctx, byProvider, "POST", "/apis/events.k8s.io/v1/namespaces/"+namespace+"/events", event(fmt.Sprintf("event-%d-%d-%d", begun.UnixNano(), i, k))); err != nil {
 					return err
 				}
 			}
@@ -109,21 +121,21 @@ func (r *replay) come(ctx context.Context, s script, i int, name string) error {
 	own := strings.NewReplacer(anyName, name, anyID, "sim:///"+name)
 	body := func(recorded []byte) []byte { return []byte(own.Replace(string(recorded))) }
 	machine := machinesPath + "/" + name
-	if err := r.send(ctx, "POST", machinesPath, body(r.tape.machine)); err != nil {
+	if err := r.send(ctx, byManager, "POST", machinesPath, body(r.tape.machine)); err != nil {
 		return err
 	}
 	for range s.share(s.patches, i) {
-		if err := r.send(ctx, "PATCH", machine, body(r.tape.providerID)); err != nil {
+		if err := r.send(ctx, byProvider, "PATCH", machine, body(r.tape.providerID)); err != nil {
 			return err
 		}
 	}
 	// It is the node's own write, and without it there is nothing to dress.
-	if err := r.send(ctx, "POST", "/api/v1/nodes", body(r.tape.node)); err != nil {
+	if err := r.send(ctx, byNode, "POST", "/api/v1/nodes", body(r.tape.node)); err != nil {
 		return err
 	}
 	r.sent.Add(-1)
 	for range s.share(s.dresses, i) {
-		if err := r.send(ctx, "PATCH", "/api/v1/nodes/"+name, body(r.tape.dress)); err != nil {
+		if err := r.send(ctx, byProvider, "PATCH", "/api/v1/nodes/"+name, body(r.tape.dress)); err != nil {
 			return err
 		}
 	}
@@ -134,7 +146,7 @@ func (r *replay) come(ctx context.Context, s script, i int, name string) error {
 func (r *replay) statuses(ctx context.Context, times int, machine string, status []byte) error {
 	for k := range times {
 		changed := bytes.Replace(status, []byte(`"message":"`), fmt.Appendf(nil, `"message":"%d `, k), 1)
-		if err := r.send(ctx, "PATCH", machine+"/status", changed); err != nil {
+		if err := r.send(ctx, byProvider, "PATCH", machine+"/status", changed); err != nil {
 			return err
 		}
 	}
@@ -143,12 +155,13 @@ func (r *replay) statuses(ctx context.Context, times int, machine string, status
 
 func (r *replay) leave(ctx context.Context, s script, i int, name string) error {
 	machine, node := machinesPath+"/"+name, "/api/v1/nodes/"+name
-	if err := r.send(ctx, "DELETE", machine, nil); err != nil {
+	if err := r.send(ctx, "", "DELETE", machine, nil); err != nil {
 		return err
 	}
 	for k := range s.share(s.marks, i) {
-		mark := fmt.Sprintf(`{"metadata":{"annotations":{"bench.machinist.dev/mark":"%d"}},"spec":{"unschedulable":true,"taints":[{"key":"node.kubernetes.io/unschedulable","effect":"NoSchedule"}]}}`, k)
-		if err := r.send(ctx, "PATCH", node, []byte(mark)); err != nil {
+		mark := fmt.Sprintf(`{"metadata":{"labels":{%q:"machinist"},"annotations":{%q:"%d"}},"spec":{"unschedulable":true,"taints":[{"key":%q,"effect":"NoSchedule"}]}}`,
+			v1beta1.NodeLabelExcludeFromLoadBalancers, v1beta1.NodeAnnotationCordoned, k, corev1.TaintNodeUnschedulable)
+		if err := r.send(ctx, byProvider, "PATCH", node, []byte(mark)); err != nil {
 			return err
 		}
 	}
@@ -157,15 +170,18 @@ func (r *replay) leave(ctx context.Context, s script, i int, name string) error 
 		return err
 	}
 	if s.share(s.ends, i) > 0 {
-		if err := r.send(ctx, "DELETE", node, nil); err != nil {
+		if err := r.send(ctx, "", "DELETE", node, nil); err != nil {
 			return err
 		}
 	}
-	return r.send(ctx, "PATCH", machine, r.tape.release)
+	return r.send(ctx, byProvider, "PATCH", machine, r.tape.release)
 }
 
-// send makes one request, which must succeed.
-func (r *replay) send(ctx context.Context, method, path string, body []byte) error {
+// send makes one request in the name of a field manager, if any, which must succeed.
+func (r *replay) send(ctx context.Context, manager, method, path string, body []byte) error {
+	if manager != "" {
+		path += "?fieldManager=" + manager
+	}
 	request, err := http.NewRequestWithContext(ctx, method, r.host+path, bytes.NewReader(body))
 	if err != nil {
 		return fmt.Errorf("replay: %w", err)

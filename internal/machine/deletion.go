@@ -2,8 +2,10 @@ package machine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -337,15 +340,7 @@ func (p *pass) release(ctx context.Context) (progress, error) {
 			}
 		}
 	}
-	err := p.patchMachine(ctx, func(m *v1beta1.Machine) {
-		kept := m.Finalizers[:0]
-		for _, f := range m.Finalizers {
-			if f != v1beta1.MachineFinalizer {
-				kept = append(kept, f)
-			}
-		}
-		m.Finalizers = kept
-	})
+	err := p.removeFinalizer(ctx)
 	if client.IgnoreNotFound(err) != nil {
 		return wait, err
 	}
@@ -369,4 +364,19 @@ func (p *pass) release(ctx context.Context) (progress, error) {
 	}
 	p.note("Deleted", "Delete", message)
 	return next, nil
+}
+
+// removeFinalizer takes our finalizer off, unless somebody changed the Machine meanwhile: that is a conflict. What is to be
+// patched is known, and not worth the comparison of two whole Machines.
+func (p *pass) removeFinalizer(ctx context.Context) error {
+	left := slices.DeleteFunc(slices.Clone(p.before.Finalizers), func(f string) bool { return f == v1beta1.MachineFinalizer })
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": p.before.ResourceVersion, "finalizers": left}})
+	if err != nil {
+		return fmt.Errorf("encode the patch of the finalizers: %w", err)
+	}
+	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: p.machine.Namespace, Name: p.machine.Name}}
+	if err := p.Client.Patch(ctx, m, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return fmt.Errorf("remove the finalizer: %w", err)
+	}
+	return nil
 }

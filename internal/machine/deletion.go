@@ -146,7 +146,18 @@ func (p *pass) targetAway(ctx context.Context, err error) (progress, error) {
 	if p.leftBehind || p.forced() && !p.instanceGone {
 		return next, nil
 	}
-	var since time.Time
+	failed := p.now.Sub(p.targetFailsSince())
+	if p.forced() && failed >= cleanupPatience || failed >= targetPatience && p.neverJoined(ctx) {
+		p.leftBehind = true
+		return next, nil
+	}
+	p.deleting(v1beta1.ReasonTargetUnreachable, "The target cluster cannot be reached: "+bounded(err.Error(), 256))
+	return wait, err
+}
+
+// targetFailsSince is when the target cluster first failed this process in this deletion, now at the latest: before the
+// instance was gone or after that.
+func (p *pass) targetFailsSince() (since time.Time) {
 	p.memory.update(p.machine, func(m *recollection) {
 		failing := &m.targetAwaySince
 		if p.instanceGone {
@@ -157,13 +168,7 @@ func (p *pass) targetAway(ctx context.Context, err error) (progress, error) {
 		}
 		since = *failing
 	})
-	failed := p.now.Sub(since)
-	if p.forced() && failed >= cleanupPatience || failed >= targetPatience && p.neverJoined(ctx) {
-		p.leftBehind = true
-		return next, nil
-	}
-	p.deleting(v1beta1.ReasonTargetUnreachable, "The target cluster cannot be reached: "+bounded(err.Error(), 256))
-	return wait, err
+	return since
 }
 
 // neverJoined reports whether nobody knows of a Node of the Machine: neither its status nor, if it answers, the API server.

@@ -33,7 +33,9 @@ func (p *pass) holdWhileAway() (proceed progress, away bool) {
 	if !away {
 		return next, false
 	}
-	left := targetPatience - p.now.Sub(since)
+	// That time is given to each deletion anew: an outage that has lasted may be about to end, and what the Machine has in
+	// the target cluster is then found.
+	left := targetPatience - min(p.now.Sub(since), p.now.Sub(p.targetFailsSince()))
 	neverJoined := p.machine.Status.NodeRef == nil
 	if p.forced() || neverJoined && left <= 0 {
 		p.leftBehind = true
@@ -81,11 +83,15 @@ func (p *pass) leaveOutagesOut() {
 }
 
 // joinTimeLeft is how long the Machine has to become a Node, less than nothing when its time is over. The time in which
-// the target cluster was away does not count, and while it is away there is always some left: nobody can join it.
+// the target cluster was away does not count, and while it is away there is always some left: nobody can join it. Nor does
+// the time of an instance before this process began to lead: it does not know of the outages of that time.
 func (p *pass) joinTimeLeft() time.Duration {
 	began, timeout := p.began(), p.machine.Spec.Timeouts.CreationOrDefault()
 	if p.Reach == nil {
 		return began.Add(timeout).Sub(p.now)
+	}
+	if p.machine.Spec.ProviderID != "" && began.Before(p.leading) {
+		began = p.leading
 	}
 	past, _ := p.Reach.TargetOutages()
 	began, _ = reachability.StandStill(past, began, time.Time{})

@@ -222,6 +222,45 @@ func TestTheTimeOfAnOutageIsLeftOutOfTheTimeToJoin(t *testing.T) {
 	w.wantPhase(w.get("m"), v1beta1.MachineFailed)
 }
 
+// M-15: a process does not know of the outages before it began to lead.
+func TestTheTimeToJoinBeginsWithTheLeadAtTheEarliest(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.watched()
+	w.class("small", "")
+	w.born("m")
+	w.reconcile("m")
+	w.step(2 * v1beta1.DefaultCreationTimeout)
+	w.restart()
+	result := w.reconcile("m")
+	w.wantPhase(w.get("m"), v1beta1.MachineProvisioned)
+	w.step(v1beta1.DefaultCreationTimeout)
+	if result.RequeueAfter > v1beta1.DefaultCreationTimeout {
+		t.Errorf("it looks again after %s", result.RequeueAfter)
+	}
+	w.reconcile("m")
+	w.wantPhase(w.get("m"), v1beta1.MachineFailed)
+}
+
+// M-53: an outage that lasts may be about to end.
+func TestADeletionInAnOutageWaitsBeforeItLeavesAnythingBehind(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := w.watched()
+	w.class("small", joinsWithToken)
+	w.born("m")
+	w.reconcile("m")
+	w.away(r)
+	w.step(time.Hour)
+	w.delete("m")
+	if result := w.reconcile("m"); w.get("m") == nil || result.RequeueAfter == 0 || result.RequeueAfter > targetPoll {
+		t.Fatalf("it looks again after %s, if it is still there", result.RequeueAfter)
+	}
+	w.back(r)
+	w.reconcile("m")
+	w.wantNothingLeft("m")
+}
+
 // M-53: a row of errors would have it look again long after the outage.
 func TestWhatFailsForAnOutageGoesOnSoonAfterIt(t *testing.T) {
 	t.Parallel()

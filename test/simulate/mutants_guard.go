@@ -4,6 +4,16 @@ package main
 func guardMutants() []mutant {
 	return []mutant{
 		{
+			name: "outages-before-the-lead-counted", file: "internal/machine/outage.go",
+			from: `p.machine.Spec.ProviderID != "" && began.Before(p.leading)`, to: "p.now.Before(p.leading)",
+			scenario: "change-in-target-outage", finds: "I6", last: 2239,
+		},
+		{
+			name: "left-behind-at-once", file: "internal/machine/outage.go",
+			from: "min(p.now.Sub(since), p.now.Sub(p.targetFailsSince()))", to: "p.now.Sub(since)",
+			scenario: "change-in-target-outage", finds: "tokens are left|nodes, not", last: 3932,
+		},
+		{
 			name: "orphan-list-from-the-cache", file: "internal/safety/orphans/lists.go",
 			from: "	live, version, token := map[types.UID]bool{}, \"\", \"\"\n",
 			to: "	if all, known := (&v1beta1.MachineList{}), map[types.UID]bool{}; c.Client.List(ctx, all) == nil {\n		for i := range all.Items {\n			known[all.Items[i].UID] = true\n		}\n		return known, nil\n	}\n" +

@@ -196,11 +196,13 @@ func (b *bench) phase(ctx context.Context, p *phase, name string, machines int, 
 		return err
 	}
 	stop := b.profile(ctx, name)
+	speed := newSpeedometer()
 	begun := time.Now()
 	err = change()
 	if err == nil {
 		err = b.fleet.await(ctx, machines, b.patience(), b.alive)
 	}
+	p.Speed = speed.stop()
 	if err != nil {
 		stop()
 		return fmt.Errorf("%s: %w", name, err)

@@ -26,6 +26,11 @@ type phase struct {
 	// LimitSeconds is what a bare client took for the same writes.
 	LimitSeconds float64 `json:"limit_seconds"`
 	Ratio        float64 `json:"ratio"`
+	// Speed is how fast the machine was meanwhile, see speedometer, and LimitSpeed how fast it was for the bare client.
+	// EvenRatio is the ratio that is left if the machine had been as fast for both.
+	Speed      float64 `json:"speed"`
+	LimitSpeed float64 `json:"limit_speed"`
+	EvenRatio  float64 `json:"even_ratio"`
 
 	WritesPerMachine      float64 `json:"writes_per_machine"`
 	LimitWritesPerMachine float64 `json:"limit_writes_per_machine"`
@@ -71,13 +76,13 @@ func (r *result) table(out io.Writer) {
 	}
 	fmt.Fprintln(out)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\tseconds\tlimit\tratio\twrites/machine\tevents/machine\tconflicts/machine\tcreated\tCPU s\tp50 s\tp99 s\t")
+	fmt.Fprintln(w, "\tseconds\tlimit\tratio\teven ratio\twrites/machine\tevents/machine\tconflicts/machine\tcreated\tCPU s\tp50 s\tp99 s\t")
 	for _, row := range []struct {
 		name string
 		p    *phase
 	}{{"create", &r.Create}, {"roll", r.Roll}, {"delete", &r.Delete}} {
 		if p := row.p; p != nil {
-			fmt.Fprintf(w, "%s\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%d\t%.2f\t%.2f\t%.2f\t\n", row.name, p.Seconds, p.LimitSeconds, p.Ratio,
+			fmt.Fprintf(w, "%s\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%d\t%.2f\t%.2f\t%.2f\t\n", row.name, p.Seconds, p.LimitSeconds, p.Ratio, p.EvenRatio,
 				p.WritesPerMachine, p.EventsPerMachine, p.ConflictsPerMachine, p.MachinesCreated, p.CPUSeconds, p.P50Seconds, p.P99Seconds)
 		}
 	}

@@ -80,8 +80,11 @@ func newCluster(config *rest.Config, o clusterOptions) (*Cluster, error) {
 	}
 	c.mapper = knownFirst(lazy)
 
+	forInformers := persistent(httpClient, o.log)
+	w := watches{fenced, forInformers, o.scheme, c.mapper, o.namespace, o.log}
 	informers, err := cache.New(fenced, cache.Options{
-		HTTPClient: persistent(httpClient, o.log), Scheme: o.scheme, Mapper: c.mapper,
+		HTTPClient: forInformers, Scheme: o.scheme, Mapper: c.mapper,
+		NewInformer:                 w.newInformer,
 		ByObject:                    c.kinds.byObject,
 		DefaultTransform:            Transform,
 		ReaderFailOnMissingInformer: true,

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"sync"
 	"syscall"
 
@@ -48,17 +47,6 @@ func SignalContext(parent context.Context, exit func(code int)) (context.Context
 		close(stopped)
 		<-ended
 	})
-}
-
-// gcPercent is how much a process may hold beyond what it uses, in percent: less than half of Go's default. Most of what is
-// used are cached objects, which live long, so that collecting garbage more often costs little.
-const gcPercent = 40
-
-// SpareMemory trades a little processor time for memory. The environment variable GOGC, which Go itself knows, goes before.
-func SpareMemory() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
 }
 
 // Logger returns the logger that the configuration asks for, writing to stderr, and hands it to controller-runtime and

@@ -156,7 +156,12 @@ func (p *pass) awaitAgent(message string) {
 	p.operation(v1beta1.OperationUpdate, v1beta1.OperationProcessing, fmt.Sprintf("The agent on the node is asked for version %s.", p.machine.Spec.Version), "")
 	timeout, began := p.machine.Spec.Timeouts.UpdateOrDefault(), p.machine.Status.LastOperation.LastUpdateTime.Time
 	if p.Reach != nil {
-		past, _ := p.Reach.TargetOutages() // Nobody could ask or answer meanwhile.
+		// Nobody could ask or answer in an outage, and before this process began to lead there may have been one. Who is
+		// late already does not become less so.
+		if c := p.upToDateCondition(); began.Before(p.leading) && (c == nil || c.Reason != v1beta1.ReasonUpdateTimeout) {
+			began = p.leading
+		}
+		past, _ := p.Reach.TargetOutages()
 		began, _ = reachability.StandStill(past, began, time.Time{})
 	}
 	if left := began.Add(timeout).Sub(p.now); left > 0 {

@@ -265,6 +265,27 @@ func TestAnAgentThatDoesNotAnswer(t *testing.T) {
 	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionTrue, v1beta1.ReasonUpToDate)
 }
 
+// M-70: a process does not know of the outages before it began to lead, but of who was late then.
+func TestTheTimeOfAnAgentBeginsWithTheLeadAtTheEarliest(t *testing.T) {
+	t.Parallel()
+	w, _, _ := left(t)
+	w.watched()
+	w.reconcile("m")
+	w.step(2 * v1beta1.DefaultUpdateTimeout)
+	w.restart()
+	if result := w.reconcile("m"); result.RequeueAfter != v1beta1.DefaultUpdateTimeout {
+		t.Errorf("it is looked at again in %s", result.RequeueAfter)
+	}
+	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonWaitingForAgent)
+	w.step(v1beta1.DefaultUpdateTimeout)
+	w.reconcile("m")
+	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonUpdateTimeout)
+	w.restart()
+	w.reconcile("m")
+	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonUpdateTimeout)
+	w.wantRest("m")
+}
+
 // M-71: a Node that registers anew is drained, and its agent asked, anew; without a Node nobody is asked.
 func TestAnAgentWhoseNodeGoes(t *testing.T) {
 	t.Parallel()

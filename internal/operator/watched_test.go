@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -42,7 +43,7 @@ func wideMachine(name string) *v1beta1.Machine {
 	return m
 }
 
-func eventOf(t *testing.T, of watch.EventType, object any) string {
+func eventOf(t testing.TB, of watch.EventType, object any) string {
 	t.Helper()
 	raw, err := json.Marshal(object)
 	if err != nil {
@@ -51,20 +52,35 @@ func eventOf(t *testing.T, of watch.EventType, object any) string {
 	return fmt.Sprintf(`{"type":%q,"object":%s}`+"\n", of, raw)
 }
 
-// serve returns a server that answers every request with a body.
-func serve(t *testing.T, body string) *rest.Config {
+// bothWatches returns how to watch Machines at a server that says the same to everybody, here and with client-go.
+func bothWatches(t testing.TB, says string) map[string]func(context.Context) (watch.Interface, error) {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, body)
+		_, _ = io.WriteString(w, says)
 	}))
 	t.Cleanup(s.Close)
-	return &rest.Config{Host: s.URL}
+	config, scheme := &rest.Config{Host: s.URL}, testScheme()
+	c, err := apiutil.RESTClientForGVK(v1beta1.GroupVersion.WithKind("Machine"), false, false, config, serializer.NewCodecFactory(scheme), http.DefaultClient)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := watches{config: config, http: http.DefaultClient, scheme: scheme, mapper: knownFirst(nil)}.own(&toolscache.ListWatch{}, &v1beta1.Machine{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return map[string]func(context.Context) (watch.Interface, error){
+		"own": func(ctx context.Context) (watch.Interface, error) {
+			return toolscache.ToListerWatcherWithContext(own).WatchWithContext(ctx, metav1.ListOptions{})
+		},
+		"client-go": c.Get().Resource("machines").Watch,
+	}
 }
 
 // told returns all that a watch tells.
-func told(t *testing.T, w watch.Interface, err error) []watch.Event {
+func told(t testing.TB, open func(context.Context) (watch.Interface, error)) []watch.Event {
 	t.Helper()
+	w, err := open(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,22 +100,8 @@ func TestWatchesTellWhatThoseOfClientGoTell(t *testing.T) {
 	changed.Status.Conditions = nil
 	body := eventOf(t, watch.Added, wideMachine("a")) + eventOf(t, watch.Modified, changed) + " \n" + eventOf(t, watch.Deleted, wideMachine("c")) +
 		eventOf(t, watch.Bookmark, bookmark) + strings.ReplaceAll(eventOf(t, watch.Error, expired), `,"object"`, `, "new": [{}], "object"`)
-	config, scheme := serve(t, body), testScheme()
-	gvk := v1beta1.GroupVersion.WithKind("Machine")
-
-	c, err := apiutil.RESTClientForGVK(gvk, false, false, config, serializer.NewCodecFactory(scheme), http.DefaultClient)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err := c.Get().Resource("machines").Watch(t.Context())
-	theirs := told(t, w, err)
-	own, err := watches{config: config, http: http.DefaultClient, scheme: scheme, mapper: knownFirst(nil)}.own(&toolscache.ListWatch{}, &v1beta1.Machine{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w, err = own.(toolscache.ListerWatcherWithContext).WatchWithContext(t.Context(), metav1.ListOptions{})
-	ours := told(t, w, err)
-
+	both := bothWatches(t, body)
+	ours, theirs := told(t, both["own"]), told(t, both["client-go"])
 	if len(theirs) != 5 {
 		t.Fatalf("client-go is told of %d events, want 5", len(theirs))
 	}
@@ -155,4 +157,19 @@ func FuzzWatchEvents(f *testing.F) {
 		}
 		t.Fatal("more events than there are bytes")
 	})
+}
+
+// BenchmarkWatchEvents shows in one run what an event costs here and with client-go.
+func BenchmarkWatchEvents(b *testing.B) {
+	event := eventOf(b, watch.Modified, wideMachine("a"))
+	for _, whose := range []string{"own", "client-go"} {
+		b.Run(whose, func(b *testing.B) {
+			open := bothWatches(b, strings.Repeat(event, b.N))[whose]
+			b.ReportAllocs()
+			b.ResetTimer()
+			if got := len(told(b, open)); got != b.N {
+				b.Fatalf("told of %d events, want %d", got, b.N)
+			}
+		})
+	}
 }

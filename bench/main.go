@@ -25,6 +25,7 @@ type options struct {
 	latency  time.Duration
 	idle     time.Duration
 	workers  int
+	rounds   int
 	rolls    bool
 	limited  bool
 	json     bool
@@ -73,6 +74,7 @@ func command() *cobra.Command {
 	f.DurationVar(&o.latency, "latency", 0, "how long the cloud takes for every call")
 	f.DurationVar(&o.idle, "idle", 30*time.Second, "how long the fleet is left alone, while each node renews its Lease every 10s, as far as the API server keeps up, and reports its status once; at least 1s")
 	f.IntVar(&o.workers, "workers", 64, "how many writes the bare client has under way")
+	f.IntVar(&o.rounds, "rounds", 1, "how often to measure each number of machines, each time with a new control plane: the results are means, which a machine that is now faster and now slower sways less")
 	f.BoolVar(&o.rolls, "roll", true, "measure a rolling update too")
 	f.BoolVar(&o.limited, "limit", true, "measure too what a bare client takes for the same writes; without it there are no ratios")
 	f.BoolVar(&o.json, "json", false, "write the results as JSON")
@@ -105,6 +107,12 @@ func (o *options) validate() error {
 	if o.workers < 1 {
 		errs = append(errs, fmt.Errorf("--workers is %d; it must be at least 1", o.workers))
 	}
+	if o.rounds < 1 {
+		errs = append(errs, fmt.Errorf("--rounds is %d; it must be at least 1", o.rounds))
+	}
+	if o.rounds > 1 && (o.profiles != "" || o.dir != "") {
+		errs = append(errs, errors.New("--profiles and --dir keep the files of a single round"))
+	}
 	if o.idle < time.Second {
 		errs = append(errs, fmt.Errorf("--idle is %s; it must be at least 1s", o.idle))
 	}
@@ -119,10 +127,18 @@ func (o *options) run(ctx context.Context, out io.Writer) error {
 	defer os.RemoveAll(bin)
 	var results []*result
 	for _, n := range o.scale {
-		r, err := measure(ctx, o, bin, n)
-		if err != nil {
-			return fmt.Errorf("measure %d machines: %w", n, err)
+		var rounds []*result
+		for round := range o.rounds {
+			if o.rounds > 1 {
+				o.say("%d machines, round %d of %d", n, round+1, o.rounds)
+			}
+			one, err := measure(ctx, o, bin, n)
+			if err != nil {
+				return fmt.Errorf("measure %d machines: %w", n, err)
+			}
+			rounds = append(rounds, one)
 		}
+		r := averaged(rounds)
 		results = append(results, r)
 		if !o.json {
 			r.table(out)

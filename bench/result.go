@@ -31,6 +31,8 @@ type phase struct {
 	Speed      float64 `json:"speed"`
 	LimitSpeed float64 `json:"limit_speed"`
 	EvenRatio  float64 `json:"even_ratio"`
+	// Rounds are the ratios of each round, if there were several.
+	Rounds []float64 `json:"rounds,omitempty"`
 
 	WritesPerMachine      float64 `json:"writes_per_machine"`
 	LimitWritesPerMachine float64 `json:"limit_writes_per_machine"`
@@ -49,7 +51,7 @@ type phase struct {
 	P50Seconds float64 `json:"p50_seconds"`
 	P99Seconds float64 `json:"p99_seconds"`
 
-	// Writes by what they do, such as "patch machines.machinist.dev/status".
+	// Writes by what they do, such as "patch machines.machinist.dev/status". Of several rounds the most.
 	Writes map[string]int `json:"writes"`
 }
 
@@ -87,6 +89,13 @@ func (r *result) table(out io.Writer) {
 		}
 	}
 	_ = w.Flush()
+	if rounds := len(r.Delete.Rounds); rounds > 0 {
+		fmt.Fprintf(out, "means of %d rounds; ratios of each: create %.2f", rounds, r.Create.Rounds)
+		if r.Roll != nil {
+			fmt.Fprintf(out, ", roll %.2f", r.Roll.Rounds)
+		}
+		fmt.Fprintf(out, ", delete %.2f\n", r.Delete.Rounds)
+	}
 	fmt.Fprintf(out, "idle: %d writes and %.2f CPU seconds in %.0f s with %d heartbeats\n", r.Idle.Writes, r.Idle.CPUSeconds, r.Idle.Seconds, r.Idle.Heartbeats)
 	fmt.Fprintf(out, "peak memory: %.0f MiB (manager %.0f, provider %.0f)\n", r.Memory.PeakMiB, r.Memory.ManagerPeakMiB, r.Memory.ProviderPeakMiB)
 }

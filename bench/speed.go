@@ -74,7 +74,7 @@ func threadTime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// pieceOfWork is a text of JSON to go through, without allocating anything.
+// pieceOfWork is a text of JSON to go through, which leaves no garbage.
 type pieceOfWork []byte
 
 func newPieceOfWork() pieceOfWork {

@@ -1,0 +1,65 @@
+package main
+
+// averaged is what several rounds of one size cost: means, and of what must not happen in any the worst. What the machine did
+// to one of them weighs the less the more there are.
+func averaged(rounds []*result) *result {
+	if len(rounds) == 1 {
+		return rounds[0]
+	}
+	r := &result{Machines: rounds[0].Machines, Pods: rounds[0].Pods}
+	phases := func(of func(*result) *phase) (all []*phase) {
+		for _, one := range rounds {
+			all = append(all, of(one))
+		}
+		return all
+	}
+	r.Create = averagedPhase(phases(func(r *result) *phase { return &r.Create }))
+	r.Delete = averagedPhase(phases(func(r *result) *phase { return &r.Delete }))
+	if rounds[0].Roll != nil {
+		roll := averagedPhase(phases(func(r *result) *phase { return r.Roll }))
+		r.Roll = &roll
+	}
+	for _, one := range rounds {
+		r.Idle.Writes += one.Idle.Writes
+		r.Idle.Seconds += one.Idle.Seconds
+		r.Idle.CPUSeconds += one.Idle.CPUSeconds
+		r.Idle.Heartbeats += one.Idle.Heartbeats
+		if one.Memory.PeakMiB > r.Memory.PeakMiB {
+			r.Memory = one.Memory
+		}
+	}
+	return r
+}
+
+// averagedPhase is one phase of several rounds. Its ratios are those of the sums.
+func averagedPhase(rounds []*phase) phase {
+	var p phase
+	var work, limitWork float64
+	n := float64(len(rounds))
+	p.Writes = map[string]int{}
+	for _, one := range rounds {
+		for _, f := range []struct {
+			sum *float64
+			add float64
+		}{
+			{&p.Seconds, one.Seconds}, {&p.LimitSeconds, one.LimitSeconds}, {&p.Speed, one.Speed}, {&p.LimitSpeed, one.LimitSpeed},
+			{&p.WritesPerMachine, one.WritesPerMachine}, {&p.LimitWritesPerMachine, one.LimitWritesPerMachine},
+			{&p.EventsPerMachine, one.EventsPerMachine}, {&p.ConflictsPerMachine, one.ConflictsPerMachine}, {&p.ReadsPerMachine, one.ReadsPerMachine},
+			{&p.CPUSeconds, one.CPUSeconds}, {&p.ManagerCPUSeconds, one.ManagerCPUSeconds}, {&p.ProviderCPUSeconds, one.ProviderCPUSeconds},
+			{&p.P50Seconds, one.P50Seconds}, {&p.P99Seconds, one.P99Seconds},
+		} {
+			*f.sum += f.add / n
+		}
+		p.MachinesCreated = max(p.MachinesCreated, one.MachinesCreated)
+		for call, times := range one.Writes {
+			p.Writes[call] = max(p.Writes[call], times)
+		}
+		work += one.Seconds * one.Speed
+		limitWork += one.LimitSeconds * one.LimitSpeed
+		p.Rounds = append(p.Rounds, one.Ratio)
+	}
+	if p.LimitSeconds > 0 {
+		p.Ratio, p.EvenRatio = p.Seconds/p.LimitSeconds, work/limitWork
+	}
+	return p
+}

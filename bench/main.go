@@ -111,7 +111,7 @@ func (o *options) validate() error {
 		errs = append(errs, fmt.Errorf("--rounds is %d; it must be at least 1", o.rounds))
 	}
 	if o.rounds > 1 && (o.profiles != "" || o.dir != "") {
-		errs = append(errs, errors.New("--profiles and --dir keep the files of a single round"))
+		errs = append(errs, fmt.Errorf("--rounds is %d; with --profiles or --dir, which keep the files of one round, it must be 1", o.rounds))
 	}
 	if o.idle < time.Second {
 		errs = append(errs, fmt.Errorf("--idle is %s; it must be at least 1s", o.idle))

@@ -30,8 +30,11 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// patience is how long a test waits for what must come.
-const patience = 60 * time.Second
+// patience is how long a test waits for what must come. After an outage of the
+// API server a watcher of Kubernetes waits up to a minute between two attempts
+// to watch again, and a pod runs when one after the other sees what it must:
+// the node controller a node's readiness, the scheduler that it is untainted.
+const patience = 3 * time.Minute
 
 // asCloud makes this binary be the command: so the tests kill the real
 // process without a build of their own.

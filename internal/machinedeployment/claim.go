@@ -200,8 +200,12 @@ func (p *pass) marksSeen() bool {
 	return err == nil && order >= 0
 }
 
-// mayShrink reports whether there are more replicas than the deployment asks for, or were when the sets were sized.
+// mayShrink reports whether there are more replicas than the deployment asks for, or were when the sets were sized, so that
+// it may have to be chosen which machines go. Where all go there is no choice.
 func (p *pass) mayShrink(sets []*v1beta1.MachineSet) bool {
+	if p.deployment.ReplicasOrDefault() <= 0 {
+		return false
+	}
 	var told int32
 	for _, set := range sets {
 		told += max(0, set.ReplicasOrDefault())

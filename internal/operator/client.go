@@ -120,7 +120,7 @@ func (c *cachedClient) Delete(ctx context.Context, object client.Object, o ...cl
 	if err != nil {
 		return fmt.Errorf("delete %s: %w", client.ObjectKeyFromObject(object), err)
 	}
-	return w.Delete(ctx, object, o...)
+	return w.Delete(briefly(ctx), object, o...)
 }
 
 func (c *cachedClient) DeleteAllOf(ctx context.Context, object client.Object, o ...client.DeleteAllOfOption) error {

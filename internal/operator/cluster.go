@@ -12,6 +12,7 @@ import (
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
@@ -59,6 +60,10 @@ type clusterOptions struct {
 func newCluster(config *rest.Config, o clusterOptions) (*Cluster, error) {
 	fenced := rest.CopyConfig(config)
 	fenced.Wrap(func(next http.RoundTripper) http.RoundTripper { return fence.Transport(next, o.fence) })
+	fenced.Wrap(func(next http.RoundTripper) http.RoundTripper { return briefTransport{next} })
+	if err := metav1.AddMetaToScheme(o.scheme); err != nil { // What is answered briefly.
+		return nil, err
+	}
 	c := &Cluster{Config: fenced, unfenced: config, namespace: o.namespace, filled: make(chan struct{})}
 	var err error
 	if c.kinds, err = newKinds(o.kinds, o.scheme, o.namespace); err != nil {

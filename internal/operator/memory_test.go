@@ -17,15 +17,19 @@ func TestTheHeapMayBeAsLargeAsItWasLately(t *testing.T) {
 		want        int
 	}{
 		{"at first", 0, 10 * MiB, 0, gcPercent},
-		{"growing", time.Second, 100 * MiB, 0, gcPercent},
-		{"a little less", 2 * time.Second, 80 * MiB, 0, gcPercent},
-		{"half of it", 2 * time.Second, 50 * MiB, 0, 100},
-		{"less, with roots", 2 * time.Second, 30 * MiB, 10 * MiB, 175},
-		{"nearly nothing", 3 * time.Second, MiB, 0, gcPercentMost},
-		{"nothing", 3 * time.Second, 0, 0, gcPercentMost},
-		{"just before it is forgotten", time.Second + heapKept - 1, 40 * MiB, 0, 150},
-		{"forgotten", time.Second + heapKept, 40 * MiB, 0, gcPercent},
-		{"less again", 2*time.Second + heapKept, 20 * MiB, 0, 100},
+		{"growing", time.Minute, 100 * MiB, 0, gcPercent},
+		{"a little less", 2 * time.Minute, 80 * MiB, 0, gcPercent},
+		{"half of it", 2 * time.Minute, 50 * MiB, 0, 100},
+		{"less, with roots", 2 * time.Minute, 30 * MiB, 10 * MiB, 175},
+		{"nearly nothing", 3 * time.Minute, MiB, 0, gcPercentMost},
+		{"nothing", 3 * time.Minute, 0, 0, gcPercentMost},
+		{"just before it is forgotten", time.Minute + heapKept - 1, 40 * MiB, 0, 150},
+		{"forgotten", 2*time.Minute + heapKept, 40 * MiB, 0, gcPercent},
+		{"less again", 3*time.Minute + heapKept, 20 * MiB, 0, 100},
+		{"at rest", 3*time.Minute + heapKept + busyTime, 20 * MiB, 0, 100},
+		{"busy", 3*time.Minute + heapKept + 2*busyTime - 1, 20 * MiB, 0, 220},
+		{"busy, with more", 3*time.Minute + heapKept + 2*busyTime, 60 * MiB, 0, gcPercent},
+		{"at rest with more", 4*time.Minute + heapKept, 40 * MiB, 0, 50},
 	} {
 		if got := pace.percent(step.live, step.roots, begun.Add(step.after)); got != step.want {
 			t.Errorf("%s: GOGC is %d, want %d", step.name, got, step.want)

@@ -14,8 +14,8 @@ import (
 const (
 	// attachmentAge is how old a list may be at most that shows a node without attachments, counted from the time that is
 	// asked for: a volume is attached well before the pod that uses it runs, let alone ends. Who finds the last list half
-	// as old begins another, so that there are a few lists in a second however many machines go.
-	attachmentAge = 500 * time.Millisecond
+	// as old begins another, so that there are two or three lists in a second however many machines go.
+	attachmentAge = time.Second
 
 	// attachmentPage is how many VolumeAttachments are read at once. In a cluster with no more nobody has to wait for a list.
 	attachmentPage = 500

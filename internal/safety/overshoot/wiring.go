@@ -66,7 +66,8 @@ func (r *Reconciler) familyOfMachine(ctx context.Context, o client.Object) []rec
 		return nil
 	}
 	set := &v1beta1.MachineSet{}
-	if err := r.Client.Get(ctx, types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name}, set); err != nil {
+	key := types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name}
+	if err := r.Client.Get(ctx, key, set, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
 		return nil // The set's own event comes when it does.
 	}
 	requests := familyOfSet(ctx, set)

@@ -19,7 +19,7 @@ const (
 	heapKept = 5 * time.Minute
 	// heapBusy is what a process may hold before it collects garbage at all if it last did less than busyTime ago. Where little
 	// is held, garbage that soon amounts to gcPercent of it is worth less than the time to collect it.
-	heapBusy = 64 << 20
+	heapBusy = 48 << 20
 	busyTime = 10 * time.Second
 )
 

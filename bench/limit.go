@@ -55,7 +55,8 @@ func (b *bench) limits(ctx context.Context, r *result, t *tape) error {
 		}
 		stop := b.profile(ctx, "limit-"+step.name)
 		speed := newSpeedometer()
-		took, err := bare.run(ctx, scriptOf(b.n, step.p), step.comes, step.goes)
+		script := scriptOf(b.n, step.p)
+		took, err := bare.run(ctx, script, step.comes, step.goes)
 		step.p.LimitSpeed = speed.stop()
 		stop()
 		if err != nil {
@@ -64,7 +65,7 @@ func (b *bench) limits(ctx context.Context, r *result, t *tape) error {
 		step.p.LimitSeconds = took.Seconds()
 		step.p.Ratio = step.p.Seconds / step.p.LimitSeconds
 		step.p.EvenRatio = step.p.Ratio * step.p.Speed / step.p.LimitSpeed
-		step.p.LimitWritesPerMachine = float64(bare.sent.Load()) / float64(b.n)
+		step.p.LimitWritesPerMachine = float64(int(bare.sent.Load())-script.events) / float64(b.n)
 		b.say("%s: %.2f s at least, %.2f writes per machine; ratio %.2f, %.2f at even speed", step.name, step.p.LimitSeconds, step.p.LimitWritesPerMachine, step.p.Ratio, step.p.EvenRatio)
 	}
 	return nil

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"slices"
 	"testing"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -60,4 +61,25 @@ func TestMarksAreSeenBeforeSetsShrink(t *testing.T) {
 	b.r.MachinesSeen = b.options.MachinesSeen
 	b.reconcile()
 	b.wantReplicas(map[string]int32{"a": 4, "b": 1})
+}
+
+// Where all machines go, none is chosen by its mark, and a fleet is not listed live for it.
+func TestMarksAreNotLookedForWhereAllMachinesGo(t *testing.T) {
+	b := newBench(t)
+	b.create(3, rolling("1", "0"))
+	b.settle()
+	behind := func() string { return "1" }
+	b.options.MachinesSeen, b.r.MachinesSeen = behind, behind
+	for _, test := range []struct {
+		to   int32
+		live bool
+	}{{2, true}, {0, false}} {
+		b.change(replicas(test.to))
+		b.took()
+		b.reconcile()
+		b.wantReplicas(map[string]int32{"a": test.to})
+		if calls := b.took(); slices.Contains(calls, "live list MachineList") != test.live {
+			t.Errorf("calls on the way to %d: %q, listed live: want %t", test.to, calls, test.live)
+		}
+	}
 }

@@ -75,7 +75,7 @@ func changes(path string, was, is map[string]string) (ops []edit) {
 	return ops
 }
 
+var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
+
 // pointer writes a key as a JSON pointer does.
-func pointer(key string) string {
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
-}
+func pointer(key string) string { return pointerEscapes.Replace(key) }

@@ -111,29 +111,28 @@ func (p *pass) findNode(ctx context.Context) (sighting, error) {
 			return sighting{}, fmt.Errorf("read node %s: %w", ref.Name, err)
 		}
 	}
-	nodes := &corev1.NodeList{}
-	if err := p.Target.Nodes.List(ctx, nodes, client.MatchingFields{index.NodeByProviderID: p.machine.Spec.ProviderID}); err != nil {
+	nodes, err := index.Shared[corev1.Node](ctx, p.Target.Nodes, &corev1.NodeList{}, client.MatchingFields{index.NodeByProviderID: p.machine.Spec.ProviderID})
+	if err != nil {
 		return sighting{}, fmt.Errorf("find the node with the provider ID %s: %w", p.machine.Spec.ProviderID, err)
 	}
-	switch len(nodes.Items) {
+	switch len(nodes) {
 	case 0:
 		return p.findNodeByName(ctx)
 	case 1:
 	default:
-		return sighting{conflict: fmt.Sprintf("Nodes %s and %s both have the provider ID %s.", nodes.Items[0].Name, nodes.Items[1].Name, p.machine.Spec.ProviderID)}, nil
+		return sighting{conflict: fmt.Sprintf("Nodes %s and %s both have the provider ID %s.", nodes[0].Name, nodes[1].Name, p.machine.Spec.ProviderID)}, nil
 	}
-	machines := &v1beta1.MachineList{}
-	if err := p.Client.List(ctx, machines, client.MatchingFields{index.MachineByProviderID: p.machine.Spec.ProviderID}); err != nil {
+	machines, err := index.Shared[v1beta1.Machine](ctx, p.Client, &v1beta1.MachineList{}, client.MatchingFields{index.MachineByProviderID: p.machine.Spec.ProviderID})
+	if err != nil {
 		return sighting{}, fmt.Errorf("find the machines with the provider ID %s: %w", p.machine.Spec.ProviderID, err)
 	}
-	for i := range machines.Items {
-		other := &machines.Items[i]
-		paired := other.Status.NodeRef != nil && other.Status.NodeRef.UID == nodes.Items[0].UID
+	for _, other := range machines {
+		paired := other.Status.NodeRef != nil && other.Status.NodeRef.UID == nodes[0].UID
 		if other.UID != p.machine.UID && (paired || older(other, p.machine)) {
-			return sighting{conflict: fmt.Sprintf("Node %s belongs to machine %s, which has the same provider ID and was first.", nodes.Items[0].Name, client.ObjectKeyFromObject(other))}, nil
+			return sighting{conflict: fmt.Sprintf("Node %s belongs to machine %s, which has the same provider ID and was first.", nodes[0].Name, client.ObjectKeyFromObject(other))}, nil
 		}
 	}
-	return sighting{node: nodes.Items[0].DeepCopy()}, nil
+	return sighting{node: nodes[0].DeepCopy()}, nil
 }
 
 func older(a, b *v1beta1.Machine) bool {

@@ -79,16 +79,12 @@ func goneOnly() predicate.Predicate {
 
 // machinesOfInstance finds the Machines that wait for the instance of one that is gone.
 func machinesOfInstance(cache client.Reader) handler.MapFunc {
-	return func(ctx context.Context, o client.Object) (out []reconcile.Request) {
+	return func(ctx context.Context, o client.Object) []reconcile.Request {
 		id := asMachine(o).Spec.ProviderID
 		if id == "" {
 			return nil
 		}
-		same := machinesIn(ctx, cache, client.MatchingFields{index.MachineByProviderID: id})
-		for i := range same {
-			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&same[i])})
-		}
-		return out
+		return requestsFor(machinesIn(ctx, cache, client.MatchingFields{index.MachineByProviderID: id}))
 	}
 }
 
@@ -134,19 +130,22 @@ func machinesOfNode(cache client.Reader) handler.MapFunc {
 		if node.Spec.ProviderID != "" {
 			found = append(found, machinesIn(ctx, cache, client.MatchingFields{index.MachineByProviderID: node.Spec.ProviderID})...)
 		}
-		var out []reconcile.Request
-		for i := range found {
-			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&found[i])})
-		}
-		return out
+		return requestsFor(found)
 	}
 }
 
 // machinesIn lists from a cache without copying: it only finds out whom to wake.
-func machinesIn(ctx context.Context, cache client.Reader, options ...client.ListOption) []v1beta1.Machine {
-	list := &v1beta1.MachineList{}
-	if err := cache.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
+func machinesIn(ctx context.Context, cache client.Reader, by client.MatchingFields) []*v1beta1.Machine {
+	machines, err := index.Shared[v1beta1.Machine](ctx, cache, &v1beta1.MachineList{}, by, client.DisableReadYourWritesConsistency)
+	if err != nil {
 		logf.FromContext(ctx).Error(err, "Cannot find the machines that an event concerns")
 	}
-	return list.Items
+	return machines
+}
+
+func requestsFor(machines []*v1beta1.Machine) (out []reconcile.Request) {
+	for _, m := range machines {
+		out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(m)})
+	}
+	return out
 }

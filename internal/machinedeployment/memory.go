@@ -132,12 +132,12 @@ func (m *memory) takeFailed(r *recollection) []launchFailure {
 // costPerMachine spaces passes out in proportion to what they cost, so that counting takes a bounded share of a
 // processor however many machines report at once.
 const (
-	costPerMachine = 200 * time.Microsecond
-	longestSettle  = time.Second
+	costPerMachine = 400 * time.Microsecond
+	longestSettle  = 2 * time.Second
 )
 
-// longestStep is how long a rollout gathers news for one step, so that a step exchanges several machines where several
-// may be exchanged, and a set is written once for them.
+// longestStep is how long at least a rollout gathers news for one step, so that a step exchanges several machines where
+// several may be exchanged, and a set is written once for them.
 const longestStep = time.Second
 
 // settle returns how long to gather further events before the next pass. A change of the deployment itself is never
@@ -148,7 +148,7 @@ func (r *recollection) settle(generation int64, news int32, now time.Time) time.
 	}
 	interval := min(time.Duration(r.machines)*costPerMachine, longestSettle)
 	if news < r.batch {
-		interval = longestStep
+		interval = max(interval, longestStep)
 	}
 	return max(0, interval-now.Sub(r.decidedAt))
 }

@@ -67,7 +67,7 @@ func (r *Reconciler) Wiring() wiring.Table {
 // costs a few microseconds for each machine, and a fleet that comes up, or goes, has several events for each: without the
 // space between them the cost would grow with the square of the fleet.
 const (
-	perMachine = 300 * time.Microsecond
+	perMachine = 400 * time.Microsecond
 	maxSpacing = 2 * time.Second
 )
 

@@ -11,20 +11,19 @@ import (
 const (
 	// gcPercent is how much a process may hold beyond what it uses, in percent: less than half of Go's default. Most of what is
 	// used are cached objects, which live long.
-	gcPercent = 40
+	gcPercent = 45
 	// gcPercentMost bounds what heapKept makes of it.
 	gcPercentMost = 1000
 	// heapKept is how long a process lets its heap grow to what it once used. While a fleet is deleted there is much to do
 	// and ever less to hold: who gave memory back at once would collect garbage all the more often.
 	heapKept = 5 * time.Minute
-	// heapBusy is what a process may hold before it collects garbage at all if it last did less than busyTime ago. Where little
-	// is held, garbage that soon amounts to gcPercent of it is worth less than the time to collect it.
-	heapBusy = 48 << 20
-	busyTime = 10 * time.Second
+	// heapSmall is up to where the heap may be twice what is used, as Go has it: of little, half is not much.
+	heapSmall = 48 << 20
 )
 
 // SpareMemory trades a little processor time for memory: the heap grows to what is used and gcPercent, or to what was used in
-// the last minutes or, while there is much to do, heapBusy if that is more. The environment variable GOGC, which Go itself knows, goes before. It is called once.
+// the last minutes, or to twice what is used but no more than heapSmall, whichever is most. The environment variable GOGC,
+// which Go itself knows, goes before. It is called once.
 func SpareMemory() {
 	if os.Getenv("GOGC") != "" {
 		return
@@ -41,7 +40,6 @@ func SpareMemory() {
 type heapPace struct {
 	most  uint64    // bytes that were in use at once lately
 	since time.Time // when they were
-	last  time.Time // when garbage was last collected
 }
 
 // percent returns the GOGC for a heap of which live bytes were found in use, from roots of as many bytes.
@@ -49,11 +47,7 @@ func (p *heapPace) percent(live, roots uint64, now time.Time) int {
 	if live >= p.most || now.Sub(p.since) >= heapKept {
 		p.most, p.since = live, now
 	}
-	goal := p.most
-	if now.Sub(p.last) < busyTime {
-		goal = max(goal, heapBusy)
-	}
-	p.last = now
+	goal := max(p.most, min(2*live, heapSmall), live)
 	return int(max(gcPercent, min((goal-live)*100/max(live+roots, 1), gcPercentMost)))
 }
 

@@ -16,20 +16,19 @@ func TestTheHeapMayBeAsLargeAsItWasLately(t *testing.T) {
 		live, roots uint64
 		want        int
 	}{
-		{"at first", 0, 10 * MiB, 0, gcPercent},
-		{"growing", time.Minute, 100 * MiB, 0, gcPercent},
-		{"a little less", 2 * time.Minute, 80 * MiB, 0, gcPercent},
-		{"half of it", 2 * time.Minute, 50 * MiB, 0, 100},
-		{"less, with roots", 2 * time.Minute, 30 * MiB, 10 * MiB, 175},
-		{"nearly nothing", 3 * time.Minute, MiB, 0, gcPercentMost},
-		{"nothing", 3 * time.Minute, 0, 0, gcPercentMost},
-		{"just before it is forgotten", time.Minute + heapKept - 1, 40 * MiB, 0, 150},
-		{"forgotten", 2*time.Minute + heapKept, 40 * MiB, 0, gcPercent},
-		{"less again", 3*time.Minute + heapKept, 20 * MiB, 0, 100},
-		{"at rest", 3*time.Minute + heapKept + busyTime, 20 * MiB, 0, 100},
-		{"busy", 3*time.Minute + heapKept + 2*busyTime - 1, 20 * MiB, 0, (heapBusy - 20*MiB) * 100 / (20 * MiB)},
-		{"busy, with more", 3*time.Minute + heapKept + 2*busyTime, 60 * MiB, 0, gcPercent},
-		{"at rest with more", 4*time.Minute + heapKept, 40 * MiB, 0, 50},
+		{"at first", 0, 10 * MiB, 0, 100},
+		{"with roots", 0, 10 * MiB, 10 * MiB, 50},
+		{"growing", time.Second, heapSmall / 2, 0, 100},
+		{"no longer small", time.Second, 30 * MiB, 0, 60},
+		{"large", time.Second, 100 * MiB, 0, gcPercent},
+		{"a little less", 2 * time.Second, 80 * MiB, 0, gcPercent},
+		{"half of it", 2 * time.Second, 50 * MiB, 0, 100},
+		{"less, with roots", 2 * time.Second, 30 * MiB, 10 * MiB, 175},
+		{"nearly nothing", 3 * time.Second, MiB, 0, gcPercentMost},
+		{"nothing", 3 * time.Second, 0, 0, gcPercentMost},
+		{"just before it is forgotten", time.Second + heapKept - 1, 40 * MiB, 0, 150},
+		{"forgotten", time.Second + heapKept, 40 * MiB, 0, gcPercent},
+		{"less again", 2*time.Second + heapKept, 16 * MiB, 0, 150},
 	} {
 		if got := pace.percent(step.live, step.roots, begun.Add(step.after)); got != step.want {
 			t.Errorf("%s: GOGC is %d, want %d", step.name, got, step.want)

@@ -110,14 +110,7 @@ func cutOff(t *testing.T) (*Cluster, *watchesCut) {
 	if err := c.CaughtUp(t.Context()); err != nil {
 		t.Errorf("of a cache that cannot be read: %v", err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	if err := c.makeInformers(ctx); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() { defer close(ended); c.run(ctx) }()
-	t.Cleanup(func() { cancel(); <-ended })
-	<-c.Filled()
+	fillCache(t, c)
 	return c, gate
 }
 

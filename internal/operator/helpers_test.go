@@ -278,3 +278,17 @@ func noGoroutinesLeft(t *testing.T) {
 		return nil
 	})
 }
+
+// fillCache fills a cluster's cache and keeps it for as long as the test lasts.
+func fillCache(t *testing.T, c *Cluster) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	if err := c.makeInformers(ctx); err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { defer close(ended); c.run(ctx) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	<-c.Filled()
+}

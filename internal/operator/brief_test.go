@@ -59,14 +59,7 @@ func TestDeletionsAreAnsweredBriefly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	if err := c.makeInformers(ctx); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() { defer close(ended); c.run(ctx) }()
-	t.Cleanup(func() { cancel(); <-ended })
-	<-c.Filled()
+	fillCache(t, c)
 	namespace := newNamespace(t)
 
 	held := newClass(namespace, "held")

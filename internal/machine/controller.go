@@ -321,7 +321,7 @@ func (p *pass) wakeIn(d time.Duration) {
 func (p *pass) patchMachine(ctx context.Context, change func(*v1beta1.Machine)) error {
 	changed := p.before.DeepCopy()
 	change(changed)
-	if err := p.Client.Patch(ctx, changed, client.MergeFromWithOptions(p.before, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := p.Client.Patch(ctx, changed, withoutStatus{p.before}); err != nil {
 		return fmt.Errorf("patch machine: %w", err)
 	}
 	p.before = changed
@@ -335,7 +335,7 @@ func (p *pass) writeStatus(ctx context.Context) error {
 		return nil
 	}
 	changed := p.machine.DeepCopy()
-	if err := p.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(p.before, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := p.Client.Status().Patch(ctx, changed, statusOnly{p.before}); err != nil {
 		return fmt.Errorf("patch machine status: %w", err)
 	}
 	p.echo.Wrote(changed)

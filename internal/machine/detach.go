@@ -34,7 +34,7 @@ func (p *pass) detachByForce(ctx context.Context) (progress, error) {
 	message := "The instance is gone. " + outcome.Message
 	if !p.outOfService() {
 		// The condition was False before for another reason. Its transition tells a later process since when this one holds.
-		meta.RemoveStatusCondition(&p.machine.Status.Conditions, v1beta1.ConditionVolumesDetached)
+		dropCondition(&p.machine.Status.Conditions, v1beta1.ConditionVolumesDetached)
 	}
 	p.setCondition(v1beta1.ConditionVolumesDetached, false, v1beta1.ReasonNodeOutOfService, message)
 	p.deleting(v1beta1.ReasonWaitingForVolumeDetach, message)

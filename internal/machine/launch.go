@@ -265,7 +265,7 @@ func (p *pass) launching(message string) {
 func (p *pass) trying(reason, message string) (transition bool) {
 	launched := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionLaunched)
 	if launched != nil && launched.Status != metav1.ConditionTrue && !isTrying(launched.Reason) && isTrying(reason) {
-		meta.RemoveStatusCondition(&p.machine.Status.Conditions, v1beta1.ConditionLaunched)
+		dropCondition(&p.machine.Status.Conditions, v1beta1.ConditionLaunched)
 	}
 	return p.setCondition(v1beta1.ConditionLaunched, false, reason, message)
 }

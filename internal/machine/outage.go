@@ -74,7 +74,7 @@ func (p *pass) leaveOutagesOut() {
 	}
 	drained.LastTransitionTime = metav1.NewTime(until)
 	// It is made anew, since its transition is what it is for.
-	meta.RemoveStatusCondition(conditions, v1beta1.ConditionDrainExtended)
+	dropCondition(conditions, v1beta1.ConditionDrainExtended)
 	meta.SetStatusCondition(conditions, metav1.Condition{
 		Type: v1beta1.ConditionDrainExtended, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonTargetUnreachable,
 		Message:            fmt.Sprintf("The target cluster was away until %s: %s do not count.", counted.UTC().Format(time.RFC3339), until.Sub(began)),

@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -119,7 +118,7 @@ func (p *pass) notKept() {
 		}
 		return
 	}
-	meta.RemoveStatusCondition(&p.machine.Status.Conditions, v1beta1.ConditionPreserved)
+	dropCondition(&p.machine.Status.Conditions, v1beta1.ConditionPreserved)
 }
 
 // tooLateToKeep says so of a Machine that shall be set aside and is being deleted.

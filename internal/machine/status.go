@@ -249,3 +249,10 @@ func bounded(s string, n int) string {
 	}
 	return strings.ToValidUTF8(s, "�")
 }
+
+// dropCondition removes a condition. meta.RemoveStatusCondition makes a new list even where there is nothing to remove.
+func dropCondition(conditions *[]metav1.Condition, kind string) {
+	if meta.FindStatusCondition(*conditions, kind) != nil {
+		meta.RemoveStatusCondition(conditions, kind)
+	}
+}

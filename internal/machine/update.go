@@ -259,9 +259,9 @@ func (p *pass) drainedForUpdate() bool {
 
 // endDrain takes back what was done to the node for an update. The node is uncordoned when it is Ready again.
 func (p *pass) endDrain() {
-	meta.RemoveStatusCondition(&p.machine.Status.Conditions, v1beta1.ConditionDrained)
-	meta.RemoveStatusCondition(&p.machine.Status.Conditions, v1beta1.ConditionDrainExtended)
-	meta.RemoveStatusCondition(&p.machine.Status.Conditions, v1beta1.ConditionVolumesDetached)
+	dropCondition(&p.machine.Status.Conditions, v1beta1.ConditionDrained)
+	dropCondition(&p.machine.Status.Conditions, v1beta1.ConditionDrainExtended)
+	dropCondition(&p.machine.Status.Conditions, v1beta1.ConditionVolumesDetached)
 	if p.Drainer != nil {
 		p.Drainer.Forget(client.ObjectKeyFromObject(p.machine))
 	}
@@ -337,7 +337,7 @@ func (p *pass) replace(ctx context.Context) (progress, error) {
 	p.node, p.instanceGone = nil, false
 	p.endDrain()
 	p.memory.forget(client.ObjectKeyFromObject(m))
-	meta.RemoveStatusCondition(&m.Status.Conditions, v1beta1.ConditionNodeHealthy)
+	dropCondition(&m.Status.Conditions, v1beta1.ConditionNodeHealthy)
 	for _, kind := range []string{v1beta1.ConditionLaunched, v1beta1.ConditionRegistered} {
 		p.setCondition(kind, false, v1beta1.ReasonReplacing, "The old instance is gone; a new one follows.")
 	}

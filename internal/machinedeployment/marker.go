@@ -234,14 +234,16 @@ func (k *Marker) write(ctx context.Context, m *v1beta1.Machine, want marking) (a
 	case err != nil:
 		return false, fmt.Errorf("get node %s: %w", ref.Name, err)
 	}
-	after := withoutMarks(node, m.Spec.Node)
+	before := *node
+	before.Status = corev1.NodeStatus{} // Marks are none of it, and it is most of what would be compared.
+	after := withoutMarks(&before, m.Spec.Node)
 	if want == marked {
-		after = withMarks(node)
+		after = withMarks(&before)
 	}
 	if after == nil {
 		return false, nil
 	}
-	err = k.Nodes.Patch(ctx, after, client.MergeFromWithOptions(node, client.MergeFromWithOptimisticLock{}))
+	err = k.Nodes.Patch(ctx, after, client.MergeFromWithOptions(&before, client.MergeFromWithOptimisticLock{}))
 	switch {
 	case apierrors.IsNotFound(err):
 		return true, nil

@@ -90,7 +90,11 @@ func falseFirst(a, b bool) int {
 
 // deletePriority is the default where the annotation is missing or no 32-bit integer.
 func deletePriority(m *v1beta1.Machine) int {
-	priority, err := strconv.ParseInt(m.Annotations[v1beta1.AnnotationDeletePriority], 10, 32)
+	value, set := m.Annotations[v1beta1.AnnotationDeletePriority]
+	if !set {
+		return v1beta1.DefaultDeletePriority // Without the cost of an error for each machine.
+	}
+	priority, err := strconv.ParseInt(value, 10, 32)
 	if err != nil {
 		return v1beta1.DefaultDeletePriority
 	}

@@ -143,6 +143,9 @@ func (r Replacements) Settle(machines []*v1beta1.Machine, replicas int, minReady
 // InFlight counts the replacements that use up budget. One that is itself to be replaced does not: its turn may come.
 func (r Replacements) InFlight(machines []*v1beta1.Machine) int {
 	n := len(r)
+	if n == 0 {
+		return 0
+	}
 	for _, m := range machines {
 		if remediable(m) && slices.Contains(r, m.Name) {
 			n--

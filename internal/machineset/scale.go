@@ -170,9 +170,11 @@ func Decide(s State) Plan {
 	if has(s.Set.Labels, v1beta1.LabelFreeze) {
 		p.Frozen = s.frozen()
 	}
-	for _, m := range kept {
-		if in, ok := availableIn(m, s.Set.Spec.MinReadySeconds, s.Now); ok && in > 0 {
-			p.waitFor(in)
+	if s.Set.Spec.MinReadySeconds > 0 {
+		for _, m := range kept {
+			if in, ok := availableIn(m, s.Set.Spec.MinReadySeconds, s.Now); ok && in > 0 {
+				p.waitFor(in)
+			}
 		}
 	}
 	return p
@@ -351,11 +353,15 @@ func (p *Plan) update(s State, members []*v1beta1.Machine) {
 		leaving[u.From.UID] = true
 	}
 	for _, m := range members {
+		to := t.propagate(m)
+		in, marked := markExpiresIn(m, s.Now)
+		if to == nil && !marked {
+			continue // As nearly all, nearly always.
+		}
 		if leaving[m.UID] || paused(m) || !knownTypeVersion(m.Labels) {
 			continue
 		}
-		to := t.propagate(m)
-		if in, marked := markExpiresIn(m, s.Now); marked && live(m) && mayUnmark {
+		if marked && live(m) && mayUnmark {
 			if in > 0 {
 				p.waitFor(min(in, markLifetime))
 			} else {

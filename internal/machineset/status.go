@@ -21,7 +21,7 @@ func Status(s State, p Plan, failure Reason) v1beta1.MachineSetStatus {
 	status := *s.Set.Status.DeepCopy()
 	status.ObservedGeneration = s.Set.Generation
 	status.Replicas, status.FullyLabeledReplicas, status.ReadyReplicas, status.AvailableReplicas, status.UpToDateReplicas = 0, 0, 0, 0, 0
-	deleting := 0
+	deleting, labeled := 0, pairsOf(s.Set.Spec.Template.ObjectMeta.Labels)
 	var unready []*v1beta1.Machine
 	for _, m := range s.Machines {
 		if !live(m) {
@@ -29,7 +29,7 @@ func Status(s State, p Plan, failure Reason) v1beta1.MachineSetStatus {
 			continue
 		}
 		status.Replicas++
-		if contains(m.Labels, s.Set.Spec.Template.ObjectMeta.Labels) {
+		if labeled.in(m.Labels) {
 			status.FullyLabeledReplicas++
 		}
 		if ready(m) {

@@ -17,9 +17,34 @@ type template struct {
 	spec        *v1beta1.MachineSpec
 	labels      map[string]string
 	annotations map[string]string // with the record
-	record      string
 	owner       metav1.OwnerReference
 	namespace   string
+
+	// The same maps once more, to be compared with those of each machine.
+	labelPairs, annotationPairs, nodeLabelPairs, nodeAnnotationPairs pairs
+}
+
+// pairs are those of a map that is compared with many others: a list is faster to go through, most of all a short one.
+type pairs []pair
+
+type pair struct{ key, value string }
+
+func pairsOf(m map[string]string) pairs {
+	p := make(pairs, 0, len(m))
+	for key, value := range m {
+		p = append(p, pair{key, value})
+	}
+	return p
+}
+
+// in reports whether the map has all of the pairs.
+func (p pairs) in(m map[string]string) bool {
+	for i := range p {
+		if got, ok := m[p[i].key]; !ok || got != p[i].value {
+			return false
+		}
+	}
+	return true
 }
 
 // applied lists the keys that a template put on a machine.
@@ -49,7 +74,7 @@ func templateOf(set *v1beta1.MachineSet) template {
 	if !has(t.labels, v1beta1.LabelTypeVersion) {
 		t.labels[v1beta1.LabelTypeVersion] = v1beta1.TypeVersion
 	}
-	t.record = encode(applied{
+	record := encode(applied{
 		Labels:          slices.Sorted(maps.Keys(t.labels)),
 		Annotations:     slices.Sorted(maps.Keys(source.ObjectMeta.Annotations)),
 		NodeLabels:      slices.Sorted(maps.Keys(t.spec.Node.Labels)),
@@ -63,7 +88,9 @@ func templateOf(set *v1beta1.MachineSet) template {
 	if t.annotations == nil {
 		t.annotations = map[string]string{}
 	}
-	t.annotations[v1beta1.AnnotationLastAppliedTemplate] = t.record
+	t.annotations[v1beta1.AnnotationLastAppliedTemplate] = record
+	t.labelPairs, t.annotationPairs = pairsOf(t.labels), pairsOf(t.annotations)
+	t.nodeLabelPairs, t.nodeAnnotationPairs = pairsOf(t.spec.Node.Labels), pairsOf(t.spec.Node.Annotations)
 	return t
 }
 
@@ -116,9 +143,8 @@ func (t template) propagate(m *v1beta1.Machine) *v1beta1.Machine {
 
 // inSync is asked for every machine in every round, so it allocates nothing.
 func (t template) inSync(m *v1beta1.Machine) bool {
-	return m.Annotations[v1beta1.AnnotationLastAppliedTemplate] == t.record &&
-		contains(m.Labels, t.labels) && contains(m.Annotations, t.annotations) &&
-		contains(m.Spec.Node.Labels, t.spec.Node.Labels) && contains(m.Spec.Node.Annotations, t.spec.Node.Annotations) &&
+	return t.labelPairs.in(m.Labels) && t.annotationPairs.in(m.Annotations) &&
+		t.nodeLabelPairs.in(m.Spec.Node.Labels) && t.nodeAnnotationPairs.in(m.Spec.Node.Annotations) &&
 		containsTaints(m.Spec.Node.Taints, t.spec.Node.Taints) &&
 		containsTaints(m.Spec.Node.StartupTaints, t.spec.Node.StartupTaints) &&
 		sameHooks(m.Spec.LifecycleHooks.PreDrain, t.spec.LifecycleHooks.PreDrain) &&
@@ -184,15 +210,6 @@ func mergeHooks(current, wanted []v1beta1.LifecycleHook, before []string, add bo
 func sameTimeouts(a, b v1beta1.MachineTimeouts) bool {
 	return a.CreationOrDefault() == b.CreationOrDefault() && a.UpdateOrDefault() == b.UpdateOrDefault() &&
 		a.DrainOrDefault() == b.DrainOrDefault() && a.VolumeDetachOrDefault() == b.VolumeDetachOrDefault()
-}
-
-func contains(m, subset map[string]string) bool {
-	for key, value := range subset {
-		if got, ok := m[key]; !ok || got != value {
-			return false
-		}
-	}
-	return true
 }
 
 func containsTaints(taints, subset []corev1.Taint) bool {

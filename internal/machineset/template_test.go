@@ -111,7 +111,7 @@ func TestTemplatePropagatesInPlace(t *testing.T) {
 		"pool": "workers", "kept": "new", "added": "x", "mine": "x",
 		v1beta1.LabelMachineSet: "workers", v1beta1.LabelProvider: "sim", v1beta1.LabelTypeVersion: "v1beta1",
 	}
-	want.Annotations = map[string]string{"note/kept": "new", "mine": "x", v1beta1.AnnotationLastAppliedTemplate: templateOf(after).record}
+	want.Annotations = map[string]string{"note/kept": "new", "mine": "x", v1beta1.AnnotationLastAppliedTemplate: templateOf(after).annotations[v1beta1.AnnotationLastAppliedTemplate]}
 	want.Spec.Node = v1beta1.NodeTemplate{
 		Labels: map[string]string{"n-kept": "new", "n-added": "x", "mine": "x"}, Annotations: map[string]string{},
 		Taints:        []corev1.Taint{{Key: "mine", Effect: corev1.TaintEffectNoSchedule}, {Key: "t-kept", Value: "new", Effect: corev1.TaintEffectNoSchedule}},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -126,6 +127,8 @@ type declaredCache struct {
 	kinds kinds
 	// everywhere are the fields by which objects of one namespace cannot be found. They are all known before the cache is read.
 	everywhere map[string]bool
+	// indexers has what indexer found, by GroupVersionKind: to be told by kind, controller-runtime makes an object of it.
+	indexers sync.Map
 }
 
 func (c *declaredCache) Get(ctx context.Context, key client.ObjectKey, object client.Object, o ...client.GetOption) error {

@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/go-logr/logr"
+	uberzap "go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
@@ -75,5 +76,6 @@ func (c *Config) newLogger() (logr.Logger, error) {
 		encoder = zap.ConsoleEncoder
 	}
 	stamp := func(c *zapcore.EncoderConfig) { c.EncodeTime = zapcore.RFC3339NanoTimeEncoder }
-	return zap.New(zap.Level(level), zap.StacktraceLevel(zapcore.PanicLevel), encoder(stamp)), nil
+	lazy := zap.RawZapOpts(uberzap.WrapCore(newLazyCore))
+	return zap.New(zap.Level(level), zap.StacktraceLevel(zapcore.PanicLevel), encoder(stamp), lazy), nil
 }

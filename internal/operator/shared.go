@@ -64,6 +64,9 @@ func (c *declaredCache) Shared(ctx context.Context, list client.ObjectList, o ..
 
 // indexer has the cached objects of a typed kind.
 func (c *declaredCache) indexer(ctx context.Context, f form) (toolscache.Indexer, error) {
+	if known, ok := c.indexers.Load(f.GroupVersionKind); ok {
+		return known.(toolscache.Indexer), nil
+	}
 	informer, err := c.GetInformerForKind(ctx, f.GroupVersionKind, cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, err
@@ -72,7 +75,9 @@ func (c *declaredCache) indexer(ctx context.Context, f form) (toolscache.Indexer
 	if !ok {
 		return nil, fmt.Errorf("the informer of %s is a %T, and hides what it has", f.Kind, informer)
 	}
-	return indexed.GetIndexer(), nil
+	indexer := indexed.GetIndexer()
+	c.indexers.Store(f.GroupVersionKind, indexer)
+	return indexer, nil
 }
 
 // indexName and indexKey are how controller-runtime calls its indexes, which it does not export.

@@ -40,16 +40,16 @@ func Invalid(m *v1beta1.Machine) string {
 
 // Due reports whether the Machine is to be set aside as soon as possible. One without an instance has nothing to look at.
 func Due(m *v1beta1.Machine) bool {
-	if !m.DeletionTimestamp.IsZero() || SetAside(m) || m.Status.Instance == nil || m.Replacing() || untouchable(m) {
-		return false
-	}
 	switch m.Annotations[v1beta1.AnnotationPreserve] {
 	case v1beta1.PreserveNow:
-		return true
 	case v1beta1.PreserveWhenFailed:
-		return toBeReplaced(m)
+		if !toBeReplaced(m) {
+			return false
+		}
+	default:
+		return false
 	}
-	return false
+	return m.DeletionTimestamp.IsZero() && !SetAside(m) && m.Status.Instance != nil && !m.Replacing() && !untouchable(m)
 }
 
 // untouchable reports whether an annotation or a label forbids to do anything to the Machine.

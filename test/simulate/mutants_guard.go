@@ -107,7 +107,7 @@ func guardMutants() []mutant {
 		},
 		{
 			name: "marks-never-taken-off", file: "internal/machinedeployment/marker.go",
-			from: "	after := withoutMarks(node, m.Spec.Node)\n", to: "	after := withoutMarks(node, m.Spec.Node)\n	after = nil\n",
+			from: "	after := withoutMarks(&before, m.Spec.Node)\n", to: "	after := withoutMarks(&before, m.Spec.Node)\n	after = nil\n",
 			scenario: "marks", finds: "cannot be used|of an old revision|has the annotation",
 		},
 		{

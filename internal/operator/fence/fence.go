@@ -134,10 +134,14 @@ func (f *Fence) lose(seen string) {
 	}
 }
 
-// release closes the fence for good, at our own will.
+// release closes the fence for good, at our own will. A lease that ran out is lost all the same: in a process that was
+// frozen, the elector may see that before the fence's own timer does.
 func (f *Fence) release() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.state == leading {
+		f.expireLocked()
+	}
 	if f.state == leading || f.state == notYetLeading {
 		f.closeLocked(released, fmt.Errorf("%w: released", ErrFenced))
 	}

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
@@ -224,6 +225,29 @@ func TestAProcessThatLostTheLeaseNeitherRenewsNorReleasesIt(t *testing.T) {
 	if err := lock.Create(t.Context(), ours); !errors.Is(err, ErrFenced) {
 		t.Errorf("Create() = %v, want ErrFenced", err)
 	}
+	if err := lock.Release(t.Context()); err != nil {
+		t.Errorf("Release() = %v", err)
+	}
+	if len(api.writes) != written {
+		t.Errorf("written after the loss: %v", api.writes[written:])
+	}
+	mustBeLost(t, f)
+}
+
+// lateClock is the clock of a process that was frozen: time has passed, and none of its timers has fired yet.
+type lateClock struct{ *clocktesting.FakeClock }
+
+func (c lateClock) AfterFunc(time.Duration, func()) clock.Timer { return c.NewTimer(time.Hour) }
+
+func TestAReleaseThatComesBeforeTheTimerFindsTheLeaseLost(t *testing.T) {
+	api := &lease{clock: clocktesting.NewFakeClock(time.Now())}
+	f := New(deadline, lateClock{api.clock})
+	lock := f.Guard(api)
+	if err := lock.Create(t.Context(), ours); err != nil {
+		t.Fatal(err)
+	}
+	api.clock.Step(deadline)
+	written := len(api.writes)
 	if err := lock.Release(t.Context()); err != nil {
 		t.Errorf("Release() = %v", err)
 	}

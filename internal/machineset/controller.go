@@ -169,7 +169,7 @@ func (p *pass) decide(ctx context.Context) (Plan, error) {
 	plan := Decide(p.state)
 	if live, atLeast := p.needsLive(plan); live && atLeast != "" && p.memory.awaited != atLeast {
 		p.memory.awaited = atLeast
-		return plan.withoutCounting(cacheLag + time.Duration(len(p.state.Machines))*cacheLagPerMachine), nil
+		plan = plan.withoutCounting(cacheLag + time.Duration(len(p.state.Machines))*cacheLagPerMachine)
 	} else if live {
 		if err := p.observeLive(ctx, atLeast); err != nil {
 			return Plan{}, err

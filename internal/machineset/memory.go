@@ -77,7 +77,7 @@ func (m *memory) of(set *v1beta1.MachineSet) *recollection {
 		if r != nil {
 			delete(m.replacements, r.uid)
 		}
-		r = &recollection{uid: set.UID}
+		r = &recollection{uid: set.UID, updated: map[types.UID]updateSent{}}
 		m.sets[key] = r
 	}
 	return r

@@ -25,7 +25,7 @@ func planMutants() []mutant {
 		},
 		{
 			name: "first-count-from-the-cache", file: "internal/machineset/memory.go",
-			from: "r = &recollection{uid: set.UID}", to: "r = &recollection{uid: set.UID, floor: \"1\"}",
+			from: "r = &recollection{uid: set.UID, ", to: "r = &recollection{uid: set.UID, floor: \"1\", ",
 			scenario: "scale-up", finds: "I3", planned: true,
 		},
 		{

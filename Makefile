@@ -15,6 +15,7 @@ GOTESTSUM = $$($(CURDIR)/hack/tool.sh tools gotest.tools/gotestsum) --format sta
 # A number of runs, not a time: where a time ends, Go now and then reports that as a failure ("context deadline exceeded").
 FUZZTIME ?= 50000x
 DURATION ?= 10m
+HOURS ?= 1
 
 .PHONY: help
 help: ## List the targets
@@ -60,6 +61,10 @@ simulate-full: ## The same with every single fault at every effect, pairs of fau
 .PHONY: mutants
 mutants: ## Plant bugs in the controllers, one at a time: the deterministic world must find each
 	$(GO) run ./test/simulate mutants $(ARGS)
+
+.PHONY: soak
+soak: ## Run every scenario of the world from fresh seeds for HOURS (1), for maintainers to let run beside their work
+	$(GO) run ./test/simulate soak --hours $(HOURS) $(ARGS)
 
 .PHONY: bench
 bench: controlplane ## Measure what fleets cost: API writes, time, CPU, memory; ARGS='--machines 1000'

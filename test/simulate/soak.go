@@ -1,0 +1,217 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	crand "crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"machinist.dev/machinist/test/world"
+)
+
+// soakShare is how long a worker stays with a scenario, and with a recorded run: a recording costs as much as many of the
+// runs that part from it.
+const (
+	soakShare = 5 * time.Second
+	// reportEvery is how often a soak says how far it is.
+	reportEvery = 5 * time.Minute
+)
+
+type soakSettings struct {
+	duration time.Duration
+	hours    float64
+	workers  int
+	seed     uint64
+	scenario string
+	out      string
+}
+
+func soakCommand() *cobra.Command {
+	s := soakSettings{}
+	cmd := &cobra.Command{
+		Use:   "soak",
+		Short: "Run scenarios from fresh seeds until the time is over",
+		Long: "Runs every scenario for the same share of the time: random runs, and plans of one and of two faults, each from\n" +
+			"seeds that were never used before. It goes on after violations and ends with 1 if there was one.",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s.duration = time.Duration(s.hours * float64(time.Hour))
+			return soak(cmd.Context(), s)
+		},
+	}
+	cmd.Flags().Float64Var(&s.hours, "hours", 1, "how long to run")
+	cmd.Flags().IntVar(&s.workers, "workers", runtime.NumCPU(), "runs side by side; each is single-threaded")
+	cmd.Flags().Uint64Var(&s.seed, "seed", 0, "seed from which all others are drawn; 0 draws one")
+	cmd.Flags().StringVar(&s.scenario, "scenario", "", "run this scenario only: "+strings.Join(names(), ", "))
+	cmd.Flags().StringVar(&s.out, "out", "soak-found.txt", "file to which each violation is appended, as a line for the regressions of the world")
+	return cmd
+}
+
+// soaked is what came of a scenario so far.
+type soaked struct {
+	*world.Prepared
+	runs, plans, violations int
+	spent                   time.Duration
+	// byRuns says that random runs are next, otherwise plans.
+	byRuns bool
+}
+
+// soaker is a soak under way.
+type soaker struct {
+	soakSettings
+	began, end time.Time
+
+	mu        sync.Mutex
+	scenarios []*soaked
+	busy      map[*soaked]bool
+	seeds     *rand.Rand
+	found     io.Writer
+	reported  time.Time
+}
+
+func soak(ctx context.Context, s soakSettings) error {
+	if s.duration <= 0 {
+		return fmt.Errorf("--hours is %g; it must be more than 0", s.hours)
+	}
+	if s.workers < 1 {
+		return fmt.Errorf("--workers is %d; it must be at least 1", s.workers)
+	}
+	log.SetLogger(world.GlobalLogger())
+	debug.SetGCPercent(400)
+	if s.seed == 0 {
+		var drawn [4]byte
+		if _, err := crand.Read(drawn[:]); err != nil {
+			return fmt.Errorf("draw a seed: %w", err)
+		}
+		s.seed = uint64(binary.LittleEndian.Uint32(drawn[:]))
+	}
+	found, err := os.OpenFile(s.out, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("--out: %w", err)
+	}
+	defer found.Close()
+
+	k := &soaker{soakSettings: s, busy: map[*soaked]bool{}, seeds: rand.New(rand.NewPCG(s.seed, 0)), found: found}
+	for _, scenario := range world.Scenarios() {
+		if s.scenario != "" && scenario.Name != s.scenario {
+			continue
+		}
+		p, err := scenario.Prepare(world.Scheme())
+		if err != nil {
+			return err
+		}
+		k.scenarios = append(k.scenarios, &soaked{Prepared: p})
+	}
+	if len(k.scenarios) == 0 {
+		return fmt.Errorf("--scenario is %q; it must be one of %s", s.scenario, strings.Join(names(), ", "))
+	}
+	k.began = time.Now()
+	k.end, k.reported = k.began.Add(s.duration), k.began
+	fmt.Printf("soak: seed %d, %d scenarios, %s; violations go to %s\n", s.seed, len(k.scenarios), s.duration, s.out)
+	var workers sync.WaitGroup
+	for range s.workers {
+		workers.Go(func() {
+			for ctx.Err() == nil && time.Now().Before(k.end) {
+				k.turn(ctx)
+			}
+		})
+	}
+	workers.Wait()
+	if n := k.report(true); n > 0 {
+		return fmt.Errorf("%d violations; each is a line of %s", n, s.out)
+	}
+	return nil
+}
+
+// turn stays with the scenario that had the least time so far, for its share.
+func (k *soaker) turn(ctx context.Context) {
+	scenario, seed, runs := k.begin()
+	began := time.Now()
+	until := began.Add(min(soakShare, time.Until(k.end)))
+	over := func() bool { return ctx.Err() != nil || time.Now().After(until) }
+	if runs {
+		for ; !over(); seed++ {
+			result := scenario.Run(seed, nil, nil)
+			k.judge(scenario, seed, nil, result.Err)
+		}
+	} else {
+		scenario.Explore(seed, rand.New(rand.NewPCG(seed, 1)), func(plan world.Plan, err error) bool {
+			k.judge(scenario, seed, plan, err)
+			return !over()
+		})
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	scenario.spent += time.Since(began)
+	delete(k.busy, scenario)
+	if time.Since(k.reported) >= reportEvery {
+		k.reported = time.Now()
+		k.summarize(false)
+	}
+}
+
+// begin chooses the scenario of a turn, a seed that is new, and what to do with it.
+func (k *soaker) begin() (*soaked, uint64, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	free := slices.DeleteFunc(slices.Clone(k.scenarios), func(s *soaked) bool { return k.busy[s] })
+	if len(free) == 0 { // More workers than scenarios.
+		free = k.scenarios
+	}
+	next := slices.MinFunc(free, func(a, b *soaked) int { return cmp.Compare(a.spent, b.spent) })
+	k.busy[next] = true
+	next.byRuns = !next.byRuns
+	return next, 1 + uint64(k.seeds.Int64N(1<<40)), next.byRuns
+}
+
+func (k *soaker) judge(s *soaked, seed uint64, plan world.Plan, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if plan == nil {
+		s.runs++
+	} else {
+		s.plans++
+	}
+	if err == nil {
+		return
+	}
+	s.violations++
+	fmt.Printf("FAILED scenario %s, %s\n", s.Name, world.Failure{Scenario: s.Name, Seed: seed, Plan: plan, Err: err})
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	if _, err := fmt.Fprintf(k.found, "\t{%q, %d, %q, %q},\n", s.Name, seed, plan, line); err != nil {
+		fmt.Fprintln(os.Stderr, "Error: keep a violation:", err)
+	}
+}
+
+func (k *soaker) report(last bool) (violations int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.summarize(last)
+}
+
+// summarize prints what came of all, and of each scenario at the end.
+func (k *soaker) summarize(last bool) (violations int) {
+	runs, plans := 0, 0
+	for _, s := range k.scenarios {
+		runs, plans, violations = runs+s.runs, plans+s.plans, violations+s.violations
+		if last {
+			fmt.Printf("  %-28s %7d runs %7d plans %3d violations\n", s.Name, s.runs, s.plans, s.violations)
+		}
+	}
+	fmt.Printf("soak: %s, seed %d: %d runs, %d plans of %d scenarios, %d violations\n",
+		time.Since(k.began).Round(time.Second), k.seed, runs, plans, len(k.scenarios), violations)
+	return violations
+}

@@ -227,7 +227,7 @@ const (
 	// ReasonInstanceTerminating surfaces when the provider is deleting the instance.
 	ReasonInstanceTerminating = "InstanceTerminating"
 
-	// ReasonCreateSettling surfaces when a creation may still take effect at the cloud and is waited for.
+	// ReasonCreateSettling surfaces when the provider shows no instance and one that was created, or asked for, may show yet.
 	ReasonCreateSettling = "CreateSettling"
 
 	// ReasonDeleteError surfaces when the provider failed to delete the instance. It is tried again.

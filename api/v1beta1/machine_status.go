@@ -210,7 +210,7 @@ type LaunchStatus struct {
 	// +optional
 	Step LaunchStep `json:"step,omitempty"`
 
-	// oldProviderID is the instance that is being replaced.
+	// oldProviderID is the instance that is being replaced, or was replaced last: the provider may show it for a while.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	OldProviderID string `json:"oldProviderID,omitempty"`

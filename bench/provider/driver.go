@@ -133,7 +133,7 @@ func (d *driver) Delete(ctx context.Context, req provider.DeleteRequest) (provid
 	delete(d.instances, in.ProviderID)
 	delete(d.byMachine, keyOf(in.ClusterID, in.MachineUID))
 	d.hosts.tell("down", in.ProviderID, in.NodeName)
-	return provider.DeleteResult{Gone: true}, nil
+	return provider.DeleteResult{Gone: true, Found: true}, nil
 }
 
 func (d *driver) List(ctx context.Context, req provider.ListRequest) (page provider.ListPage, err error) {

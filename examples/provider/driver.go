@@ -80,7 +80,7 @@ func (d *driver) Delete(ctx context.Context, req provider.DeleteRequest) (provid
 	if err == nil {
 		err = d.cloud.delete(ctx, path.Base(in.ProviderID))
 	}
-	return provider.DeleteResult{Gone: err == nil}, err
+	return provider.DeleteResult{Gone: err == nil, Found: err == nil}, err
 }
 
 func (d *driver) List(ctx context.Context, req provider.ListRequest) (page provider.ListPage, err error) {

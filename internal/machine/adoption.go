@@ -147,6 +147,7 @@ func (p *pass) tag(ctx context.Context, inputs resolve.Resolved) (progress, erro
 // describes, so that it is not replaced for that.
 func (p *pass) adopted(inputs resolve.Resolved, instance *provider.Instance) {
 	p.memory.update(p.machine, func(m *recollection) { *m = recollection{} })
+	p.memory.noteCreated(p.machine, p.Clock.Now(), p.Cloud.CreateSettle())
 	if p.setCondition(v1beta1.ConditionLaunched, true, v1beta1.ReasonInstanceAdopted, "") {
 		p.note(v1beta1.ReasonInstanceAdopted, "Launch", fmt.Sprintf("Instance %s is the machine's from now on.", instance.ProviderID))
 		p.operation(v1beta1.OperationCreate, v1beta1.OperationProcessing, "The instance was adopted; waiting for its node.", "")

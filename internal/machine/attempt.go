@@ -53,7 +53,11 @@ func (p *pass) openAttempt(ctx context.Context, last bootstrap.Attempt) error {
 			return err
 		}
 	}
-	p.machine.Status.Launch = &v1beta1.LaunchStatus{Attempt: last.Number + 1}
+	launch := &v1beta1.LaunchStatus{Attempt: last.Number + 1}
+	if before := p.machine.Status.Launch; before != nil {
+		launch.OldProviderID = before.OldProviderID
+	}
+	p.machine.Status.Launch = launch
 	p.launching(fmt.Sprintf("Attempt %d to create the instance begins.", last.Number+1))
 	p.memory.update(p.machine, func(m *recollection) { *m = recollection{} })
 	p.wakeIn(time.Millisecond)

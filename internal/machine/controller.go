@@ -244,6 +244,8 @@ type pass struct {
 	heldUp *metav1.Condition
 	// notOurs is true when a Machine is being deleted whose instance was never tagged: it stays as it is.
 	notOurs bool
+	// undecided is true when the cloud did not show the instance and it does not count as absent yet.
+	undecided bool
 	// instanceGone is true once the instance is known to be gone, and what is left of it elsewhere is removed.
 	instanceGone bool
 	// leftBehind is true when the deletion went on without the target cluster.

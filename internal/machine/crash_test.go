@@ -13,7 +13,7 @@ import (
 // The same life, cut once at each of its effects in turn by a death of the process or by a lost connection: it always comes
 // to the same end.
 //
-// M-8, M-13, M-33, M-44, M-72.
+// M-8, M-13, M-33, M-44, M-72, M-74, M-75, M-76.
 func TestCutsAnywhereChangeNothing(t *testing.T) {
 	t.Parallel()
 	lives := []struct {
@@ -35,6 +35,15 @@ func TestCutsAnywhereChangeNothing(t *testing.T) {
 		}},
 		{"a full life in a slow cloud", func(w *world) {
 			w.cloud.boot, w.cloud.shutdown, w.cloud.blind = time.Second, time.Second, time.Second
+		}, 1, 1, func(w *world) string {
+			w.untilPhase("m", v1beta1.MachineRunning)
+			seen := summaryOf(w.get("m"))
+			w.delete("m")
+			w.untilGone("m")
+			return seen
+		}},
+		{"a full life in a cloud whose reads are behind", func(w *world) {
+			w.cloud.lag, w.cloud.boot, w.cloud.evasive = 5*time.Second, time.Second, true
 		}, 1, 1, func(w *world) string {
 			w.untilPhase("m", v1beta1.MachineRunning)
 			seen := summaryOf(w.get("m"))
@@ -77,6 +86,25 @@ func TestCutsAnywhereChangeNothing(t *testing.T) {
 			w.untilGone("m")
 			return seen
 		}},
+		{"replaced in a cloud whose reads are behind", func(w *world) {
+			w.class("large", joinsWithToken)
+			w.cloud.lag, w.cloud.shutdown = 5*time.Second, time.Second
+			w.cloud.onUpdate = func(provider.UpdateRequest) (provider.UpdateResult, error) {
+				return provider.UpdateResult{Outcome: provider.UpdateNeedsReplacement, Reason: "of another size"}, nil
+			}
+		}, 9, 2, func(w *world) string {
+			w.untilPhase("m", v1beta1.MachineRunning)
+			w.update("m", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name = "large" })
+			w.until("m", "the new instance", func() bool {
+				m := w.get("m")
+				return m.Status.Phase == v1beta1.MachineRunning && m.Status.Applied != nil && m.Status.Applied.ClassName == "large"
+			})
+			seen := summaryOf(w.get("m"))
+			w.effects.next = cut{} // The rest of its life is like that of others.
+			w.delete("m")
+			w.untilGone("m")
+			return seen
+		}},
 		{"updated by an agent on the node", func(w *world) {
 			w.cloud.onUpdate = func(provider.UpdateRequest) (provider.UpdateResult, error) {
 				return provider.UpdateResult{Outcome: provider.UpdateByAgent}, nil
@@ -103,7 +131,10 @@ func TestCutsAnywhereChangeNothing(t *testing.T) {
 	// To die before an effect is to die after the one before it.
 	modes := []cut{{after: true, dies: true}, {after: true}, {after: false}}
 	// A request that is lost in a long life meets what it meets in a short one, and the other two take turns in it.
-	long := map[string]bool{"a full life in a slow cloud": true, "a second attempt": true, "replaced under the same Machine": true, "updated by an agent on the node": true}
+	long := map[string]bool{
+		"a full life in a slow cloud": true, "a full life in a cloud whose reads are behind": true, "a second attempt": true,
+		"replaced under the same Machine": true, "replaced in a cloud whose reads are behind": true, "updated by an agent on the node": true,
+	}
 	for _, life := range lives {
 		for turn, mode := range modes {
 			from, stride := life.from, 1

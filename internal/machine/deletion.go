@@ -227,13 +227,15 @@ func (p *pass) deleteInstance(ctx context.Context) (progress, error) {
 		p.deleteFailed(err)
 		return wait, nil
 	case !result.Gone:
-		p.memory.update(p.machine, func(m *recollection) { m.deleteFailures, m.deletingSince = 0, time.Time{} })
+		p.memory.update(p.machine, func(m *recollection) {
+			m.deleteFailures, m.deletingSince, m.deleteAccepted = 0, time.Time{}, true
+		})
 		p.deleting(v1beta1.ReasonInstanceTerminating, "The provider is removing the instance.")
 		p.operation(v1beta1.OperationDelete, v1beta1.OperationProcessing, "The provider is removing the instance.", "")
 		p.wakeIn(pollInterval(p.now.Sub(p.machine.Status.LastOperation.LastUpdateTime.Time)))
 		return wait, nil
 	case req.ProviderID != "":
-		return next, nil
+		return p.confirmGone(ctx, inputs, result), nil
 	}
 	return p.settle("No instance is known; waiting until one that may have been asked for would have shown."), nil
 }
@@ -264,13 +266,9 @@ func (p *pass) neverLaunched(ctx context.Context, inputs resolve.Resolved) (bool
 }
 
 // settle waits, where no instance was ever recorded, until a Create that may be under way at the cloud would have shown:
-// two looks that find nothing, CreateSettle apart. It is the one fixed wait there is.
+// two looks that find nothing, CreateSettle apart.
 func (p *pass) settle(message string) progress {
-	since := p.memory.of(p.machine).deletingSince
-	if since.IsZero() {
-		since = p.now
-		p.memory.update(p.machine, func(m *recollection) { m.deletingSince = since })
-	}
+	since := p.nothingToDeleteSince()
 	left := since.Add(p.Cloud.CreateSettle()).Sub(p.now)
 	if left <= 0 {
 		return next

@@ -45,15 +45,15 @@ func (p *pass) resolveDoubt(ctx context.Context) (gone bool, err error) {
 	if doubted == "" {
 		return false, nil
 	}
-	settle := func() { p.memory.update(p.machine, func(known *recollection) { known.doubted = "" }) }
+	decided := func() { p.memory.update(p.machine, func(known *recollection) { known.doubted = "" }) }
 	if doubted != p.machine.Spec.ProviderID {
-		settle()
+		decided()
 		return false, nil
 	}
 	err = p.checkInstance(ctx, true)
 	gone = p.machine.Status.FailureReason == v1beta1.FailureInstanceVanished
-	if gone || err != nil || p.memory.of(p.machine).lookupFailures == 0 {
-		settle()
+	if gone || err != nil || p.memory.of(p.machine).lookupFailures == 0 && !p.undecided {
+		decided()
 	}
 	return gone, err
 }

@@ -57,8 +57,7 @@ func TestADoubtedInstanceIsAskedFor(t *testing.T) {
 
 	w.cloud.vanish(m.Spec.ProviderID)
 	w.process.Doubt(m)
-	w.reconcile("m")
-	if m = w.get("m"); m.Status.FailureReason != v1beta1.FailureInstanceVanished {
+	if m = w.untilPhase("m", v1beta1.MachineFailed); m.Status.FailureReason != v1beta1.FailureInstanceVanished {
 		t.Errorf("the instance is gone, and the machine is %s, failure %q", m.Status.Phase, m.Status.FailureReason)
 	}
 }

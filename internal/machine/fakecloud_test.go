@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -46,6 +47,18 @@ type fakeCloud struct {
 	boot, shutdown time.Duration
 	// blind is how long an instance is missing in lookups by tag.
 	blind time.Duration
+	// lag is how far reads are behind, by ID and by tags: what was made is missing, what is gone is shown as it was, states
+	// and tags are old. The reads with which Create, Delete and Adopt begin are behind as well.
+	lag  time.Duration
+	past map[string][]version // of each instance that ever was, by provider ID
+	// evasive keeps Delete from saying that it found the instance.
+	evasive bool
+}
+
+// version is what an instance was from a time on; nil when it was gone.
+type version struct {
+	since    time.Time
+	instance *provider.Instance
 }
 
 type fakeInstance struct {
@@ -85,7 +98,7 @@ type scripted struct {
 func newFakeCloud(c clock.PassiveClock, e *effects) *fakeCloud {
 	return &fakeCloud{
 		name: fakeProvider, clock: c, effects: e, settle: time.Minute,
-		instances: map[string]*fakeInstance{}, tokens: map[string]fakeToken{}, made: map[types.UID]int{}, script: map[string][]scripted{},
+		instances: map[string]*fakeInstance{}, past: map[string][]version{}, tokens: map[string]fakeToken{}, made: map[types.UID]int{}, script: map[string][]scripted{},
 	}
 }
 
@@ -119,6 +132,7 @@ func (c *fakeCloud) vanish(providerID string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.instances, providerID)
+	c.note()
 }
 
 // state sets the state of an instance.
@@ -126,6 +140,15 @@ func (c *fakeCloud) state(providerID string, s provider.InstanceState, why strin
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.instances[providerID].State, c.instances[providerID].StateMessage = s, why
+	c.note()
+}
+
+// addresses sets the address of an instance.
+func (c *fakeCloud) addresses(providerID, address string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.instances[providerID].Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}
+	c.note()
 }
 
 // created returns the requests that Create was called with.
@@ -177,8 +200,8 @@ func (c *fakeCloud) create(req provider.CreateRequest, now time.Time) (*provider
 		}
 		return in.describe(), nil
 	}
-	if in := c.byTag(req.Machine.UID); in != nil {
-		return in.describe(), nil // The contract: what carries the tag is not made again.
+	if in, err := c.read("", req.Machine.UID); err == nil {
+		return in, nil // The contract: what carries the tag is not made again.
 	}
 	for _, in := range c.instances {
 		if in.MachineUID == req.Machine.UID {
@@ -200,6 +223,7 @@ func (c *fakeCloud) create(req provider.CreateRequest, now time.Time) (*provider
 		in.State = provider.StatePending
 	}
 	c.instances[in.ProviderID] = in
+	c.noteAt(now)
 	c.tokens[req.Token] = fakeToken{parameters, in.ProviderID}
 	return in.describe(), nil
 }
@@ -213,11 +237,10 @@ func (c *fakeCloud) Get(_ context.Context, req provider.GetRequest) (out *provid
 		if s.err != nil {
 			return s.err
 		}
-		in, err := c.find(req.ProviderID, req.Machine.UID)
+		out, err = c.read(req.ProviderID, req.Machine.UID)
 		if err != nil {
 			return err
 		}
-		out = in.describe()
 		if s.answer != nil {
 			s.answer(out)
 		}
@@ -234,23 +257,28 @@ func (c *fakeCloud) Delete(_ context.Context, req provider.DeleteRequest) (out p
 		if s, ok := c.scripted("Delete"); ok && s.err != nil {
 			return s.err
 		}
-		in, err := c.find(req.ProviderID, req.Machine.UID)
-		switch {
-		case provider.IsNotFound(err):
+		seen, err := c.read(req.ProviderID, req.Machine.UID)
+		if provider.IsNotFound(err) {
 			out.Gone = true
 			return nil
-		case err != nil:
-			return err
+		}
+		in := c.instances[seen.ProviderID]
+		switch {
+		case in == nil:
+			out.Gone = true // What was seen is no more.
+			return nil
 		case in.MachineUID != req.Machine.UID || in.ClusterID != req.ClusterID:
 			return provider.Errorf(provider.FailedPrecondition, "instance %s belongs to machine %s", in.ProviderID, in.MachineKey)
 		}
 		if c.shutdown == 0 {
 			delete(c.instances, in.ProviderID)
-			out.Gone = true
+			c.note()
+			out.Gone, out.Found = true, !c.evasive
 			return nil
 		}
 		if in.dyingAt.IsZero() {
 			in.State, in.dyingAt = provider.StateTerminating, c.clock.Now().Add(c.shutdown)
+			c.note()
 		}
 		return nil
 	})
@@ -277,14 +305,18 @@ func (c *fakeCloud) Adopt(_ context.Context, req provider.AdoptRequest) (out *pr
 				return s.err
 			}
 		}
-		in, err := c.find(req.ProviderID, "")
-		if err != nil {
+		if _, err := c.read(req.ProviderID, ""); err != nil {
 			return err
+		}
+		in := c.instances[req.ProviderID]
+		if in == nil {
+			return provider.Errorf(provider.NotFound, "no instance %s", req.ProviderID)
 		}
 		if in.MachineUID != "" && in.MachineUID != req.Machine.UID || in.ClusterID != "" && in.ClusterID != req.ClusterID {
 			return provider.Errorf(provider.FailedPrecondition, "instance %s belongs to machine %s", in.ProviderID, in.MachineKey)
 		}
 		in.tag(req.Tags)
+		c.note()
 		out = in.describe()
 		return nil
 	})
@@ -305,6 +337,7 @@ func (c *fakeCloud) foreign(providerID, nodeName string) {
 	c.instances[providerID] = &fakeInstance{born: c.clock.Now().Add(-time.Hour), Instance: provider.Instance{
 		ProviderID: providerID, State: provider.StateRunning, NodeName: nodeName, Type: "large", Zone: "r-2", LaunchTime: c.clock.Now().Add(-time.Hour),
 	}}
+	c.note()
 }
 
 func (c *fakeCloud) Update(_ context.Context, req provider.UpdateRequest) (out provider.UpdateResult, err error) {
@@ -315,26 +348,62 @@ func (c *fakeCloud) Update(_ context.Context, req provider.UpdateRequest) (out p
 	return out, err
 }
 
-func (c *fakeCloud) find(providerID string, uid types.UID) (*fakeInstance, error) {
-	if providerID == "" {
-		if in := c.byTag(uid); in != nil {
+// read is a read by ID or by tag, as late as reads are.
+func (c *fakeCloud) read(providerID string, uid types.UID) (*provider.Instance, error) {
+	if providerID != "" {
+		if in := c.shown(providerID); in != nil {
 			return in, nil
 		}
-		return nil, provider.Errorf(provider.NotFound, "no instance of machine %s", uid)
+		return nil, provider.Errorf(provider.NotFound, "no instance %s", providerID)
 	}
-	if in := c.instances[providerID]; in != nil {
-		return in, nil
-	}
-	return nil, provider.Errorf(provider.NotFound, "no instance %s", providerID)
-}
-
-func (c *fakeCloud) byTag(uid types.UID) *fakeInstance {
-	for _, in := range c.instances {
-		if in.MachineUID == uid && c.clock.Since(in.born) >= c.blind {
-			return in
+	for _, id := range slices.Sorted(maps.Keys(c.past)) {
+		in := c.shown(id)
+		if in == nil || in.MachineUID != uid {
+			continue
+		}
+		if known := c.instances[id]; known == nil || c.clock.Since(known.born) >= c.blind {
+			return in, nil
 		}
 	}
-	return nil
+	return nil, provider.Errorf(provider.NotFound, "no instance of machine %s", uid)
+}
+
+// shown is an instance as readers see it, nil if they do not.
+func (c *fakeCloud) shown(id string) *provider.Instance {
+	if c.lag == 0 {
+		if in := c.instances[id]; in != nil {
+			return in.describe()
+		}
+		return nil
+	}
+	var seen *provider.Instance
+	for _, v := range c.past[id] {
+		if !v.since.After(c.clock.Now().Add(-c.lag)) {
+			seen = v.instance
+		}
+	}
+	if seen == nil {
+		return nil
+	}
+	copied := *seen
+	return &copied
+}
+
+// note keeps what has changed for readers.
+func (c *fakeCloud) note() { c.noteAt(c.clock.Now()) }
+
+func (c *fakeCloud) noteAt(now time.Time) {
+	for id, in := range c.instances {
+		all := c.past[id]
+		if n := len(all); n == 0 || all[n-1].instance == nil || !reflect.DeepEqual(*all[n-1].instance, in.Instance) {
+			c.past[id] = append(all, version{now, in.describe()})
+		}
+	}
+	for id, all := range c.past {
+		if c.instances[id] == nil && all[len(all)-1].instance != nil {
+			c.past[id] = append(all, version{since: now})
+		}
+	}
 }
 
 // tick lets happen what is due.
@@ -366,6 +435,7 @@ func (c *fakeCloud) tick() {
 			in.State = provider.StateRunning
 		}
 	}
+	c.note()
 }
 
 func (c *fakeCloud) scripted(operation string) (scripted, bool) {

@@ -10,7 +10,7 @@ func (r *Reconciler) Fork(o Options) *Reconciler {
 	defer r.memory.mu.Unlock()
 	// What a recollection points to is never changed.
 	r.echo.CopyTo(f.echo)
-	f.memory.machines, f.memory.began = maps.Clone(r.memory.machines), r.memory.began
+	f.memory.machines, f.memory.began, f.memory.created = maps.Clone(r.memory.machines), r.memory.began, maps.Clone(r.memory.created)
 	r.reign.mu.Lock()
 	defer r.reign.mu.Unlock()
 	f.reign.floor, f.reign.inherited, f.reign.held = r.reign.floor, r.reign.inherited, maps.Clone(r.reign.held)

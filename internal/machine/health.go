@@ -29,14 +29,16 @@ func (p *pass) observe(ctx context.Context) (progress, error) {
 		return next, nil
 	}
 	ready := readyCondition(p.node)
-	transition := p.isTrue(v1beta1.ConditionNodeHealthy)
+	var transition bool
 	switch {
 	case ready != nil && ready.Status == corev1.ConditionTrue:
 		p.setCondition(v1beta1.ConditionNodeHealthy, true, v1beta1.ReasonNodeReady, "")
-		if p.memory.of(p.machine).asked {
-			p.memory.update(p.machine, func(m *recollection) { m.asked = false })
+		known := p.memory.of(p.machine)
+		if known.asked || known.doubted != "" || !known.missingSince.IsZero() {
+			// That it works says more than any read.
+			p.memory.update(p.machine, func(m *recollection) { m.asked, m.doubted, m.missingSince = false, "", time.Time{} })
 		}
-		if p.machine.Status.Instance.State == v1beta1.InstancePending {
+		if known.incomplete || p.machine.Status.Instance.State == v1beta1.InstancePending {
 			p.refreshInstance(ctx)
 		}
 		if !p.hasRun() {
@@ -47,9 +49,9 @@ func (p *pass) observe(ctx context.Context) (progress, error) {
 		p.arrived()
 		return next, p.uncordonUnlessKept(ctx)
 	case ready != nil && ready.Status == corev1.ConditionFalse:
-		p.setCondition(v1beta1.ConditionNodeHealthy, false, v1beta1.ReasonNodeNotReady, fmt.Sprintf("Node %s is not Ready: %s", p.node.Name, ready.Reason))
+		transition = p.setCondition(v1beta1.ConditionNodeHealthy, false, v1beta1.ReasonNodeNotReady, fmt.Sprintf("Node %s is not Ready: %s", p.node.Name, ready.Reason))
 	default:
-		p.setCondition(v1beta1.ConditionNodeHealthy, false, v1beta1.ReasonNodeUnresponsive, fmt.Sprintf("The kubelet of node %s does not report.", p.node.Name))
+		transition = p.setCondition(v1beta1.ConditionNodeHealthy, false, v1beta1.ReasonNodeUnresponsive, fmt.Sprintf("The kubelet of node %s does not report.", p.node.Name))
 	}
 	p.failAfterTimeout(nil)
 	// The quickest explanation of a silent node is that its instance is gone.
@@ -79,7 +81,7 @@ func (p *pass) nodeGone(ctx context.Context) (progress, error) {
 }
 
 // checkInstance asks the provider whether the instance of a Node in trouble is still there: at the transition into it, and
-// again until it has answered. A process that began in the middle of it does not know, and asks.
+// again until it has answered, and as long as the instance is being removed. A process that began in the middle of it does not know, and asks.
 func (p *pass) checkInstance(ctx context.Context, transition bool) error {
 	if known := p.memory.of(p.machine); known.asked && !transition || p.machine.Status.FailureReason == v1beta1.FailureInstanceVanished {
 		return nil
@@ -91,18 +93,27 @@ func (p *pass) checkInstance(ctx context.Context, transition bool) error {
 	instance, err := p.lookUp(ctx, inputs)
 	switch {
 	case provider.IsNotFound(err):
-		p.vanished() // The status remembers it, once it is written.
+		if p.absent() {
+			p.vanished() // The status remembers it, once it is written.
+		}
 	case err != nil:
 		p.lookupFailed(err)
 	default:
-		p.machine.Status.Instance.State = v1beta1.InstanceState(instance.State)
-		p.memory.update(p.machine, func(m *recollection) { m.asked, m.lookupFailures = true, 0 })
+		p.machine.Status.Instance.State = stateOf(p.machine.Status.Instance, instance)
+		// A preempted instance is followed to its end: its Node said so when it had hardly begun.
+		going := instance.State == provider.StateTerminating
+		if going {
+			p.wakeIn(p.pollInterval())
+		}
+		p.memory.update(p.machine, func(m *recollection) { m.asked, m.lookupFailures = !going, 0 })
+		p.shown()
 	}
 	return nil
 }
 
 // refreshInstance completes what was not known when the instance was asked for. The Machine is usable without it, so it
-// is tried once: that its node is Ready proves that it runs, whatever the provider says or fails to say.
+// is tried once: that its node is Ready proves that it runs, whatever the provider says or fails to say. Only where the
+// provider does not show the instance yet it is tried until that must be over: its addresses are needed for certificates.
 func (p *pass) refreshInstance(ctx context.Context) {
 	p.machine.Status.Instance.State = v1beta1.InstanceRunning
 	inputs, err := p.Classes.ResolveForDeletion(ctx, p.machine)
@@ -110,6 +121,12 @@ func (p *pass) refreshInstance(ctx context.Context) {
 		return
 	}
 	instance, err := p.lookUp(ctx, inputs)
+	left := p.showsWithin()
+	incomplete := provider.IsNotFound(err) && left > 0
+	p.memory.update(p.machine, func(m *recollection) { m.incomplete = incomplete })
+	if incomplete {
+		p.wakeIn(min(left, p.pollInterval()))
+	}
 	if err != nil {
 		return
 	}

@@ -89,8 +89,7 @@ func (p *pass) launch(ctx context.Context) (progress, error) {
 		Version:   p.machine.Spec.Version,
 	})
 	switch code := provider.CodeOf(err); {
-	case err == nil:
-	case code.Ambiguous():
+	case err == nil, code.Ambiguous():
 		// The call may have lasted longer than the cloud takes to settle, which counts from its end.
 		p.memory.update(p.machine, func(m *recollection) { m.ambiguousAt = p.Clock.Now() })
 	default:
@@ -119,8 +118,16 @@ func (p *pass) recordInstance(ctx context.Context, inputs resolve.Resolved, inst
 		p.wakeIn(p.pollInterval())
 		return wait, nil
 	}
+	if p.replaced(instance) {
+		p.launching("The provider still shows the instance that was replaced.")
+		p.wakeIn(p.pollInterval())
+		return wait, nil
+	}
 	if err := p.patchMachine(ctx, func(m *v1beta1.Machine) { m.Spec.ProviderID = instance.ProviderID }); err != nil {
 		return wait, err
+	}
+	if asked := p.memory.of(p.machine).ambiguousAt; !asked.IsZero() {
+		p.memory.noteCreated(p.machine, asked, p.Cloud.CreateSettle())
 	}
 	p.memory.update(p.machine, func(m *recollection) { *m = recollection{ours: m.ours, token: m.token} })
 	p.launched(inputs, instance)
@@ -162,8 +169,7 @@ func (p *pass) followInstance(ctx context.Context) (progress, error) {
 	instance, err := p.lookUp(ctx, inputs)
 	switch {
 	case provider.IsNotFound(err):
-		p.vanished()
-		return wait, nil
+		return p.followAbsent(known), nil
 	case err != nil && p.machine.Status.FailureReason == v1beta1.FailureInstanceVanished:
 		return wait, nil // What the provider said of it before holds.
 	case err != nil:
@@ -179,12 +185,14 @@ func (p *pass) followInstance(ctx context.Context) (progress, error) {
 		return p.adopt(ctx)
 	}
 	p.memory.update(p.machine, func(m *recollection) { m.lookupFailures = 0 })
+	p.shown()
 	p.launched(inputs, instance)
 	return next, nil
 }
 
 // lookupFailed asks for another lookup after an error that says nothing of the instance, and returns the reason to show.
 func (p *pass) lookupFailed(err error) (reason string) {
+	p.shown() // A read that failed is not the second of two.
 	c := lookupConsequence(provider.CodeOf(err))
 	p.wakeIn(c.backoff(p.lookedInVain(), provider.RetryAfter(err), string(p.machine.UID)))
 	return c.reason
@@ -220,7 +228,7 @@ func (p *pass) lookUp(ctx context.Context, inputs resolve.Resolved) (*provider.I
 func (p *pass) launched(inputs resolve.Resolved, instance *provider.Instance) {
 	m := p.machine
 	m.Status.Instance = &v1beta1.InstanceStatus{
-		State:          v1beta1.InstanceState(instance.State),
+		State:          stateOf(m.Status.Instance, instance),
 		Type:           instance.Type,
 		Region:         instance.Region,
 		Zone:           instance.Zone,

@@ -333,9 +333,7 @@ func TestAPendingInstanceThatVanishesFailsTheMachine(t *testing.T) {
 	w.born("m")
 	w.step(w.reconcile("m").RequeueAfter)
 	w.cloud.vanish(w.cloud.live()[0].ProviderID)
-	w.reconcile("m")
-	m := w.get("m")
-	w.wantPhase(m, v1beta1.MachineFailed)
+	m := w.untilPhase("m", v1beta1.MachineFailed)
 	if m.Status.FailureReason != v1beta1.FailureInstanceVanished {
 		t.Errorf("failureReason is %s", m.Status.FailureReason)
 	}

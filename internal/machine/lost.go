@@ -37,7 +37,7 @@ func (p *pass) findLost(ctx context.Context) (progress, error) {
 	case err != nil:
 		p.deleteFailed(err)
 		return wait, nil
-	case instance.ProviderID == "" || instance.OwnedBy(p.ClusterID, identity(p.machine)) != nil:
+	case instance.ProviderID == "" || instance.OwnedBy(p.ClusterID, identity(p.machine)) != nil || p.replaced(instance):
 		return next, nil
 	}
 	return p.recordInstance(ctx, inputs, instance)

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -18,6 +19,9 @@ type memory struct {
 	began    time.Time
 	// adopting is who is taking over which instance at this moment, by provider ID. Nobody is between passes.
 	adopting map[string]types.UID
+	// created is when the call of this process ended that created or adopted the recorded instance, by the Machine's UID, as
+	// long as the cloud may not show that instance.
+	created map[types.UID]time.Time
 }
 
 // recollection is what is remembered of one Machine.
@@ -29,6 +33,11 @@ type recollection struct {
 	notBefore time.Time
 	// ambiguousAt is when this process last sent a Create whose outcome it does not know.
 	ambiguousAt time.Time
+	// missingSince is when the cloud first answered NotFound for the recorded instance, with nothing after that which
+	// contradicts it.
+	missingSince time.Time
+	// incomplete is true when the cloud did not show the instance yet when its Node was Ready.
+	incomplete bool
 	// ours says that nobody but this process can have made a bootstrap token for the Machine, and token that this process
 	// may have. Both are forgotten when the token is dropped.
 	ours, token bool
@@ -45,8 +54,10 @@ type recollection struct {
 	// released is true once our finalizer is off: the cache shows the Machine for a moment longer, and its own writes do
 	// not tell it that the object went with the last of them.
 	released bool
-	// deletingSince is when this process first saw the Machine being deleted without a recorded instance.
+	// deletingSince is when this process was first told that there is nothing to delete, and did not believe it.
 	deletingSince time.Time
+	// deleteAccepted is true once the cloud has accepted the removal of the instance, or it was confirmed to be gone.
+	deleteAccepted bool
 	// targetAwaySince is when the target cluster first failed this process while deleting, before the instance was gone.
 	targetAwaySince time.Time
 	// cleanupFailsSince is when the target cluster first failed this process after the instance was gone.
@@ -58,7 +69,7 @@ type recollection struct {
 }
 
 func newMemory() *memory {
-	return &memory{machines: map[types.NamespacedName]recollection{}, adopting: map[string]types.UID{}}
+	return &memory{machines: map[types.NamespacedName]recollection{}, adopting: map[string]types.UID{}, created: map[types.UID]time.Time{}}
 }
 
 // since returns when this process made its first pass, which is this one the first time. That is when it began to lead,
@@ -101,6 +112,21 @@ func (m *memory) forget(machine types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.machines, machine)
+}
+
+// noteCreated keeps when the instance of a Machine was created or adopted, and drops what no longer matters.
+func (m *memory) noteCreated(machine *v1beta1.Machine, at time.Time, settle time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.DeleteFunc(m.created, func(_ types.UID, t time.Time) bool { return at.Sub(t) > settle })
+	m.created[machine.UID] = at
+}
+
+// createdAt returns that time, zero if this process does not know it.
+func (m *memory) createdAt(machine *v1beta1.Machine) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.created[machine.UID]
 }
 
 // beginAdoption reports whether no other Machine is taking over the instance at this moment. If so, none can until

@@ -89,7 +89,10 @@ func TestAPlaceIsFreeWhenItsCreationHasEnded(t *testing.T) {
 			w.cloud.state(w.get("first").Spec.ProviderID, provider.StateFailed, "no disk")
 			w.reconcile("first")
 		},
-		"the instance vanished":  func(w *world) { w.cloud.vanish(w.get("first").Spec.ProviderID); w.reconcile("first") },
+		"the instance vanished": func(w *world) {
+			w.cloud.vanish(w.get("first").Spec.ProviderID)
+			w.untilPhase("first", v1beta1.MachineFailed)
+		},
 		"the node is ready":      func(w *world) { w.node("first", true); w.reconcile("first") },
 		"the node registered":    func(w *world) { w.node("first", false); w.step(2 * registrationGrace); w.reconcile("first") },
 		"the machine timed out":  func(w *world) { w.step(time.Hour); w.reconcile("first") },

@@ -110,7 +110,7 @@ func TestAMachineIsSetAsideWhenItFails(t *testing.T) {
 			w.running("m", ofASet)
 			w.annotateWith("m", v1beta1.AnnotationPreserve, v1beta1.PreserveWhenFailed)
 			c.spoil(w)
-			for range 3 {
+			for range 4 {
 				w.step(min(w.reconcile("m").RequeueAfter, time.Minute))
 			}
 			m := w.get("m")
@@ -134,6 +134,8 @@ func TestAMachineThatFailsIsLookedAtAgainAtOnce(t *testing.T) {
 	})
 	w.cloud.vanish(w.get("m").Spec.ProviderID)
 	w.nodeIs(nodeNameOf(w.namespace, "m"), corev1.ConditionUnknown)
+	w.step(w.cloud.settle)
+	w.step(w.reconcile("m").RequeueAfter)
 	result := w.reconcile("m")
 	m := w.get("m")
 	w.wantPhase(m, v1beta1.MachineFailed)

@@ -192,9 +192,7 @@ func TestANodeThatAPersonDeleted(t *testing.T) {
 		m := w.running("m")
 		w.cloud.vanish(m.Spec.ProviderID)
 		w.dropNode(m)
-		w.reconcile("m")
-		m = w.get("m")
-		w.wantPhase(m, v1beta1.MachineFailed)
+		m = w.untilPhase("m", v1beta1.MachineFailed)
 		if m.Status.FailureReason != v1beta1.FailureInstanceVanished {
 			t.Errorf("failureReason is %s", m.Status.FailureReason)
 		}
@@ -261,8 +259,7 @@ func TestANodeInTrouble(t *testing.T) {
 		m := w.running("m")
 		w.cloud.vanish(m.Spec.ProviderID)
 		w.nodeIs(m.Status.NodeRef.Name, corev1.ConditionUnknown)
-		w.reconcile("m")
-		w.wantPhase(w.get("m"), v1beta1.MachineFailed)
+		w.untilPhase("m", v1beta1.MachineFailed)
 	})
 	t.Run("while the provider is away", func(t *testing.T) {
 		t.Parallel()

@@ -139,6 +139,13 @@ func (p *pass) updateInstance(ctx context.Context, inputs resolve.Resolved, want
 	}
 	result, err := p.Cloud.Update(ctx, req)
 	if err != nil {
+		if provider.IsNotFound(err) {
+			if p.showsWithin() > 0 {
+				p.updating("Waiting for the provider to show the instance.")
+				return next, nil
+			}
+			p.memory.update(m, func(r *recollection) { r.doubted = m.Spec.ProviderID })
+		}
 		p.updateFailed(err, fingerprint)
 		return next, nil
 	}
@@ -341,7 +348,8 @@ func (p *pass) replace(ctx context.Context) (progress, error) {
 	for _, kind := range []string{v1beta1.ConditionLaunched, v1beta1.ConditionRegistered} {
 		p.setCondition(kind, false, v1beta1.ReasonReplacing, "The old instance is gone; a new one follows.")
 	}
-	m.Status.Launch = &v1beta1.LaunchStatus{Attempt: m.LaunchAttempt() + 1}
+	// The cloud may show the old instance for a while, and the driver take it for the new one.
+	m.Status.Launch = &v1beta1.LaunchStatus{Attempt: m.LaunchAttempt() + 1, OldProviderID: m.Status.Launch.OldProviderID}
 	m.Status.Phase, m.Status.FailureReason, m.Status.FailureMessage = v1beta1.MachineUpdating, "", ""
 	m.Status.NodeRef, m.Status.Applied, m.Status.Instance, m.Status.Addresses, m.Status.Version = nil, nil, nil, nil, ""
 	p.operation(v1beta1.OperationCreate, v1beta1.OperationProcessing, "The old instance is gone; a new one follows.", "")

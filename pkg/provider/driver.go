@@ -42,6 +42,11 @@ type Driver interface {
 	// it returns the instance whoever's it is: its tags tell. NotFound means that the cloud answered and has no such
 	// instance; instances that the cloud still lists but has finished terminating count as not found.
 	//
+	// Reads may be behind by as much as CreateSettle: a new instance may be missing or lack its tags, and one that changed or
+	// went may be shown as it was. A driver need not hide that. NotFound by provider ID makes Machinist conclude that an
+	// instance has vanished only later than CreateSettle after the end of its Create or Adopt, and only if a second read some
+	// seconds later says the same.
+	//
 	// Get, Update and Delete with a provider ID find the instance by that and Scope. Get and Delete do so without
 	// Class.Spec, which is empty when the class is gone.
 	Get(ctx context.Context, req GetRequest) (*Instance, error)
@@ -49,11 +54,16 @@ type Driver interface {
 	// Update changes a running instance in place, as far as the infrastructure can. It is called again with the same
 	// request until it answers something other than UpdateInProgress. A driver that changes nothing in place always
 	// answers UpdateNeedsReplacement. No instance is NotFound, and one of another cluster or machine FailedPrecondition.
+	// NotFound concludes nothing: Machinist calls again, and asks Get whether the instance is there.
 	Update(ctx context.Context, req UpdateRequest) (UpdateResult, error)
 
 	// Delete starts, or continues, the removal of an instance and all that belongs to it. It is called again until it
 	// reports Gone. An instance that never existed is Gone. It never touches an instance whose tags name another cluster
 	// or another machine, or that lacks one of the two: FailedPrecondition.
+	//
+	// Gone ends the deletion of a Machine if a call before it was answered otherwise, or if it says that it Found the
+	// instance. Else it may come from a read that is behind: Machinist then waits until CreateSettle has passed since the
+	// end of Create, calling Delete again meanwhile, and confirms by Get that there is no instance.
 	//
 	// Without a provider ID it also removes what a Create that was cut short has left of the machine, such as a network
 	// interface without an instance.
@@ -71,11 +81,12 @@ type Timeouter interface {
 }
 
 // Settler is implemented by drivers that know how long a Create whose answer was lost can still take effect at the
-// cloud. Without it Machinist assumes twice the call timeout. It is the time that must pass, and at whose end a second
-// lookup must still find nothing, before a machine without a recorded instance is forgotten.
+// cloud, and how far its reads are behind. Without it Machinist assumes twice the call timeout. It is the time that must
+// pass, and at whose end a second lookup must still find nothing, before a machine without a recorded instance is forgotten;
+// and the time in which an instance that the cloud does not show counts as one that exists.
 type Settler interface {
-	// CreateSettle is counted from the end of the call of Create, or of the process that made it, until Get by tags finds
-	// the instance. It must be positive.
+	// CreateSettle is counted from the end of the call of Create, or of the process that made it, until Get finds the
+	// instance, by tags and by provider ID. It must be positive.
 	CreateSettle() time.Duration
 }
 

@@ -18,7 +18,7 @@ const (
 	// FailedPrecondition: the specification is right but cannot be served as things are (an image that does not exist,
 	// tags of somebody else). Treated like InvalidArgument.
 	FailedPrecondition Code = "FailedPrecondition"
-	// NotFound: the cloud answered and has no such instance.
+	// NotFound: the cloud answered and has no such instance. What follows is said at Driver.Get.
 	NotFound Code = "NotFound"
 	// AlreadyExists: the token or name was used with other parameters. Machinist looks the instance up by UID.
 	AlreadyExists Code = "AlreadyExists"

@@ -138,8 +138,13 @@ type DeleteRequest struct {
 
 // DeleteResult is the answer to a DeleteRequest.
 type DeleteResult struct {
-	// Gone is true when nothing of the instance is left. False: removal is under way, call again.
+	// Gone is true when nothing of the instance is left. False: the cloud has accepted the removal, which is under way; call
+	// again.
 	Gone bool
+	// Found is true when this call found the instance. It matters together with Gone: then the cloud has removed the
+	// instance within the call. Gone alone may also mean that a read is behind, so Machinist confirms it by Get, and waits
+	// if the instance was created less than CreateSettle ago.
+	Found bool
 }
 
 // AdoptRequest asks to tag an existing instance.

@@ -49,7 +49,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "finalizer-removed-early", file: "internal/machine/deletion.go",
-		from: "	case !result.Gone:", to: "	case !result.Gone && p.gone:",
+		from: "LastOperation.LastUpdateTime.Time)))\n		return wait, nil", to: "LastOperation.LastUpdateTime.Time)))\n		return next, nil",
 		scenario: "scale-down", finds: "I1|order",
 	},
 	{
@@ -64,7 +64,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "no-settling", file: "internal/machine/deletion.go",
-		from: "	left := since.Add(p.Cloud.CreateSettle()).Sub(p.now)\n	if left <= 0 {\n		return next", to: "	left := time.Duration(0)\n	if left <= 0 {\n		return next",
+		from: "	left := since.Add(p.Cloud.CreateSettle()).Sub(p.now)\n	if left <= 0 {\n		return next", to: "	left := since.Sub(since)\n	if left <= 0 {\n		return next",
 		scenario: "create-then-delete", finds: "I1",
 	},
 	{

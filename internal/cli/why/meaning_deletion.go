@@ -39,7 +39,7 @@ func deletionMeanings() map[string]Meaning {
 			Do:   "Create or complete the Secret that the message names. Taking the finalizer off would leave the instance at the cloud.",
 		},
 		v1beta1.ReasonInstanceTerminating:                                  {Says: "The cloud is removing its instance.", Ends: "It goes on when the cloud says that the instance is gone."},
-		v1beta1.ReasonCreateSettling:                                       {Says: "No instance is known; one that may have been asked for is waited for, so that none is left behind.", Ends: "It goes on by itself within minutes."},
+		v1beta1.ReasonCreateSettling:                                       {Says: "The provider shows no instance; one that may be there all the same is waited for, so that none is left behind.", Ends: "It goes on by itself within minutes."},
 		v1beta1.ReasonDeleteError:                                          {Says: "The cloud failed to delete its instance.", Ends: "It is tried again by itself for ever, at most 10 minutes apart.", Do: "The message is the cloud's own: a lock or a permission may be in the way."},
 		v1beta1.ReasonInstanceDeleted:                                      {Says: "Its instance is gone; what it left in the cluster is being removed."},
 		v1beta1.ConditionDeleting + "/" + v1beta1.ReasonPausedByAnnotation: {Says: "Its deletion is paused by an annotation.", Ends: "It goes on when the annotation is gone.", Do: "kubectl annotate ma NAME " + v1beta1.AnnotationPaused + "- " + v1beta1.AnnotationClusterAPIPaused + "-"},

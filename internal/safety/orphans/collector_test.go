@@ -128,6 +128,36 @@ func TestARemovalIsConfirmedByALiveLook(t *testing.T) {
 	w.want()
 }
 
+// A cloud whose reads are behind does not find what it lists, and its driver calls gone what it does not find. The orphan goes
+// all the same, and one that is still listed when it is gone is asked for in vain.
+//
+// F-29.
+func TestAnOrphanThatIsNotFoundIsTriedAgain(t *testing.T) {
+	w := newWorld(t)
+	orphan := w.lost(1)
+	w.look()
+	w.cloud.onGet = func(string) error { return provider.Errorf(provider.NotFound, "a replica that is behind") }
+	w.pass()
+	w.want(orphan)
+	w.wantEvents()
+	w.cloud.onGet = nil
+	w.cloud.blind = 1
+	w.pass()
+	w.want(orphan)
+	w.pass()
+	w.want()
+	w.wantEvents("Normal OrphanDeleted small: Instances without a Machine are being removed: " + orphan.ProviderID)
+	if n := w.counted("deleted"); n != 1 || w.cloud.deletes != 2 {
+		t.Errorf("counted %v, %d deletions were sent", n, w.cloud.deletes)
+	}
+
+	w.cloud.put("small", orphan) // As a list shows it that is behind.
+	w.cloud.blind = 100
+	w.pass()
+	w.pass()
+	w.wantEvents("Normal OrphanDeleted small: Instances without a Machine are being removed: " + orphan.ProviderID)
+}
+
 // F-13.
 func TestOnePassRemovesOnlySoMany(t *testing.T) {
 	w := newWorld(t, func(r *Rules) { r.MaxDeletes = 2 })

@@ -120,7 +120,7 @@ func (c *Collector) remove(ctx context.Context, s *scope, planned *provider.Inst
 	})
 	switch {
 	case provider.IsNotFound(err):
-		return false, nil // It went by itself.
+		return false, nil // It went by itself; or this read is behind, and the next list shows it again.
 	case err != nil:
 		return false, err
 	case !Confirm(c.Rules, planned, read, c.Clock.Now()):

@@ -241,6 +241,8 @@ type fakeCloud struct {
 	lists           int
 	// slow lets deleted instances stay until the test removes them.
 	slow bool
+	// blind is how many calls of Delete do not see the instance yet, and call it gone.
+	blind int
 
 	// onPage, onGet and onDelete come before the call's work, and may refuse it.
 	onPage   func(account string, page int) error
@@ -313,6 +315,10 @@ func (c *fakeCloud) Delete(_ context.Context, req provider.DeleteRequest) (provi
 		if err := c.onDelete(req.ProviderID); err != nil {
 			return provider.DeleteResult{}, err
 		}
+	}
+	if c.blind > 0 {
+		c.blind--
+		return provider.DeleteResult{Gone: true}, nil
 	}
 	account := accountOf(req.Class)
 	for i, in := range c.accounts[account] {

@@ -294,8 +294,6 @@ func (p *pass) deleteFailed(err error) {
 	message := messageOf(err)
 	var failures int32
 	p.memory.update(p.machine, func(m *recollection) {
-		// A look that failed is no look at all.
-		m.deletingSince = time.Time{}
 		m.deleteFailures++
 		failures = m.deleteFailures
 	})

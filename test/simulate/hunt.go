@@ -20,6 +20,8 @@ import (
 const (
 	mutantRuns  = 20_000
 	mutantPlans = 4_000
+	// mutantFaults is how many faults are tried for each scenario where the cloud's semantics show a mutant.
+	mutantFaults = 60
 )
 
 // build is a program with a bug planted, or why there is none.
@@ -45,7 +47,7 @@ func hunt(ctx context.Context, match string, every int) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	all := slices.DeleteFunc(slices.Concat(mutants, planMutants(), drainMutants(), guardMutants()), func(m mutant) bool { return !pattern.MatchString(m.name) })
+	all := slices.DeleteFunc(slices.Concat(mutants, planMutants(), drainMutants(), guardMutants(), cloudMutants()), func(m mutant) bool { return !pattern.MatchString(m.name) })
 	var chosen []mutant
 	for i, m := range all {
 		if _, err := m.plant(); err != nil {
@@ -191,6 +193,9 @@ func (m mutant) build(ctx context.Context, dir string) (string, error) {
 // hunt returns the violation that gave the mutant away, "" if there was none.
 func (m mutant) hunt(ctx context.Context, binary string) (string, error) {
 	var looks [][]string
+	if m.cloud != "" {
+		return m.look(ctx, binary, "--cloud", m.cloud, "--faults", fmt.Sprint(mutantFaults))
+	}
 	switch {
 	case m.plan != "":
 		looks = append(looks, []string{"--seed", fmt.Sprint(max(m.last, 1)), "--plan", m.plan})
@@ -212,6 +217,9 @@ func (m mutant) hunt(ctx context.Context, binary string) (string, error) {
 // look has a build with the bug look for violations.
 func (m mutant) look(ctx context.Context, binary string, arguments ...string) (string, error) {
 	arguments = append(arguments, "--until", m.finds)
+	if m.cloud == "" {
+		arguments = append(arguments, "--cloud", "none")
+	}
 	if m.scenario != "" {
 		arguments = append(arguments, "--scenario", m.scenario)
 	}

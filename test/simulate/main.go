@@ -24,15 +24,17 @@ type usual struct {
 	// plans is how many fault plans, runs how many random runs of each group.
 	plans int
 	runs  map[world.Group]int
+	// faults is how many single faults are tried for each scenario under each of the cloud's semantics.
+	faults int
 }
 
 var (
 	short = usual{plans: 10_500, runs: map[world.Group]int{
 		world.Lifecycle: 20_000, world.Fleets: 3_000, world.Autoscaling: 500, world.Draining: 500, world.HealthChecks: 200, world.Safety: 200,
-	}}
+	}, faults: 3}
 	full = usual{plans: 270_000, runs: map[world.Group]int{
 		world.Lifecycle: 20_000, world.Fleets: 20_000, world.Autoscaling: 2_000, world.Draining: 5_000, world.HealthChecks: 2_000, world.Safety: 2_000,
-	}}
+	}, faults: 60}
 )
 
 type settings struct {
@@ -42,7 +44,8 @@ type settings struct {
 	groups                         []string
 	full, story                    bool
 	until                          string
-	plan                           string
+	plan, cloud                    string
+	faults                         int
 	profile, report                string
 }
 
@@ -66,6 +69,8 @@ func main() {
 	cmd.Flags().StringSliceVar(&s.groups, "group", nil, fmt.Sprintf("run the scenarios of these groups only: %v", world.Groups()))
 	cmd.Flags().BoolVar(&s.story, "story", false, "run one seed of one scenario and tell what happens")
 	cmd.Flags().StringVar(&s.plan, "plan", "", "run one seed of one scenario in which this goes wrong, as effect:fault[,effect:fault], and nothing else")
+	cmd.Flags().StringVar(&s.cloud, "cloud", "", fmt.Sprintf("run under these semantics of the cloud only, several joined by +: %v; \"none\" for none", world.AllSemantics()))
+	cmd.Flags().IntVar(&s.faults, "faults", -1, "number of single faults for each scenario under each of the cloud's semantics; -1 for the usual ones")
 	cmd.Flags().StringVar(&s.until, "until", "", "stop at the first violation that matches this regular expression, and only there")
 	cmd.Flags().StringVar(&s.profile, "cpu-profile", "", "write a CPU profile to this file")
 	cmd.Flags().StringVar(&s.report, "json", "", "write what came of the plans to this file")
@@ -146,6 +151,19 @@ func run(s settings) error {
 	}
 	of := slices.DeleteFunc(scenarios, func(x world.Scenario) bool { return len(s.groups) > 0 && !slices.Contains(s.groups, string(x.Group)) })
 	violations := 0
+	if s.faults < 0 {
+		s.faults = much.faults
+	}
+	if s.cloud != "none" {
+		n, err := semantics(of, s, enough)
+		if err != nil {
+			return err
+		}
+		violations += n
+	}
+	if s.cloud != "" && s.cloud != "none" {
+		s.plans, s.runs = 0, 0
+	}
 	if s.plans > 0 {
 		n, err := plans(of, s, enough)
 		if err != nil {
@@ -191,6 +209,28 @@ func plans(scenarios []world.Scenario, s settings, enough func([]world.Failure) 
 	return len(report.Failures), nil
 }
 
+// semantics runs the scenarios under the semantics of clouds and reports on them. It returns how many runs went wrong.
+func semantics(scenarios []world.Scenario, s settings, enough func([]world.Failure) bool) (int, error) {
+	chosen, err := world.ParseHabits(s.cloud)
+	if err != nil {
+		return 0, fmt.Errorf("--cloud: %w", err)
+	}
+	sweep := world.SemanticsSweep{Scenarios: scenarios, Habits: []world.Habits{chosen}, Faults: s.faults, Seed: s.seed, Workers: s.workers, Enough: enough}
+	if len(chosen) == 0 {
+		sweep.Habits = nil
+		for _, one := range world.AllSemantics() {
+			sweep.Habits = append(sweep.Habits, world.Habits{one})
+		}
+	}
+	sweep.Progress = func(done int) { fmt.Printf("cloud semantics: %d runs\n", done) }
+	report, err := sweep.Run(world.Scheme())
+	if err != nil {
+		return 0, err
+	}
+	fmt.Print(report)
+	return len(report.Failures), nil
+}
+
 // random runs a group of scenarios in which things go wrong at random. It returns how many went wrong.
 func random(group world.Group, scenarios []world.Scenario, runs int, s settings, enough func([]world.Failure) bool) (int, error) {
 	of := slices.DeleteFunc(slices.Clone(scenarios), func(x world.Scenario) bool { return x.Group != group })
@@ -218,10 +258,15 @@ func tell(scenarios []world.Scenario, s settings) error {
 	if err != nil {
 		return err
 	}
+	habits, err := world.ParseHabits(strings.TrimPrefix(s.cloud, "none"))
+	if err != nil {
+		return fmt.Errorf("--cloud: %w", err)
+	}
 	p, err := scenarios[0].Prepare(world.Scheme())
 	if err != nil {
 		return err
 	}
+	p = p.Under(habits)
 	var story func(string)
 	if s.story {
 		story = func(line string) { fmt.Println(line) }
@@ -229,7 +274,7 @@ func tell(scenarios []world.Scenario, s settings) error {
 	result := p.Run(s.seed, plan, story)
 	fmt.Printf("%d steps, %d effects, %d crashes, path %x\n", result.Steps, result.Effects, result.Crashes, result.Path)
 	if result.Err != nil {
-		fmt.Printf("FAILED scenario %s, %s\n", p.Name, world.Failure{Scenario: p.Name, Seed: s.seed, Plan: plan, Err: result.Err})
+		fmt.Printf("FAILED scenario %s, %s\n", p.Name, world.Failure{Scenario: p.Name, Seed: s.seed, Habits: habits, Plan: plan, Err: result.Err})
 	}
 	return result.Err
 }

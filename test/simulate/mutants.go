@@ -17,6 +17,8 @@ type mutant struct {
 	last int
 	// plan is a plan that found it, of seed last or 1. It is tried first, and after it a sweep of plans.
 	plan string
+	// cloud are the semantics of the cloud that show it, and nothing else does. Plans of one fault are tried under them.
+	cloud string
 	// planned is true for what a sweep of plans finds, which comes before random runs.
 	planned bool
 }

@@ -138,18 +138,19 @@ func soak(ctx context.Context, s soakSettings) error {
 
 // turn stays with the scenario that had the least time so far, for its share.
 func (k *soaker) turn(ctx context.Context) {
-	scenario, seed, runs := k.begin()
+	scenario, seed, habits, runs := k.begin()
+	under := scenario.Under(habits)
 	began := time.Now()
 	until := began.Add(min(soakShare, time.Until(k.end)))
 	over := func() bool { return ctx.Err() != nil || time.Now().After(until) }
 	if runs {
 		for ; !over(); seed++ {
-			result := scenario.Run(seed, nil, nil)
-			k.judge(scenario, seed, nil, result.Err)
+			result := under.Run(seed, nil, nil)
+			k.judge(scenario, seed, habits, nil, result.Err)
 		}
 	} else {
-		scenario.Explore(seed, rand.New(rand.NewPCG(seed, 1)), func(plan world.Plan, err error) bool {
-			k.judge(scenario, seed, plan, err)
+		under.Explore(seed, rand.New(rand.NewPCG(seed, 1)), func(plan world.Plan, err error) bool {
+			k.judge(scenario, seed, habits, plan, err)
 			return !over()
 		})
 	}
@@ -163,8 +164,9 @@ func (k *soaker) turn(ctx context.Context) {
 	}
 }
 
-// begin chooses the scenario of a turn, a seed that is new, and what to do with it.
-func (k *soaker) begin() (*soaked, uint64, bool) {
+// begin chooses the scenario of a turn, a seed that is new, the cloud's semantics and what to do with it. Every other turn is
+// in a cloud that is kind.
+func (k *soaker) begin() (*soaked, uint64, world.Habits, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	free := slices.DeleteFunc(slices.Clone(k.scenarios), func(s *soaked) bool { return k.busy[s] })
@@ -174,10 +176,17 @@ func (k *soaker) begin() (*soaked, uint64, bool) {
 	next := slices.MinFunc(free, func(a, b *soaked) int { return cmp.Compare(a.spent, b.spent) })
 	k.busy[next] = true
 	next.byRuns = !next.byRuns
-	return next, 1 + uint64(k.seeds.Int64N(1<<40)), next.byRuns
+	all := world.AllSemantics()
+	var habits world.Habits
+	for range []int{0, 0, 1, 2}[k.seeds.IntN(4)] {
+		if s := all[k.seeds.IntN(len(all))]; !slices.Contains(habits, s) {
+			habits = append(habits, s)
+		}
+	}
+	return next, 1 + uint64(k.seeds.Int64N(1<<40)), habits, next.byRuns
 }
 
-func (k *soaker) judge(s *soaked, seed uint64, plan world.Plan, err error) {
+func (k *soaker) judge(s *soaked, seed uint64, habits world.Habits, plan world.Plan, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if plan == nil {
@@ -189,9 +198,9 @@ func (k *soaker) judge(s *soaked, seed uint64, plan world.Plan, err error) {
 		return
 	}
 	s.violations++
-	fmt.Printf("FAILED scenario %s, %s\n", s.Name, world.Failure{Scenario: s.Name, Seed: seed, Plan: plan, Err: err})
+	fmt.Printf("FAILED scenario %s, %s\n", s.Name, world.Failure{Scenario: s.Name, Seed: seed, Habits: habits, Plan: plan, Err: err})
 	line, _, _ := strings.Cut(err.Error(), "\n")
-	if _, err := fmt.Fprintf(k.found, "\t{%q, %d, %q, %q},\n", s.Name, seed, plan, line); err != nil {
+	if _, err := fmt.Fprintf(k.found, "\t{%q, %d, %q, %q, %q},\n", s.Name, seed, habits, plan, line); err != nil {
 		fmt.Fprintln(os.Stderr, "Error: keep a violation:", err)
 	}
 }

@@ -39,6 +39,7 @@ type Cloud struct {
 	asked map[string]string
 	// changes counts the calls that may have changed something, calls all of them.
 	changes, calls int
+	past           past
 }
 
 type instance struct {
@@ -80,7 +81,7 @@ func (c *Cloud) fork(now func() time.Time) *Cloud {
 		f.instances = append(f.instances, &copied)
 	}
 	f.tokens, f.made, f.late, f.tagging = maps.Clone(c.tokens), maps.Clone(c.made), slices.Clone(c.late), slices.Clone(c.tagging)
-	f.asked = maps.Clone(c.asked)
+	f.asked, f.past = maps.Clone(c.asked), c.past.fork()
 	return &f
 }
 
@@ -107,6 +108,9 @@ func (c *Cloud) next() (at time.Time, any bool) {
 	for _, l := range c.tagging {
 		consider(l.at)
 	}
+	for _, r := range c.past.removals {
+		consider(r.at)
+	}
 	for _, in := range c.instances {
 		switch {
 		case !in.dying.IsZero():
@@ -132,10 +136,12 @@ func (c *Cloud) elapse(w *World) {
 		}
 	}
 	c.elapseTagging(w, now)
+	c.elapseRemovals(w)
 	c.instances = slices.DeleteFunc(c.instances, func(in *instance) bool {
 		gone := !in.dying.IsZero() && !now.Before(in.dying.Add(c.Shutdown))
 		if gone {
 			w.tell("cloud: %s is gone", in.ProviderID)
+			c.goes(in)
 		}
 		return gone
 	})
@@ -154,6 +160,9 @@ func (c *Cloud) create(req provider.CreateRequest, now, shown time.Time) (*provi
 			return nil, provider.Errorf(provider.AlreadyExists, "token %s was used for something else", req.Token)
 		}
 		return in.describe(), nil
+	}
+	if err := c.exhausted(); err != nil {
+		return nil, err
 	}
 	if in := c.byTag(req.Machine.UID); in != nil {
 		if !in.dying.IsZero() {
@@ -223,6 +232,13 @@ func (c *Cloud) find(providerID string, uid types.UID) (*instance, error) {
 	return nil, provider.Errorf(provider.NotFound, "no instance %s", providerID)
 }
 
+// asked returns which instances a call with this provider ID, or without one, is about.
+func asked(providerID string, uid types.UID) func(*instance) bool {
+	return func(in *instance) bool {
+		return in.ProviderID == providerID || providerID == "" && in.MachineUID == uid
+	}
+}
+
 func (in *instance) describe() *provider.Instance {
 	out := in.Instance
 	return &out
@@ -241,10 +257,18 @@ func (d driver) do(verb string, m provider.Machine, reads bool, f func(late bool
 	}
 	err := d.process.do(e, func(late bool) error {
 		d.calls++
-		if !reads {
-			d.changes++
+		if err := d.refuses(); err != nil {
+			return err
 		}
-		return f(late)
+		if reads {
+			return f(late)
+		}
+		d.changes++
+		lost, later := d.mishap()
+		if err := f(late || later); err != nil || !lost && !later {
+			return err
+		}
+		return errNoAnswer
 	})
 	if err == errNoAnswer {
 		return provider.Errorf(provider.DeadlineExceeded, "no answer")
@@ -290,7 +314,14 @@ func (d driver) Get(_ context.Context, req provider.GetRequest) (out *provider.I
 		in, err := d.find(req.ProviderID, req.Machine.UID)
 		if err == nil {
 			d.process.world.lookedAt(in)
-			out = in.describe()
+			if out = d.shows(in); out == nil {
+				return provider.Errorf(provider.NotFound, "no instance %s", req.ProviderID)
+			}
+			return nil
+		}
+		if stale := d.ghostOf(staleFor, asked(req.ProviderID, req.Machine.UID)); d.past.has(ReadsStale) && stale != nil {
+			out = stale.describe()
+			return nil
 		}
 		return err
 	})
@@ -302,14 +333,23 @@ func (d driver) Get(_ context.Context, req provider.GetRequest) (out *provider.I
 
 // Delete implements provider.Driver.
 func (d driver) Delete(_ context.Context, req provider.DeleteRequest) (out provider.DeleteResult, err error) {
-	err = d.do("delete", req.Machine, false, func(bool) error {
+	err = d.do("delete", req.Machine, false, func(late bool) error {
 		in, err := d.find(req.ProviderID, req.Machine.UID)
-		if provider.IsNotFound(err) {
-			out.Gone = true
+		if provider.IsNotFound(err) || err == nil && d.past.has(ReadsLate) && in.visible.After(d.now()) {
+			// A driver looks before it deletes, so that it knows no more than a read tells.
+			stale := d.past.has(ReadsStale) && d.ghostOf(staleFor, asked(req.ProviderID, req.Machine.UID)) != nil
+			out.Gone = !stale && !d.leftOf(req)
 			return nil
 		}
 		if err != nil {
 			return err
+		}
+		if d.past.has(TagsLate) && in.visible.After(d.now()) {
+			return provider.Errorf(provider.FailedPrecondition, "instance %s carries no tags", in.ProviderID)
+		}
+		if late && d.past.has(DoneLate) {
+			d.past.removals = append(d.past.removals, removal{d.now().Add(deletedLate), req})
+			return nil
 		}
 		d.process.world.oracle.mayTakeDown(in, req.Machine)
 		if err := in.OwnedBy(req.ClusterID, req.Machine); err != nil {
@@ -320,7 +360,8 @@ func (d driver) Delete(_ context.Context, req provider.DeleteRequest) (out provi
 		}
 		if d.Shutdown == 0 {
 			d.instances = slices.DeleteFunc(d.instances, func(other *instance) bool { return other == in })
-			out.Gone = true
+			d.goes(in)
+			out.Gone, out.Found = !d.leftOf(req), true
 		}
 		return nil
 	})
@@ -363,14 +404,16 @@ func (d driver) Update(_ context.Context, req provider.UpdateRequest) (out provi
 // List implements provider.Driver.
 func (d driver) List(_ context.Context, req provider.ListRequest) (out provider.ListPage, err error) {
 	err = d.do("list", provider.Machine{}, true, func(bool) error {
+		var shown []*instance
 		for _, in := range d.instances {
 			// Where somebody leaks instances, it lists more than it was asked for.
 			mayShow := in.ClusterID == req.ClusterID || len(d.process.world.guards.strangers) > 0
 			if mayShow && !in.visible.After(d.now()) {
 				d.process.world.listed(in)
-				out.Instances = append(out.Instances, *in.describe())
+				shown = append(shown, in)
 			}
 		}
+		out.Instances = d.listing(shown)
 		return nil
 	})
 	if err != nil {

@@ -58,6 +58,7 @@ func (w *World) restTime() time.Duration {
 // rest watches a world in which everything is done.
 func (w *World) rest(wrong func(*World) string) error {
 	w.faults, w.stepsAtRest = nil, w.steps
+	w.cloud.past.rest()
 	if err := w.runFor(w.settling()); err != nil {
 		return err
 	}
@@ -91,7 +92,7 @@ func (w *World) settling() time.Duration {
 			}
 		}
 	}
-	return settle + w.behindWall()
+	return settle + w.behindWall() + w.cloud.past.settling()
 }
 
 // behindWall is how much later what waits for a time that others wrote down happens, by clocks that were set back.

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/test/world/store"
 )
 
@@ -163,6 +164,7 @@ func (o *oracle) control(c store.Change) {
 		case known:
 			o.mayHandOver(c, before, m)
 			o.mayCallUpToDate(c, m)
+			o.mayCallVanished(before, m)
 		}
 	}
 	if c.Type != watch.Deleted {
@@ -258,6 +260,9 @@ func (o *oracle) mayBeGone(m *v1beta1.Machine) {
 	if found := o.world.cloud.of(m.UID); len(found) > 0 {
 		o.breach("I1", "machine %s is gone, its instance %s is not", m.Name, found[0].ProviderID)
 	}
+	if o.world.cloud.leftOf(provider.DeleteRequest{Machine: provider.Machine{UID: m.UID}}) {
+		o.breach("I1", "machine %s is gone, parts of its instance are not", m.Name)
+	}
 	for _, l := range o.world.cloud.late {
 		if _, spent := o.world.cloud.tokens[l.req.Token]; l.req.Machine.UID == m.UID && !spent {
 			o.breach("I1", "machine %s is gone, and its instance is yet to come (%s)", m.Name, l.req.Token)
@@ -267,6 +272,16 @@ func (o *oracle) mayBeGone(m *v1beta1.Machine) {
 		if in := o.world.cloud.byID(l.req.ProviderID); l.req.Machine.UID == m.UID && in != nil && in.MachineUID == "" {
 			o.breach("I1", "machine %s is gone, and its tags are yet to come on %s", m.Name, in.ProviderID)
 		}
+	}
+}
+
+// mayCallVanished judges that the instance of a machine is said to be gone.
+func (o *oracle) mayCallVanished(before, m *v1beta1.Machine) {
+	if m.Status.FailureReason != v1beta1.FailureInstanceVanished || before.Status.FailureReason == m.Status.FailureReason {
+		return
+	}
+	if in := o.world.cloud.byID(m.Spec.ProviderID); in != nil && in.dying.IsZero() {
+		o.breach("vanished", "machine %s is said to have lost its instance %s, which is there", m.Name, in.ProviderID)
 	}
 }
 

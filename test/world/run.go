@@ -13,7 +13,9 @@ import (
 // Prepared is a scenario with its fleet at rest, from which runs are forked.
 type Prepared struct {
 	Scenario
-	base *World
+	// Habits are the semantics of the cloud in its runs; none for a cloud that is as kind as the contract allows.
+	Habits Habits
+	base   *World
 }
 
 // Prepare brings up a scenario's fleet, undisturbed.
@@ -34,7 +36,7 @@ func (s Scenario) Prepare(scheme *runtime.Scheme) (*Prepared, error) {
 	if err := w.Run(Settled); err != nil {
 		return nil, fmt.Errorf("prepare scenario %s: %w", s.Name, err)
 	}
-	return &Prepared{s, w}, nil
+	return &Prepared{Scenario: s, base: w}, nil
 }
 
 // Result is what came of a run.
@@ -45,6 +47,8 @@ type Result struct {
 	Path           uint64
 	// Tail is how many steps there were from the last fault, or the beginning, until rest.
 	Tail int
+	// Made is how many instances there were in all.
+	Made int
 	// End is what is there in the end of a run without an error.
 	End End
 }
@@ -74,6 +78,7 @@ func (p *Prepared) begin(seed uint64, planned bool) (*World, error) {
 		return nil, err
 	}
 	w.script, w.planned = p.Script(w.random), planned
+	w.cloud.past = past{habits: p.Habits, began: w.clock.at}
 	return w, nil
 }
 
@@ -84,6 +89,7 @@ func (w *World) finish() (result Result) {
 			result.Err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
 		}
 		result.Steps, result.Effects, result.Crashes, result.Path = w.steps, w.effects, w.crashes, w.path
+		result.Made = w.cloud.madeInAll()
 	}()
 	if err := w.Run(Settled); err != nil {
 		return Result{Err: err}

@@ -28,8 +28,10 @@ type Sweep struct {
 type Failure struct {
 	Scenario string
 	Seed     uint64
-	Plan     Plan
-	Err      error
+	// Habits are the semantics of its cloud.
+	Habits Habits
+	Plan   Plan
+	Err    error
 }
 
 // Report is what came of a sweep.
@@ -71,7 +73,7 @@ func (s Sweep) Run(scheme *runtime.Scheme) (Report, error) {
 				report.Effects += int64(result.Effects)
 				report.Crashes += int64(result.Crashes)
 				if result.Err != nil {
-					report.Failures = append(report.Failures, Failure{p.Name, seed, nil, result.Err})
+					report.Failures = append(report.Failures, Failure{p.Name, seed, p.Habits, nil, result.Err})
 				}
 				stop = stop || result.Err != nil && s.Enough != nil && s.Enough(report.Failures)
 				enough := stop
@@ -93,13 +95,16 @@ func (s Sweep) Run(scheme *runtime.Scheme) (Report, error) {
 // MarshalJSON returns the failure as an object of texts, with the line that repeats it.
 func (f Failure) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[string]string{
-		"scenario": f.Scenario, "seed": fmt.Sprint(f.Seed), "plan": f.Plan.String(), "error": f.Err.Error(), "repeat": f.repeat(),
+		"scenario": f.Scenario, "seed": fmt.Sprint(f.Seed), "cloud": f.Habits.String(), "plan": f.Plan.String(), "error": f.Err.Error(), "repeat": f.repeat(),
 	})
 }
 
 // repeat returns the line that repeats the failure.
 func (f Failure) repeat() string {
 	line := fmt.Sprintf("go run ./test/simulate --scenario %s --seed %d --story", f.Scenario, f.Seed)
+	if len(f.Habits) > 0 {
+		line += fmt.Sprintf(" --cloud %s", f.Habits)
+	}
 	if len(f.Plan) > 0 {
 		line += fmt.Sprintf(" --plan %q", f.Plan)
 	}

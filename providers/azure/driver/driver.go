@@ -44,6 +44,7 @@ var (
 	_ provider.Settler   = (*Driver)(nil)
 	_ provider.Timeouter = (*Driver)(nil)
 	_ provider.Adopter   = (*Driver)(nil)
+	_ provider.Scoper    = (*Driver)(nil)
 )
 
 // New returns a driver. It does not connect. It fails when an option cannot be used.

@@ -180,6 +180,15 @@ func (d *Driver) List(ctx context.Context, req provider.ListRequest) (provider.L
 	return page, nil
 }
 
+// ListScope implements provider.Scoper: List goes through a resource group or, where the specification names none, the
+// subscription of the credentials.
+func (d *Driver) ListScope(class provider.Class) (string, error) {
+	if group := groupOf(class.Spec); group != "" {
+		return "resource group " + strings.ToLower(group), nil
+	}
+	return "subscription", nil
+}
+
 // page reads one page of virtual machines, the first one or what another's link leads to.
 // https://learn.microsoft.com/rest/api/compute/virtual-machines/list
 func (c *clients) page(ctx context.Context, group, link string) ([]*armcompute.VirtualMachine, string, error) {

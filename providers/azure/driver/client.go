@@ -82,7 +82,7 @@ func unusable() error {
 }
 
 // httpClient is the one connection pool of a driver. Tokens go with the requests, so all accounts share it. It follows no
-// redirects: a token must not go where an answer points.
+// redirects: a token must not go where an answer points. It reads no answer beyond maxAnswerBytes.
 func httpClient(transport http.RoundTripper) *http.Client {
 	if transport == nil {
 		own := http.DefaultTransport.(*http.Transport).Clone()
@@ -90,7 +90,7 @@ func httpClient(transport http.RoundTripper) *http.Client {
 		transport = own
 	}
 	return &http.Client{
-		Transport:     transport,
+		Transport:     bounded{transport, maxAnswerBytes},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }

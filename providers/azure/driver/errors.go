@@ -164,7 +164,11 @@ func retryAfter(r *http.Response) time.Duration {
 		return time.Duration(max(0, min(seconds, 24*60*60))) * time.Second
 	}
 	if at, err := http.ParseTime(header); err == nil {
-		return max(0, time.Until(at))
+		// By the clock that it was written with, if that is known: ours may be minutes off.
+		if now, err := http.ParseTime(r.Header.Get("Date")); err == nil {
+			return min(max(0, at.Sub(now)), 24*time.Hour)
+		}
+		return min(max(0, time.Until(at)), 24*time.Hour)
 	}
 	return 0
 }

@@ -1,9 +1,6 @@
 package fakeazure
 
-import (
-	"net/http"
-	"time"
-)
+import "net/http"
 
 // addDisk makes a disk with its machine. It has the machine's tags.
 func (a *Azure) addDisk(vm *resource, spec object, size any) {
@@ -14,7 +11,7 @@ func (a *Azure) addDisk(vm *resource, spec object, size any) {
 	}
 	r := &resource{id: a.id(vm.group, kindDisk, name), group: vm.group, name: name, kind: kindDisk, body: object{
 		"location": vm.body["location"], "tags": clone(vm.tags()), "managedBy": vm.id, "sku": object{"name": sku},
-		"properties": object{"diskSizeGB": size, "diskState": "Attached", "provisioningState": "Succeeded", "timeCreated": time.Now().UTC().Format(time.RFC3339Nano)},
+		"properties": object{"diskSizeGB": size, "diskState": "Attached", "provisioningState": "Succeeded", "timeCreated": a.timestamp()},
 	}}
 	if zones, ok := vm.body["zones"]; ok {
 		r.body["zones"] = zones

@@ -199,6 +199,55 @@ func TestADeletionRightAfterACreation(t *testing.T) {
 	})
 }
 
+// Every read lags behind the creation. What a write says counts.
+func TestADeletionOfWhatReadsDoNotKnowYet(t *testing.T) {
+	bothWays(t, func(t *testing.T, newCloud opener) {
+		c := newCloud(t, nil)
+		d, req := c.driver(), request("a", class())
+		in := c.created(d, req)
+		var ends []func()
+		for _, of := range []string{"VirtualMachines", "NetworkInterfaces", "PublicIPAddresses", "Disks"} {
+			ends = append(ends, c.Inject(fakeazure.Fault{Operation: of + "_Get", Status: http.StatusNotFound, Code: "ResourceNotFound"}))
+		}
+		del := deletion(req)
+		del.ProviderID, del.Scope = in.ProviderID, in.Scope
+		result, err := d.Delete(t.Context(), del)
+		c.must(err)
+		if result.Gone {
+			t.Error("a machine that no read knows, and a deletion does, is reported Gone")
+		}
+		for _, end := range ends {
+			end()
+		}
+		c.removed(d, del)
+		c.nothingLeft()
+	})
+}
+
+func TestInstancesAreTheSameInWhateverCaseTheyAreListed(t *testing.T) {
+	c := newCloud(t, func(o *fakeazure.Options) { o.Semantics.ListsUpper = true })
+	d, req := c.driver(), request("a", class())
+	in := c.created(d, req)
+	c.KeepParts()
+	if _, found := c.leftovers(cluster, class()); len(found) != 1 || found[0].ProviderID != in.ProviderID {
+		t.Errorf("listed %+v, want %s", found, in.ProviderID)
+	}
+	anywhere := lookup(req)
+	anywhere.Class.Spec = nil
+	if got, err := d.Get(t.Context(), anywhere); err != nil || got.ProviderID != in.ProviderID {
+		t.Errorf("Get by tags: %+v, %v, want %s", got, err, in.ProviderID)
+	}
+	c.destroy("a-")
+	parts, _ := c.leftovers(cluster, class())
+	if want := []string{"data-0", "data-3", "nic-0", "os"}; !slices.Equal(parts, want) {
+		t.Errorf("left are %v, want %v", parts, want)
+	}
+	del := deletion(req)
+	del.Class.Spec = nil
+	c.removed(d, del)
+	c.nothingLeft()
+}
+
 func TestAMachineOfOthersWithOurNameIsLeftAlone(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
 		for name, tags := range map[string]map[string]string{

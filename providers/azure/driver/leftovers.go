@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v7"
@@ -53,15 +54,18 @@ func (c *clients) leftoverPage(ctx context.Context, kind, group, link, cluster s
 	if link != "" && !c.leadsHere(link) {
 		return nil, "", provider.Errorf(provider.InvalidArgument, "list %s: the page to continue with is not Azure's", kind)
 	}
-	add := func(id *string, tags map[string]*string) *provider.Leftover {
+	// add takes a part that has the cluster's tag and a name of the machine's that its tags tell: people, and services for
+	// backups, copy tags from one disk to the next, and Delete goes by the name.
+	add := func(id, name *string, tags map[string]*string, made *time.Time) {
+		uid, key := types.UID(value(tags[provider.TagMachineUID])), value(tags[provider.TagMachine])
+		namespace, of, _ := strings.Cut(key, "/")
+		base := baseName(cluster, provider.Machine{Namespace: namespace, Name: of, UID: uid})
+		if uid == "" || value(tags[provider.TagCluster]) != cluster || !strings.HasPrefix(value(name), base+"-") {
+			return
+		}
 		// Resource IDs differ in case from one answer to the next.
-		all = append(all, provider.Leftover{
-			ID: strings.ToLower(value(id)), ClusterID: value(tags[provider.TagCluster]),
-			MachineUID: types.UID(value(tags[provider.TagMachineUID])), MachineKey: value(tags[provider.TagMachine]),
-		})
-		return &all[len(all)-1]
+		all = append(all, provider.Leftover{ID: strings.ToLower(value(id)), ClusterID: cluster, MachineUID: uid, MachineKey: key, LaunchTime: value(made)})
 	}
-	ours := func(tags map[string]*string) bool { return value(tags[provider.TagCluster]) == cluster }
 	switch kind {
 	case partInterfaces:
 		var page armnetwork.InterfaceListResult
@@ -69,9 +73,9 @@ func (c *clients) leftoverPage(ctx context.Context, kind, group, link, cluster s
 			next = value(page.NextLink)
 		}
 		for _, n := range page.Value {
-			if ours(n.Tags) && n.Properties != nil && n.Properties.VirtualMachine == nil && n.Properties.PrivateEndpoint == nil &&
+			if n.Properties != nil && n.Properties.VirtualMachine == nil && n.Properties.PrivateEndpoint == nil &&
 				n.Properties.PrivateLinkService == nil && !isGoing(n.Properties.ProvisioningState) {
-				add(n.ID, n.Tags)
+				add(n.ID, n.Name, n.Tags, nil)
 			}
 		}
 	case partAddresses:
@@ -80,9 +84,9 @@ func (c *clients) leftoverPage(ctx context.Context, kind, group, link, cluster s
 			next = value(page.NextLink)
 		}
 		for _, ip := range page.Value {
-			if ours(ip.Tags) && ip.Properties != nil && ip.Properties.IPConfiguration == nil && ip.Properties.NatGateway == nil &&
+			if ip.Properties != nil && ip.Properties.IPConfiguration == nil && ip.Properties.NatGateway == nil &&
 				!isGoing(ip.Properties.ProvisioningState) {
-				add(ip.ID, ip.Tags)
+				add(ip.ID, ip.Name, ip.Tags, nil)
 			}
 		}
 	default:
@@ -91,8 +95,8 @@ func (c *clients) leftoverPage(ctx context.Context, kind, group, link, cluster s
 			next = value(page.NextLink)
 		}
 		for _, d := range page.Value {
-			if ours(d.Tags) && d.Properties != nil && value(d.ManagedBy) == "" && len(d.ManagedByExtended) == 0 && !isGoing(d.Properties.ProvisioningState) {
-				add(d.ID, d.Tags).LaunchTime = value(d.Properties.TimeCreated)
+			if d.Properties != nil && value(d.ManagedBy) == "" && len(d.ManagedByExtended) == 0 && !isGoing(d.Properties.ProvisioningState) {
+				add(d.ID, d.Name, d.Tags, d.Properties.TimeCreated)
 			}
 		}
 	}

@@ -82,9 +82,18 @@ func TestListShowsThePartsThatBelongToNoMachine(t *testing.T) {
 
 		c.KeepParts()
 		c.destroy("a-")
+		// Somebody's interface, with tags that were copied from ours.
+		other := "/subscriptions/" + subscription + "/resourceGroups/machines/providers/Microsoft.Network/networkInterfaces/somebodys?api-version=2025-01-01"
+		c.must(c.call(t.Context(), http.MethodPut, other, map[string]any{
+			"location": "westeurope", "tags": req.Tags,
+			"properties": map[string]any{"ipConfigurations": []any{map[string]any{"name": "a", "properties": map[string]any{"subnet": map[string]any{"id": subnet}}}}},
+		}))
 		wants(0, "nic-0", "os", "data-0", "data-3")
 		c.gone(c.driver(), deletion(req))
 		wants(0)
+		if left := c.Resources(); !slices.Contains(left, "networkInterfaces/machines/somebodys") {
+			t.Errorf("somebody's interface is gone: %v", left)
+		}
 	})
 }
 

@@ -41,7 +41,7 @@ func conducts() map[string]conduct {
 		"lists repeat and turn around":  {Semantics: fakeazure.Semantics{ListsRepeat: true, ListsReverse: true}},
 		"lists are in upper case":       {Semantics: fakeazure.Semantics{ListsUpper: true}, overSDK: true},
 		"quota frees late":              {Semantics: fakeazure.Semantics{QuotaLag: lag}, quota: 4},
-		"tokens end early":              {Semantics: fakeazure.Semantics{TokenLife: lag}},
+		"tokens end early":              {Semantics: fakeazure.Semantics{TokenLife: time.Second}},
 		"the clock is ahead":            {Semantics: fakeazure.Semantics{ClockSkew: 5 * time.Minute}},
 		"the clock is behind":           {Semantics: fakeazure.Semantics{ClockSkew: -5 * time.Minute}},
 		"answers are lost": {faults: []fakeazure.Fault{
@@ -306,7 +306,7 @@ func TestPatienceIsMeasuredByAzuresClock(t *testing.T) {
 
 // A token is refused before its time is over, by our clock. The next call signs in again.
 func TestATokenThatIsRefusedIsNotUsedAgain(t *testing.T) {
-	c := newCloud(t, func(o *fakeazure.Options) { o.Semantics.TokenLife = lag })
+	c := newCloud(t, func(o *fakeazure.Options) { o.Semantics.TokenLife = 2 * time.Second })
 	d, get := c.driver(), lookup(request("a", class()))
 	refused := 0
 	c.eventually("the token was refused and another one was taken", func() (bool, string) {

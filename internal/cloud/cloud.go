@@ -97,6 +97,21 @@ func (c *Cloud) Adopt(ctx context.Context, req provider.AdoptRequest) (*provider
 	return call(ctx, c, "Adopt", changes, func(ctx context.Context) (*provider.Instance, error) { return adopter.Adopt(ctx, req) })
 }
 
+// ListScope implements provider.Scoper with the driver's name of the scope; it is empty when the driver names none. It makes
+// no call to the cloud and is not limited.
+func (c *Cloud) ListScope(class provider.Class) (name string, err error) {
+	scoper, ok := c.Driver.(provider.Scoper)
+	if !ok {
+		return "", nil
+	}
+	defer func() {
+		if recover() != nil {
+			name, err = "", provider.Errorf(provider.Internal, "the driver panicked in ListScope")
+		}
+	}()
+	return scoper.ListScope(class)
+}
+
 type effect bool
 
 const (

@@ -124,3 +124,30 @@ func TestAPanicInADriverIsAnErrorAndIsCounted(t *testing.T) {
 		t.Errorf("machinist_provider_requests_total = %v, want 1", got)
 	}
 }
+
+// scoped is a driver that names its scopes.
+type scoped struct {
+	*scripted
+	scope func() (string, error)
+}
+
+func (s *scoped) ListScope(provider.Class) (string, error) { return s.scope() }
+
+// F-31.
+func TestAScopeThatADriverCannotNameIsAnErrorOrEmpty(t *testing.T) {
+	for name, tc := range map[string]struct {
+		driver provider.Driver
+		want   string
+		code   provider.Code
+	}{
+		"named":     {&scoped{&scripted{}, func() (string, error) { return "account", nil }}, "account", provider.OK},
+		"no scopes": {&scripted{}, "", provider.OK},
+		"it panics": {&scoped{&scripted{}, func() (string, error) { panic("secret") }}, "", provider.Internal},
+		"it cannot": {&scoped{&scripted{}, func() (string, error) { return "", provider.InvalidField("region", "is wrong") }}, "", provider.InvalidArgument},
+	} {
+		c := New(Options{Driver: tc.driver, Clock: clock.RealClock{}})
+		if got, err := c.ListScope(provider.Class{}); got != tc.want || provider.CodeOf(err) != tc.code {
+			t.Errorf("%s: ListScope = %q, %v", name, got, err)
+		}
+	}
+}

@@ -123,11 +123,12 @@ func (p *pass) recordInstance(ctx context.Context, inputs resolve.Resolved, inst
 		p.wakeIn(p.pollInterval())
 		return wait, nil
 	}
+	if !p.memory.of(p.machine).ambiguousAt.IsZero() {
+		// Noted before it is written down: where only the answer to that is lost, the next pass finds the provider ID.
+		p.memory.noteCreated(p.machine, p.Clock.Now(), p.Cloud.CreateSettle())
+	}
 	if err := p.patchMachine(ctx, func(m *v1beta1.Machine) { m.Spec.ProviderID = instance.ProviderID }); err != nil {
 		return wait, err
-	}
-	if asked := p.memory.of(p.machine).ambiguousAt; !asked.IsZero() {
-		p.memory.noteCreated(p.machine, asked, p.Cloud.CreateSettle())
 	}
 	p.memory.update(p.machine, func(m *recollection) { *m = recollection{ours: m.ours, token: m.token} })
 	p.launched(inputs, instance)

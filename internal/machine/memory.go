@@ -22,6 +22,8 @@ type memory struct {
 	// created is when the call of this process ended that created or adopted the recorded instance, by the Machine's UID, as
 	// long as the cloud may not show that instance.
 	created map[types.UID]time.Time
+	// sweepAt is how many of those there are when the old ones are dropped.
+	sweepAt int
 }
 
 // recollection is what is remembered of one Machine.
@@ -118,8 +120,11 @@ func (m *memory) forget(machine types.NamespacedName) {
 func (m *memory) noteCreated(machine *v1beta1.Machine, at time.Time, settle time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	maps.DeleteFunc(m.created, func(_ types.UID, t time.Time) bool { return at.Sub(t) > settle })
 	m.created[machine.UID] = at
+	if len(m.created) >= m.sweepAt { // Not at each creation: many machines come at once.
+		maps.DeleteFunc(m.created, func(_ types.UID, t time.Time) bool { return at.Sub(t) > settle })
+		m.sweepAt = 2*len(m.created) + 16
+	}
 }
 
 // createdAt returns that time, zero if this process does not know it.

@@ -48,6 +48,17 @@ func (c *Clients[C]) Get(credentials Credentials, scope string, newClient func()
 	return client, nil
 }
 
+// Forget drops the client for the credentials and the scope, if there is one: for a cloud that no longer accepts what the
+// client has kept, such as an access token.
+func (c *Clients[C]) Forget(credentials Credentials, scope string) {
+	key := clientKey(credentials, scope)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if i := c.index(key); i >= 0 {
+		c.entries = slices.Delete(c.entries, i, i+1)
+	}
+}
+
 // use returns a client that is there and makes it the last used.
 func (c *Clients[C]) use(key [sha256.Size]byte) (client C, found bool) {
 	c.mu.Lock()

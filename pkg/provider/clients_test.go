@@ -84,3 +84,24 @@ func TestClientsGivesAllThatCallAtOnceTheSame(t *testing.T) {
 		}
 	}
 }
+
+func TestAClientThatIsForgottenIsMadeAnew(t *testing.T) {
+	var clients provider.Clients[int]
+	made := 0
+	get := func(token string) int {
+		n, err := clients.Get(provider.NewCredentials(map[string][]byte{"token": []byte(token)}), "", func() (int, error) { made++; return made, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	a, b := get("a"), get("b")
+	clients.Forget(provider.NewCredentials(map[string][]byte{"token": []byte("a")}), "")
+	clients.Forget(provider.NewCredentials(map[string][]byte{"token": []byte("nobody's")}), "")
+	if again := get("a"); again == a {
+		t.Error("a client that was forgotten serves on")
+	}
+	if get("b") != b {
+		t.Error("another one was forgotten as well")
+	}
+}

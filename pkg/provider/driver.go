@@ -70,7 +70,7 @@ type Driver interface {
 	Delete(ctx context.Context, req DeleteRequest) (DeleteResult, error)
 
 	// List returns one page of the instances in the scope of the request's credentials and providerSpec that carry the
-	// cluster's tag. Instances of others are never returned.
+	// cluster's tag. Instances of others are never returned. It also lists parts that carry the tag and belong to no instance.
 	List(ctx context.Context, req ListRequest) (ListPage, error)
 }
 
@@ -96,6 +96,16 @@ type Adopter interface {
 	// Adopt tags the instance with req.Tags. It fails with FailedPrecondition when the instance carries tags of another
 	// cluster or machine. If its answer is lost, the tags show within CreateSettle or never.
 	Adopt(ctx context.Context, req AdoptRequest) (*Instance, error)
+}
+
+// Scoper is implemented by drivers whose List answers the same for many classes, such as for all of one account, region or
+// resource group. Without it Machinist lists once for each distinct providerSpec.
+type Scoper interface {
+	// ListScope names all that List goes through for the class, apart from the credentials: for two classes with the same
+	// credentials and the same name, List returns the same. It makes no call and holds no secret. Where it is empty, or an
+	// error, the class is listed by itself. A name that covers more than List does hides orphans; one that covers less only
+	// costs calls.
+	ListScope(class Class) (string, error)
 }
 
 // CallTimeout returns the bound for one call of the driver.

@@ -65,3 +65,17 @@ func (in *Instance) OwnedBy(clusterID string, m Machine) error {
 	}
 	return nil
 }
+
+// Leftover is a part of a machine, such as a disk, a network interface or an address, that belongs to no instance: a Create was
+// cut short, or the instance was removed and the part stayed.
+type Leftover struct {
+	// ID is the provider's name of the part, for people: unique among all parts, the same in every list, at most 1 KiB.
+	ID string
+	// LaunchTime is when the part was made; zero when the cloud does not tell.
+	LaunchTime time.Time
+
+	// ClusterID, MachineUID and MachineKey (namespace/name) are read from the part's tags; empty where a tag is missing.
+	ClusterID  string
+	MachineUID types.UID
+	MachineKey string
+}

@@ -167,6 +167,9 @@ type ListRequest struct {
 // ListPage is one page of instances.
 type ListPage struct {
 	Instances []Instance
+	// Leftovers are parts that carry the cluster's tag and belong to no instance. A driver lists those that its Delete without
+	// a provider ID removes; one whose parts cannot outlive their instance lists none.
+	Leftovers []Leftover
 	// Continue is empty on the last page.
 	Continue string
 }

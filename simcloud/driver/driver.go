@@ -49,6 +49,7 @@ var (
 	_ provider.Driver  = (*Driver)(nil)
 	_ provider.Settler = (*Driver)(nil)
 	_ provider.Adopter = (*Driver)(nil)
+	_ provider.Scoper  = (*Driver)(nil)
 )
 
 // New returns a driver. It does not connect. It fails when an endpoint is not a base URL or an option is negative.

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -172,4 +173,9 @@ func (d *Driver) List(ctx context.Context, req provider.ListRequest) (provider.L
 		}
 	}
 	return page, nil
+}
+
+// ListScope implements provider.Scoper: List shows all regions of the account that the credentials open at an endpoint.
+func (d *Driver) ListScope(class provider.Class) (string, error) {
+	return cmp.Or(d.endpointOf("", class.Spec), d.endpoints[0]), nil
 }

@@ -254,6 +254,25 @@ func TestListGoesThroughAllPagesOfOneCluster(t *testing.T) {
 	wantCode(t, err, provider.InvalidArgument)
 }
 
+// F-31.
+func TestOneListServesAllClassesOfAnEndpoint(t *testing.T) {
+	d, err := driver.New(driver.Options{Endpoints: []string{"http://127.0.0.1:1", "http://127.0.0.1:2"}})
+	must(t, err)
+	scope := func(spec string) string {
+		t.Helper()
+		name, err := d.ListScope(provider.Class{Spec: []byte(`{"apiVersion":"sim.machinist.dev/v1beta1","kind":"SimMachine","region":"r","image":"i",` + spec + `}`)})
+		must(t, err)
+		return name
+	}
+	small := scope(`"instanceType":"small"`)
+	if small == "" || scope(`"instanceType":"large","zone":"z"`) != small || scope(`"instanceType":"small","endpoint":"http://127.0.0.1:1"`) != small {
+		t.Errorf("classes of the endpoint %q are of several scopes", small)
+	}
+	if other := scope(`"instanceType":"small","endpoint":"http://127.0.0.1:2"`); other == small {
+		t.Errorf("two endpoints are one scope %q", other)
+	}
+}
+
 func TestAdoptTagsOnlyWhatIsNobodys(t *testing.T) {
 	s := newSim(t)
 	adopt := func(in *simcloud.Instance) (*provider.Instance, error) {

@@ -76,6 +76,18 @@ func verdict(word string, period time.Duration) string {
 	return word
 }
 
+// nameOf is the provider ID or, of parts without an instance, the last words of their names.
+func nameOf(e ledger.Entry) string {
+	if e.ProviderID != "" || len(e.Parts) == 0 {
+		return e.ProviderID
+	}
+	short := make([]string, len(e.Parts))
+	for i, part := range e.Parts {
+		short[i] = part[strings.LastIndex(part, "/")+1:]
+	}
+	return "no instance; parts " + strings.Join(short, " ")
+}
+
 // Text writes it for people.
 func (o Orphans) Text(w io.Writer, style text.Style) error {
 	out := &strings.Builder{}
@@ -133,7 +145,7 @@ func (o Orphans) report(w *strings.Builder, r OrphanReport, style text.Style) {
 			if e.Launched != nil {
 				made = text.Age(o.Now, *e.Launched) + " ago"
 			}
-			rows[i] = []string{text.Clean(e.ProviderID), text.Clean(e.Machine), text.Clean(e.Source), text.Age(o.Now, e.FirstSeen) + " ago", made, verdict(e.Verdict, period)}
+			rows[i] = []string{text.Clean(nameOf(e)), text.Clean(e.Machine), text.Clean(e.Source), text.Age(o.Now, e.FirstSeen) + " ago", made, verdict(e.Verdict, period)}
 		}
 		_ = text.Table(w, head, rows)
 	}

@@ -1,6 +1,7 @@
 package orphans
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/safety/orphans/ledger"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -72,6 +74,82 @@ func TestClassesOfOneScopeAreListedOnce(t *testing.T) {
 	}
 	w.pass()
 	w.want()
+}
+
+// F-31.
+func TestOneListServesAllClassesOfAScope(t *testing.T) {
+	w := newWorld(t)
+	w.cloud.scopeOf = func(class provider.Class) (string, error) { return "the account", nil }
+	w.class("other") // With other credentials, and the same name of the scope.
+	for n := range 20 {
+		w.sized(fmt.Sprintf("size-%d", n), fmt.Sprint(n))
+	}
+	w.lost(1)
+	there := w.sizedMachine("there", "size-3")
+	w.lost(2, func(in *provider.Instance) { in.MachineUID, in.ProviderID = there.UID, "sim:///there" })
+	w.sizedMachine("missing", "size-7")
+	w.look()
+	if w.cloud.lists != 2 {
+		t.Errorf("listed %d times, want once for each of two sets of credentials", w.cloud.lists)
+	}
+	// What one list serves is also looked for in it.
+	if want := []string{"missing"}; !slices.Equal(w.doubted, want) {
+		t.Errorf("told %v, want %v", w.doubted, want)
+	}
+	w.pass()
+	if left := w.cloud.all(); len(left) != 1 || left[0].MachineUID != there.UID {
+		t.Errorf("left %v", left)
+	}
+}
+
+// F-31.
+func TestClassesWithoutANamedScopeAreListedByThemselves(t *testing.T) {
+	w := newWorld(t)
+	w.cloud.scopeOf = func(class provider.Class) (string, error) {
+		switch {
+		case strings.Contains(string(class.Spec), "broken"):
+			return "the account", provider.Errorf(provider.Internal, "the driver panicked in ListScope")
+		case strings.Contains(string(class.Spec), "nameless"):
+			return "", nil
+		}
+		return "the account", nil
+	}
+	for _, name := range []string{"broken-1", "broken-2", "nameless-1", "nameless-2"} {
+		w.sized(name, name)
+	}
+	orphan := w.lost(1)
+	w.sizedMachine("missing", "broken-1")
+	w.look()
+	if w.cloud.lists != 5 {
+		t.Errorf("listed %d times, want once for each of four classes and once for the account", w.cloud.lists)
+	}
+	if want := []string{"missing"}; !slices.Equal(w.doubted, want) {
+		t.Errorf("told %v, want %v", w.doubted, want)
+	}
+	w.want(orphan)
+	w.pass()
+	w.want()
+}
+
+// A list that fails says nothing of any class that it serves.
+//
+// F-14, F-31.
+func TestASharedScopeThatCannotBeListedIsLeftAlone(t *testing.T) {
+	w := newWorld(t)
+	w.collector.Ledger = ledger.Book{Client: w.api, Namespace: w.namespace}
+	w.cloud.scopeOf = func(provider.Class) (string, error) { return "the account", nil }
+	w.sized("large", "large")
+	w.sizedMachine("m", "large")
+	w.cloud.onPage = func(string, int) error { return provider.Errorf(provider.Throttled, "too many calls") }
+	w.look()
+	if len(w.doubted) != 0 {
+		t.Errorf("told %v of an instance that nobody has looked for", w.doubted)
+	}
+	page, _ := w.page()
+	want := []ledger.Unlisted{{Source: w.namespace + "/large", Why: "Throttled"}, {Source: w.namespace + "/small", Why: "Throttled"}}
+	if !slices.Equal(page.Unlisted, want) {
+		t.Errorf("kept %+v, want %+v", page.Unlisted, want)
+	}
 }
 
 // F-12.

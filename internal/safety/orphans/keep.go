@@ -1,6 +1,7 @@
 package orphans
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -30,7 +31,7 @@ func (c *Collector) keep(ctx context.Context, now time.Time, page ledger.Page) {
 func pageOf(plan Plan, scopes map[string]*scope, unlisted []ledger.Unlisted) ledger.Page {
 	page := ledger.Page{Unlisted: unlisted}
 	for _, d := range plan.Decisions {
-		sighting, seen := plan.Sightings[d.Instance.ProviderID]
+		sighting, seen := plan.Sightings[d.ID]
 		if !seen {
 			continue // It is owned, foreign, or nobody could say.
 		}
@@ -38,10 +39,10 @@ func pageOf(plan Plan, scopes map[string]*scope, unlisted []ledger.Unlisted) led
 			continue
 		}
 		e := ledger.Entry{
-			ProviderID: d.Instance.ProviderID, Machine: d.Instance.MachineKey, UID: string(d.Instance.MachineUID),
+			ProviderID: d.Instance.ProviderID, Parts: d.Parts, Machine: d.Instance.MachineKey, UID: string(d.Instance.MachineUID),
 			FirstSeen: sighting.First, Verdict: string(d.Verdict),
 		}
-		if s := scopes[d.Instance.ProviderID]; s != nil {
+		if s := scopes[d.ID]; s != nil {
 			e.Source = nameOf(s.source)
 		}
 		if launched := d.Instance.LaunchTime; !launched.IsZero() {
@@ -51,14 +52,15 @@ func pageOf(plan Plan, scopes map[string]*scope, unlisted []ledger.Unlisted) led
 	}
 	// Which of them are removed first is no news.
 	slices.SortFunc(page.Entries, func(a, b ledger.Entry) int {
-		if a.ProviderID < b.ProviderID {
-			return -1
-		}
-		return 1
+		return cmp.Or(cmp.Compare(a.ProviderID, b.ProviderID), cmp.Compare(a.UID, b.UID), cmp.Compare(a.Source, b.Source))
 	})
 	return page
 }
 
-func unlistedFor(s *scope, err error) ledger.Unlisted {
-	return ledger.Unlisted{Source: nameOf(s.source), Why: string(provider.CodeOf(err))}
+// unlistedFor names every class that leads to a scope which could not be listed.
+func unlistedFor(s *scope, err error) (all []ledger.Unlisted) {
+	for _, source := range s.sources {
+		all = append(all, ledger.Unlisted{Source: nameOf(source), Why: string(provider.CodeOf(err))})
+	}
+	return all
 }

@@ -19,24 +19,24 @@ const (
 	mostPages = 100_000
 )
 
-// listInstances returns all instances of a scope, or an error: a part of them is of no use.
-func (c *Collector) listInstances(ctx context.Context, s *scope) ([]provider.Instance, error) {
-	var all []provider.Instance
+// listInstances returns all instances and leftovers of a scope as one page, or an error: a part of them is of no use.
+func (c *Collector) listInstances(ctx context.Context, s *scope) (all provider.ListPage, err error) {
 	req := provider.ListRequest{Class: s.class, ClusterID: c.Rules.ClusterID}
 	for range mostPages {
 		page, err := c.Cloud.List(ctx, req)
 		switch {
 		case err != nil:
-			return nil, err
+			return provider.ListPage{}, err
 		case page.Continue != "" && page.Continue == req.Continue:
-			return nil, provider.Errorf(provider.Internal, "the driver's list does not get on after %d instances", len(all))
+			return provider.ListPage{}, provider.Errorf(provider.Internal, "the driver's list does not get on after %d instances", len(all.Instances))
 		}
-		all = append(all, page.Instances...)
+		all.Instances = append(all.Instances, page.Instances...)
+		all.Leftovers = append(all.Leftovers, page.Leftovers...)
 		if req.Continue = page.Continue; req.Continue == "" {
 			return all, nil
 		}
 	}
-	return nil, provider.Errorf(provider.Internal, "the driver's list has no end after %d instances", len(all))
+	return provider.ListPage{}, provider.Errorf(provider.Internal, "the driver's list has no end after %d instances", len(all.Instances))
 }
 
 // listMachines returns the UIDs of all Machines in the scope of this installation as the API server itself has them now,

@@ -21,7 +21,7 @@ type Metrics struct{ orphans *prometheus.CounterVec }
 func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{orphans: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "machinist_orphans_total",
-		Help: "Instances of this installation without a Machine, or of a Machine that has another one, by what was done about them.",
+		Help: "Instances of this installation, or parts without an instance, without a Machine, and instances of a Machine that has another one, by what was done about them.",
 	}, []string{"action"})}
 	if err := registerer.Register(m.orphans); err != nil {
 		return nil, fmt.Errorf("register the metrics of orphans: %w", err)

@@ -15,22 +15,29 @@ func (c *Collector) pass(ctx context.Context, now time.Time, before Sightings) S
 		return nil
 	}
 	state := State{Rules: c.Rules, Now: now, Recorded: known.recorded, Before: before}
-	// The scope in which an instance was found is the one with which it is read again and removed.
+	// By the IDs of decisions: the scope in which an instance was found is the one with which it is read again and removed.
 	scopes := map[string]*scope{}
+	parts := map[string]bool{}
 	var listed []*scope
 	scopesKnown, unlisted := c.scopesOf(ctx, known)
 	for _, s := range scopesKnown {
-		instances, err := c.listInstances(ctx, s)
+		found, err := c.listInstances(ctx, s)
 		if err != nil {
 			c.log(ctx).Error(err, "The instances of a scope are left alone: they cannot be listed", "source", nameOf(s.source))
-			unlisted = append(unlisted, unlistedFor(s, err))
+			unlisted = append(unlisted, unlistedFor(s, err)...)
 			continue
 		}
 		listed = append(listed, s)
-		for _, in := range instances {
+		for _, in := range found.Instances {
 			if scopes[in.ProviderID] == nil {
 				scopes[in.ProviderID] = s
 				state.Instances = append(state.Instances, in)
+			}
+		}
+		for _, leftovers := range group(nameOf(s.source), found.Leftovers, parts) {
+			if scopes[leftovers.ID] == nil {
+				scopes[leftovers.ID] = s
+				state.Leftovers = append(state.Leftovers, leftovers)
 			}
 		}
 	}
@@ -65,30 +72,39 @@ func (c *Collector) doubt(ctx context.Context, listed []*scope, found map[string
 func (c *Collector) carryOut(ctx context.Context, known *fleet, plan Plan, scopes map[string]*scope) {
 	var news news
 	for i := range plan.Decisions {
-		in := &plan.Decisions[i].Instance
-		sighting := plan.Sightings[in.ProviderID]
-		at := scopes[in.ProviderID]
+		d := &plan.Decisions[i]
+		in := &d.Instance
+		sighting := plan.Sightings[d.ID]
+		at := scopes[d.ID]
 		log := c.log(ctx).WithValues("providerID", in.ProviderID, "machine", in.MachineKey, "uid", in.MachineUID, "launched", in.LaunchTime)
-		switch verdict := plan.Decisions[i].Verdict; verdict {
+		if len(d.Parts) > 0 {
+			log = log.WithValues("parts", d.Parts)
+		}
+		switch verdict := d.Verdict; verdict {
 		case Delete:
 			if !c.stable() || ctx.Err() != nil {
 				log.Info("An orphaned instance is left alone for now")
 				continue
 			}
 			sighting.Attempts++
-			removed, err := c.remove(ctx, at, in)
+			removed, err := false, error(nil)
+			if len(d.Parts) > 0 {
+				removed, err = c.removeLeftovers(ctx, at, d)
+			} else {
+				removed, err = c.remove(ctx, at, in)
+			}
 			switch {
 			case err != nil:
 				log.Error(err, "Cannot remove an orphaned instance")
 				c.Metrics.count(actionFailed)
-				news.add(at.source, reasonFailed, in.ProviderID+": "+string(provider.CodeOf(err)))
+				news.add(at.source, reasonFailed, d.name()+": "+string(provider.CodeOf(err)))
 			case removed && !sighting.Told:
 				log.Info("Removed an orphaned instance: it has no Machine")
 				c.Metrics.count(actionDeleted)
-				news.add(at.source, reasonDeleted, in.ProviderID)
+				news.add(at.source, reasonDeleted, d.name())
 				sighting.Told = true
 			}
-			plan.Sightings[in.ProviderID] = sighting
+			plan.Sightings[d.ID] = sighting
 		case Report, Stray:
 			if sighting.Told {
 				continue
@@ -96,14 +112,14 @@ func (c *Collector) carryOut(ctx context.Context, known *fleet, plan Plan, scope
 			if verdict == Report {
 				log.Info("Found an orphaned instance, which is only reported: it has no Machine")
 				c.Metrics.count(actionReported)
-				news.add(at.source, reasonFound, in.ProviderID)
+				news.add(at.source, reasonFound, d.name())
 			} else {
 				log.Info("Found an instance of a Machine that has another one; it is left alone", "recorded", known.recorded[in.MachineUID])
 				c.Metrics.count(actionStray)
 				news.add(known.machines[in.MachineUID], reasonStray, in.ProviderID)
 			}
 			sighting.Told = true
-			plan.Sightings[in.ProviderID] = sighting
+			plan.Sightings[d.ID] = sighting
 		case Owned:
 		default:
 			log.V(1).Info("An instance is left alone", "verdict", verdict)

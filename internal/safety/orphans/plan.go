@@ -36,6 +36,8 @@ type State struct {
 	Stable time.Time
 	// Instances are those in complete lists, each once.
 	Instances []provider.Instance
+	// Leftovers are the parts in the same lists that belong to no instance.
+	Leftovers []Leftovers
 	// Recorded are the provider IDs that Machines had in the cache before the instances were listed, by the UID of the
 	// Machine. It is empty for one that has none.
 	Recorded map[types.UID]string
@@ -46,7 +48,7 @@ type State struct {
 	Before Sightings
 }
 
-// Sightings are the orphans, and the strays, of one pass by their provider IDs. What a pass did not see, or could not
+// Sightings are the orphans, and the strays, of one pass by the IDs of their decisions. What a pass did not see, or could not
 // judge, is not among them.
 type Sightings map[string]Sighting
 
@@ -82,7 +84,7 @@ const (
 	Foreign Verdict = "Foreign"
 	// Untagged is for one that does not say whose it is.
 	Untagged Verdict = "Untagged"
-	// Owned is for one that has a Machine.
+	// Owned is for one that has a Machine, and for parts whose machine has an instance.
 	Owned Verdict = "Owned"
 	// Unjudged is for one without a Machine in the cache, when the API server could not be asked.
 	Unjudged Verdict = "Unjudged"
@@ -96,16 +98,21 @@ const (
 	Excess Verdict = "Excess"
 )
 
-// Decision is about one instance.
+// Decision is about one instance, or about the parts of one machine that belong to no instance.
 type Decision struct {
+	// ID is the instance's provider ID, or that of Leftovers.
+	ID string
+	// Instance has, where Parts are not empty, only what their tags say and when they were made.
 	Instance provider.Instance
-	Verdict  Verdict
+	// Parts are the names of leftovers; empty for an instance.
+	Parts   []string
+	Verdict Verdict
 }
 
 // Plan is what follows from a State.
 type Plan struct {
-	// Decisions are about all instances, in the order of their provider IDs, but for those to be removed: of them, who was
-	// tried least often and was seen first is first.
+	// Decisions are about all instances and leftovers, in the order of their IDs, but for those to be removed: of them, who
+	// was tried least often and was seen first is first.
 	Decisions []Decision
 	// Sightings are for the next pass.
 	Sightings Sightings
@@ -115,63 +122,76 @@ type Plan struct {
 // of a Machine and a namespace of ours; if that Machine is neither at the API server nor in the cache, and no other one
 // has recorded the instance; if the same was so in the pass before; and if it is old enough. A Machine's absence counts,
 // since the list of Machines was taken after that of the instances: nothing is made for a Machine that is not there yet,
-// and a Machine does not go before its instance.
+// and a Machine does not go before its instance. For parts without an instance the same holds, and there must be no instance
+// of their machine in the lists.
 func Decide(s State) Plan {
 	p := Plan{Sightings: Sightings{}}
 	claimed := map[string]bool{}
 	for _, id := range s.Recorded {
 		claimed[id] = true
 	}
-	var due []Decision
-	for i := range s.Instances {
-		in := s.Instances[i]
-		verdict := s.whose(&in, claimed)
+	listed := map[types.UID]bool{}
+	var subjects, due []Decision
+	for _, in := range s.Instances {
+		listed[in.MachineUID] = true
+		subjects = append(subjects, Decision{ID: in.ProviderID, Instance: in})
+	}
+	for i := range s.Leftovers {
+		subjects = append(subjects, s.Leftovers[i].subject())
+	}
+	for _, d := range subjects {
+		in := &d.Instance
+		verdict := s.whose(&d, claimed, listed)
 		if verdict == Delete || verdict == Stray {
-			sighting, again := s.Before[in.ProviderID]
+			sighting, again := s.Before[d.ID]
 			if !again || sighting.Machine != in.MachineUID || sighting.Stray != (verdict == Stray) {
 				sighting, again = Sighting{Machine: in.MachineUID, Stray: verdict == Stray, First: s.Now}, false
 			}
-			p.Sightings[in.ProviderID] = sighting
+			p.Sightings[d.ID] = sighting
 			switch {
 			case !again:
 				verdict = Fresh
 			case verdict == Delete:
-				verdict = s.when(&in, sighting)
+				verdict = s.when(in, sighting)
 			}
 		}
+		d.Verdict = verdict
 		if verdict == Delete {
-			due = append(due, Decision{in, Delete})
+			due = append(due, d)
 			continue
 		}
-		p.Decisions = append(p.Decisions, Decision{in, verdict})
+		p.Decisions = append(p.Decisions, d)
 	}
 	slices.SortFunc(due, func(a, b Decision) int {
-		x, y := p.Sightings[a.Instance.ProviderID], p.Sightings[b.Instance.ProviderID]
-		return cmp.Or(cmp.Compare(x.Attempts, y.Attempts), x.First.Compare(y.First), byProviderID(a, b))
+		x, y := p.Sightings[a.ID], p.Sightings[b.ID]
+		return cmp.Or(cmp.Compare(x.Attempts, y.Attempts), x.First.Compare(y.First), byID(a, b))
 	})
 	for i := max(s.MaxDeletes, 0); i < len(due); i++ {
 		due[i].Verdict = Excess
 	}
-	slices.SortFunc(p.Decisions, byProviderID)
+	slices.SortFunc(p.Decisions, byID)
 	p.Decisions = append(due, p.Decisions...)
 	return p
 }
 
-// whose tells whose an instance is: Delete if it is nobody's.
-func (s *State) whose(in *provider.Instance, claimed map[string]bool) Verdict {
+// whose tells whose an instance is, or parts are: Delete if it is nobody's. listed are the machines of the listed instances.
+func (s *State) whose(d *Decision, claimed map[string]bool, listed map[types.UID]bool) Verdict {
+	in := &d.Instance
 	namespace, name, named := strings.Cut(in.MachineKey, "/")
 	switch {
 	case s.ClusterID == "" || in.ClusterID != s.ClusterID:
 		return Foreign
-	case in.ProviderID == "" || in.MachineUID == "" || !named || namespace == "" || name == "" || strings.Contains(name, "/"):
+	case d.ID == "" || in.MachineUID == "" || !named || namespace == "" || name == "" || strings.Contains(name, "/"):
 		return Untagged
 	case s.Namespace != "" && namespace != s.Namespace:
 		return Foreign
-	case claimed[in.ProviderID]:
+	case claimed[d.ID]:
 		return Owned
 	}
 	recorded, cached := s.Recorded[in.MachineUID]
 	switch {
+	case len(d.Parts) > 0 && (cached || listed[in.MachineUID]):
+		return Owned
 	case cached && recorded != "":
 		return Stray
 	case cached, s.Live[in.MachineUID]:
@@ -214,9 +234,7 @@ func (s *State) candidates() bool {
 	return slices.ContainsFunc(Decide(*s).Decisions, func(d Decision) bool { return d.Verdict == Unjudged })
 }
 
-func byProviderID(a, b Decision) int {
-	return cmp.Compare(a.Instance.ProviderID, b.Instance.ProviderID)
-}
+func byID(a, b Decision) int { return cmp.Compare(a.ID, b.ID) }
 
 // clone returns a copy that can be changed.
 func (s Sightings) clone() Sightings { return maps.Clone(s) }

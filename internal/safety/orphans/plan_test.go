@@ -221,12 +221,18 @@ func FuzzNothingOfAnybodyIsRemoved(f *testing.F) {
 			if b&1 != 0 {
 				s.Recorded[in.MachineUID] = []string{"", in.ProviderID, "sim:///other"}[int(b)%3]
 			}
+			if b&2 != 0 {
+				s.Leftovers = append(s.Leftovers, Leftovers{ID: in.ProviderID, Parts: []provider.Leftover{{
+					ID: "nic", LaunchTime: in.LaunchTime, ClusterID: in.ClusterID, MachineUID: in.MachineUID, MachineKey: in.MachineKey,
+				}}})
+				continue
+			}
 			s.Instances = append(s.Instances, in)
 		}
 		before := s.Before.clone()
 		plan := Decide(s)
-		if len(plan.Decisions) != len(s.Instances) {
-			t.Fatalf("%d decisions about %d instances", len(plan.Decisions), len(s.Instances))
+		if len(plan.Decisions) != len(s.Instances)+len(s.Leftovers) {
+			t.Fatalf("%d decisions about %d instances and %d leftovers", len(plan.Decisions), len(s.Instances), len(s.Leftovers))
 		}
 		removed := 0
 		for _, d := range plan.Decisions {
@@ -236,7 +242,7 @@ func FuzzNothingOfAnybodyIsRemoved(f *testing.F) {
 			}
 			removed++
 			_, cached := s.Recorded[in.MachineUID]
-			sighting, again := before[in.ProviderID]
+			sighting, again := before[d.ID]
 			switch {
 			case in.ClusterID != "ours" || in.MachineUID == "" || in.MachineKey[:3] != "ns/" && s.Namespace != "":
 				t.Errorf("removed %+v, which is not ours", in)
@@ -254,7 +260,7 @@ func FuzzNothingOfAnybodyIsRemoved(f *testing.F) {
 			t.Errorf("removed %d, more than %d", removed, s.MaxDeletes)
 		}
 		for id := range plan.Sightings {
-			if !slices.ContainsFunc(s.Instances, func(in provider.Instance) bool { return in.ProviderID == id }) {
+			if !slices.ContainsFunc(plan.Decisions, func(d Decision) bool { return d.ID == id }) {
 				t.Errorf("remembers %s, which is not there", id)
 			}
 		}

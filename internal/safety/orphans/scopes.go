@@ -30,8 +30,10 @@ type inputs struct {
 
 // scope is what is listed at the cloud in one go.
 type scope struct {
-	source client.Object
-	class  provider.Class
+	// source is the first of sources, which are all objects that lead to the scope.
+	source  client.Object
+	sources []client.Object
+	class   provider.Class
 	// machines are those whose instances must be in the list.
 	machines []*v1beta1.Machine
 }
@@ -121,8 +123,7 @@ func nodeReports(m *v1beta1.Machine) bool {
 	})
 }
 
-// scopesOf reads the credentials and puts together what is the same in the eyes of a driver, in an order that depends on
-// names only. What has no credentials has no list.
+// scopesOf reads the credentials and puts together what one list serves, in an order that depends on names only. What has no credentials has no list.
 func (c *Collector) scopesOf(ctx context.Context, f *fleet) (scopes []*scope, unlisted []ledger.Unlisted) {
 	resolver := resolve.Resolver{Secrets: c.Live}
 	found := map[[sha256.Size]byte]*scope{}
@@ -138,14 +139,31 @@ func (c *Collector) scopesOf(ctx context.Context, f *fleet) (scopes []*scope, un
 			continue
 		}
 		class := provider.Class{Spec: in.spec.ProviderSpec, Credentials: credentials}
-		hash := hashOf(in.spec.SpecHash(), credentials)
-		if found[hash] == nil {
-			found[hash] = &scope{source: in.source, class: class}
-			scopes = append(scopes, found[hash])
+		hash := hashOf(c.scopeName(ctx, key, in, class), credentials)
+		s := found[hash]
+		if s == nil {
+			s = &scope{source: in.source, class: class}
+			found[hash] = s
+			scopes = append(scopes, s)
 		}
-		found[hash].machines = append(found[hash].machines, f.users[key]...)
+		s.sources = append(s.sources, in.source)
+		s.machines = append(s.machines, f.users[key]...)
 	}
 	return scopes, unlisted
+}
+
+// scopeName is what classes with the same credentials have in common if one list serves them all: the scope that the driver
+// names, else the specification. The two can never be equal.
+func (c *Collector) scopeName(ctx context.Context, key string, in inputs, class provider.Class) string {
+	if scoper, ok := c.Cloud.(provider.Scoper); ok {
+		name, err := scoper.ListScope(class)
+		if err != nil {
+			c.log(ctx).Info("The driver cannot name the scope of a class, which is listed by itself", "source", key, "cause", err.Error())
+		} else if name != "" {
+			return "scope/" + name
+		}
+	}
+	return "spec/" + in.spec.SpecHash()
 }
 
 // hashOf is a hash, so that no secret is kept in a second place.

@@ -125,6 +125,14 @@ func (w *world) classOf(name, account string) {
 	}})
 }
 
+// sized makes a class of another specification with the credentials of the class small.
+func (w *world) sized(name, size string) {
+	w.Helper()
+	w.create(&v1beta1.MachineClass{ObjectMeta: w.meta(name), Spec: v1beta1.MachineClassSpec{
+		Provider: w.namespace, ProviderSpec: &runtime.RawExtension{Raw: []byte(`{"size":"` + size + `"}`)}, CredentialsRef: &v1beta1.LocalRef{Name: "small"},
+	}})
+}
+
 // machine makes one of the class, with an instance that runs if a provider ID is given.
 func (w *world) machine(name, class, providerID string) *v1beta1.Machine {
 	w.Helper()
@@ -135,6 +143,14 @@ func (w *world) machine(name, class, providerID string) *v1beta1.Machine {
 			s.Instance = &v1beta1.InstanceStatus{State: v1beta1.InstanceRunning, Provider: w.namespace, CredentialsRef: &v1beta1.LocalRef{Name: class}}
 		})
 	}
+	return m
+}
+
+// sizedMachine makes one of a class that sized has made, with an instance that runs.
+func (w *world) sizedMachine(name, class string) *v1beta1.Machine {
+	w.Helper()
+	m := w.machine(name, class, "sim:///"+name)
+	w.status(m, func(s *v1beta1.MachineStatus) { s.Instance.CredentialsRef = &v1beta1.LocalRef{Name: "small"} })
 	return m
 }
 
@@ -243,6 +259,10 @@ type fakeCloud struct {
 	slow bool
 	// blind is how many calls of Delete do not see the instance yet, and call it gone.
 	blind int
+	// leftovers are parts without an instance, by account.
+	leftovers map[string][]provider.Leftover
+	// scopeOf names the scope of a class; nil names none.
+	scopeOf func(provider.Class) (string, error)
 
 	// onPage, onGet and onDelete come before the call's work, and may refuse it.
 	onPage   func(account string, page int) error
@@ -271,6 +291,13 @@ func accountOf(class provider.Class) string {
 	return string(account.Reveal())
 }
 
+func (c *fakeCloud) ListScope(class provider.Class) (string, error) {
+	if c.scopeOf == nil {
+		return "", nil
+	}
+	return c.scopeOf(class)
+}
+
 // List shows everything in the account: what belongs to others is for the caller to see.
 func (c *fakeCloud) List(_ context.Context, req provider.ListRequest) (provider.ListPage, error) {
 	page := 0
@@ -291,6 +318,8 @@ func (c *fakeCloud) List(_ context.Context, req provider.ListRequest) (provider.
 	out := provider.ListPage{Instances: slices.Clone(all[from:to])}
 	if to < len(all) {
 		out.Continue = fmt.Sprint(page + 1)
+	} else {
+		out.Leftovers = slices.Clone(c.leftovers[accountOf(req.Class)])
 	}
 	return out, nil
 }
@@ -302,7 +331,7 @@ func (c *fakeCloud) Get(_ context.Context, req provider.GetRequest) (*provider.I
 		}
 	}
 	for _, in := range c.accounts[accountOf(req.Class)] {
-		if in.ProviderID == req.ProviderID {
+		if in.ProviderID == req.ProviderID || req.ProviderID == "" && in.OwnedBy(req.ClusterID, req.Machine) == nil {
 			return &in, nil
 		}
 	}
@@ -321,6 +350,11 @@ func (c *fakeCloud) Delete(_ context.Context, req provider.DeleteRequest) (provi
 		return provider.DeleteResult{Gone: true}, nil
 	}
 	account := accountOf(req.Class)
+	if req.ProviderID == "" {
+		c.leftovers[account] = slices.DeleteFunc(c.leftovers[account], func(l provider.Leftover) bool {
+			return l.ClusterID == req.ClusterID && l.MachineUID == req.Machine.UID
+		})
+	}
 	for i, in := range c.accounts[account] {
 		if in.ProviderID == req.ProviderID {
 			if err := in.OwnedBy(req.ClusterID, req.Machine); err != nil {

@@ -35,11 +35,12 @@ func (d *Driver) clients(c provider.Credentials) (*clients, error) {
 		if err != nil {
 			return nil, err
 		}
-		return d.newClients(a)
+		return d.newClients(a, func() { d.pool.Forget(c, "") })
 	})
 }
 
-func (d *Driver) newClients(a account) (*clients, error) {
+// newClients makes those of an account. refused is called when the Resource Manager does not accept their token.
+func (d *Driver) newClients(a account, refused func()) (*clients, error) {
 	common := azcore.ClientOptions{
 		Cloud:     d.options.Cloud,
 		Transport: d.http,
@@ -53,6 +54,7 @@ func (d *Driver) newClients(a account) (*clients, error) {
 	}
 	// Registering resource providers is up to the owner of the subscription, and needs more rights than machines do.
 	options := &arm.ClientOptions{ClientOptions: common, DisableRPRegistration: true}
+	options.PerCallPolicies = []policy.Policy{onUnauthorized(refused)}
 	compute, err := armcompute.NewClientFactory(a.subscription, token, options)
 	if err != nil {
 		return nil, unusable()
@@ -77,12 +79,25 @@ func (d *Driver) newClients(a account) (*clients, error) {
 	}, nil
 }
 
+// onUnauthorized is called for each answer that refuses the token. The SDK keeps a token until its time is over by our clock;
+// Azure may think otherwise.
+type onUnauthorized func()
+
+// Do implements policy.Policy.
+func (refused onUnauthorized) Do(r *policy.Request) (*http.Response, error) {
+	response, err := r.Next()
+	if response != nil && response.StatusCode == http.StatusUnauthorized {
+		refused()
+	}
+	return response, err
+}
+
 func unusable() error {
 	return provider.Errorf(provider.Internal, "make a client of Azure")
 }
 
 // httpClient is the one connection pool of a driver. Tokens go with the requests, so all accounts share it. It follows no
-// redirects: a token must not go where an answer points.
+// redirects: a token must not go where an answer points. It reads no answer beyond maxAnswerBytes.
 func httpClient(transport http.RoundTripper) *http.Client {
 	if transport == nil {
 		own := http.DefaultTransport.(*http.Transport).Clone()
@@ -90,7 +105,7 @@ func httpClient(transport http.RoundTripper) *http.Client {
 		transport = own
 	}
 	return &http.Client{
-		Transport:     transport,
+		Transport:     bounded{transport, maxAnswerBytes},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }

@@ -88,8 +88,11 @@ func (c *cloud) inject(_ context.Context, f conformance.Fault) (func(), error) {
 // launch makes a virtual machine past the driver, as somebody with a script does.
 func (c *cloud) launch(ctx context.Context, tags map[string]string) (string, func(context.Context) error, error) {
 	c.launched++
+	return c.launchNamed(ctx, fmt.Sprintf("foreign-%d", c.launched), tags)
+}
+
+func (c *cloud) launchNamed(ctx context.Context, name string, tags map[string]string) (string, func(context.Context) error, error) {
 	group := "/subscriptions/" + subscription + "/resourceGroups/machines/providers/"
-	name := fmt.Sprintf("foreign-%d", c.launched)
 	nic := group + "Microsoft.Network/networkInterfaces/" + name
 	vm := group + "Microsoft.Compute/virtualMachines/" + name
 	err := c.call(ctx, http.MethodPut, nic+"?api-version=2025-01-01", map[string]any{

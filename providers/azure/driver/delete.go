@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"net/http"
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
@@ -54,7 +55,24 @@ func (c *clients) deleteOne(ctx context.Context, id, scope string, own owner) (g
 			return false, err
 		}
 	}
-	return c.deleteParts(ctx, at.group, p, own)
+	if gone, err = c.deleteParts(ctx, at.group, p, own); !gone || err != nil {
+		return false, err
+	}
+	return c.neverWas(ctx, at)
+}
+
+// neverWas reports whether a virtual machine that reads do not show is not there: a read may not know a new one yet. Deleting
+// what is not there is answered as such. The name is one that only the owner's machines have.
+func (c *clients) neverWas(ctx context.Context, at location) (bool, error) {
+	var response *http.Response
+	_, err := c.vms.BeginDelete(runtime.WithCaptureResponse(ctx, &response), at.group, at.name, nil)
+	switch {
+	case absent(err):
+		return true, nil
+	case err != nil:
+		return false, translate(ctx, err, "delete virtual machine "+at.name)
+	}
+	return response != nil && response.StatusCode == http.StatusNoContent, nil
 }
 
 // deleteAll removes all virtual machines of an owner, and all parts with his names, in a resource group; in the whole
@@ -123,7 +141,7 @@ func (c *clients) terminate(ctx context.Context, vm *armcompute.VirtualMachine, 
 	if err != nil {
 		return err
 	}
-	if err := in.OwnedBy(own.cluster, own.machine); err != nil {
+	if err := c.mine(vm, in, own); err != nil {
 		return err
 	}
 	if in.State == provider.StateTerminating {

@@ -28,7 +28,9 @@ type Options struct {
 	FederatedTokenFile string
 	// Transport sends all calls. Default: one like Go's, which keeps connections for many calls at a time.
 	Transport http.RoundTripper
-	// CreateSettle is how long a creation whose answer was lost can still take effect. Default: 2 minutes.
+	// CreateSettle is how long a creation whose answer was lost, or was an error, can still take effect. Default: 2 minutes.
+	// All tries of one attempt use the same names, so only what takes effect later than this, when another attempt has begun,
+	// can be a second machine; it is found as one too many by its tags.
 	CreateSettle time.Duration
 }
 
@@ -44,6 +46,7 @@ var (
 	_ provider.Settler   = (*Driver)(nil)
 	_ provider.Timeouter = (*Driver)(nil)
 	_ provider.Adopter   = (*Driver)(nil)
+	_ provider.Scoper    = (*Driver)(nil)
 )
 
 // New returns a driver. It does not connect. It fails when an option cannot be used.

@@ -32,6 +32,9 @@ func translate(ctx context.Context, err error, attempted string) error {
 		if out.Code == provider.Throttled {
 			out.RetryAfter = retryAfter(failed.RawResponse)
 		}
+	} else if errors.Is(err, errAnswerTooLong) {
+		// It was carried out, for all that is known.
+		out.Code, answer = provider.Internal, errAnswerTooLong.Error()
 	} else if ctx.Err() != nil {
 		out.Code, answer = ended(ctx)
 	} else if provider.CodeOf(err) != provider.Unknown {
@@ -64,7 +67,10 @@ func signIn(status int) (provider.Code, string) {
 	return provider.Unauthenticated, "the identity platform does not accept the credentials"
 }
 
-// meaning is the one table from Azure's answers to our codes. What is not in it by name goes by its status.
+// meaning is the one table from Azure's answers to our codes. What is not in it by name goes by its status. InvalidArgument is
+// only for what is wrong in the specification itself. What somebody repairs at Azure (a policy, terms, a registration, a
+// resource that is missing) is FailedPrecondition, and so is every other 4xx: nobody can say that a change of the specification
+// would help.
 // https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/common-deployment-errors
 // https://learn.microsoft.com/azure/virtual-machines/error-messages
 func meaning(e *azcore.ResponseError) (provider.Code, string) {
@@ -90,8 +96,14 @@ func meaning(e *azcore.ResponseError) (provider.Code, string) {
 		return named(provider.Aborted, "the resource's state does not allow it now")
 	case "AuthorizationFailed", "LinkedAuthorizationFailed":
 		return named(provider.PermissionDenied, "the credentials may not do this")
-	case "RequestDisallowedByPolicy":
-		return named(provider.FailedPrecondition, "a policy of the subscription forbids it")
+	case "RequestDisallowedByPolicy", "RequestDisallowedByAzure":
+		return named(provider.FailedPrecondition, "a policy forbids it")
+	case "ScopeLocked":
+		return named(provider.FailedPrecondition, "a lock on the resource, its group or the subscription forbids it")
+	case "MissingSubscriptionRegistration", "SubscriptionNotRegistered", "MissingRegistrationForLocation", "NoRegisteredProviderFound":
+		return named(provider.FailedPrecondition, "the subscription is not registered for it")
+	case "ReadOnlyDisabledSubscription", "SubscriptionDisabled", "DisabledSubscription":
+		return named(provider.FailedPrecondition, "the subscription is disabled")
 	case "PropertyChangeNotAllowed":
 		return named(provider.AlreadyExists, "it exists with other properties")
 	case "AnotherOperationInProgress", "OperationPreempted", "RetryableError", "ReferencedResourceNotProvisioned", "NicInUse",
@@ -103,6 +115,14 @@ func meaning(e *azcore.ResponseError) (provider.Code, string) {
 		return named(provider.FailedPrecondition, "there is no such image")
 	case "ResourceGroupNotFound", "InvalidResourceReference", "LinkedInvalidPropertyId", "SubscriptionNotFound", "InvalidSubscriptionId":
 		return named(provider.FailedPrecondition, "something that it refers to does not exist")
+	case "InvalidParameter", "InvalidParameterValue", "InvalidRequestContent", "InvalidRequestFormat", "InvalidLocation", "LocationNotAvailableForResourceType",
+		"InvalidTagNameCharacters", "InvalidTagValueLength", "InvalidTagsCount", "DuplicateTagName":
+		// The same codes say that a feature has to be enabled first; only words tell them apart.
+		// https://learn.microsoft.com/azure/virtual-machines/linux/disks-enable-host-based-encryption-cli
+		if strings.Contains(strings.ToLower(e.Error()), "feature is not enabled") {
+			return named(provider.FailedPrecondition, "a feature that it needs is not enabled for the subscription")
+		}
+		return named(provider.InvalidArgument, "Azure does not accept a value")
 	}
 	switch {
 	case e.StatusCode == http.StatusUnauthorized:
@@ -116,7 +136,7 @@ func meaning(e *azcore.ResponseError) (provider.Code, string) {
 	case e.StatusCode == http.StatusRequestTimeout || e.StatusCode >= 500:
 		return named(provider.Unavailable, "Azure does not serve")
 	case e.StatusCode >= 400:
-		return named(provider.InvalidArgument, "Azure refuses the request")
+		return named(provider.FailedPrecondition, "Azure refuses the request")
 	}
 	// An operation that failed after it was accepted comes with the status of the answer that tells so.
 	return named(provider.Internal, "the operation failed")
@@ -144,7 +164,11 @@ func retryAfter(r *http.Response) time.Duration {
 		return time.Duration(max(0, min(seconds, 24*60*60))) * time.Second
 	}
 	if at, err := http.ParseTime(header); err == nil {
-		return max(0, time.Until(at))
+		// By the clock that it was written with, if that is known: ours may be minutes off.
+		if now, err := http.ParseTime(r.Header.Get("Date")); err == nil {
+			return min(max(0, at.Sub(now)), 24*time.Hour)
+		}
+		return min(max(0, time.Until(at)), 24*time.Hour)
 	}
 	return 0
 }

@@ -59,7 +59,30 @@ func TestEveryAnswerHasACode(t *testing.T) {
 		{503, "", hidden, provider.Unavailable},
 		{200, "AllocationFailed", hidden, provider.ResourceExhausted},
 		{200, "Strange", hidden, provider.Internal},
-		{418, "a code with spaces", hidden, provider.InvalidArgument},
+		{400, "InvalidParameter", "The 'Microsoft.Compute/EncryptionAtHost' feature is not enabled for this subscription", provider.FailedPrecondition},
+		{400, "LocationNotAvailableForResourceType", hidden, provider.InvalidArgument},
+		{400, "InvalidRequestContent", hidden, provider.InvalidArgument},
+		{400, "InvalidTagValueLength", hidden, provider.InvalidArgument},
+		{400, "InvalidResourceReference", hidden, provider.FailedPrecondition},
+		{400, "LinkedInvalidPropertyId", hidden, provider.FailedPrecondition},
+		{400, "VMMarketplaceInvalidInput", hidden, provider.FailedPrecondition},
+		{400, "MarketplacePurchaseEligibilityFailed", hidden, provider.FailedPrecondition},
+		{400, "NoRegisteredProviderFound", hidden, provider.FailedPrecondition},
+		{400, "BadRequest", hidden, provider.FailedPrecondition},
+		{400, "SomethingNew", hidden, provider.FailedPrecondition},
+		{400, "", hidden, provider.FailedPrecondition},
+		{403, "AuthorizationFailed", hidden, provider.PermissionDenied},
+		{403, "LinkedAuthorizationFailed", hidden, provider.PermissionDenied},
+		{403, "RequestDisallowedByAzure", hidden, provider.FailedPrecondition},
+		{404, "GalleryImageNotFound", hidden, provider.FailedPrecondition},
+		{404, "ResourceGroupNotFound", hidden, provider.FailedPrecondition},
+		{405, "", hidden, provider.FailedPrecondition},
+		{409, "MissingSubscriptionRegistration", hidden, provider.FailedPrecondition},
+		{409, "ScopeLocked", hidden, provider.FailedPrecondition},
+		{409, "ReadOnlyDisabledSubscription", hidden, provider.FailedPrecondition},
+		{409, "QuotaExceeded", hidden, provider.ResourceExhausted},
+		{418, "a code with spaces", hidden, provider.FailedPrecondition},
+		{200, "RequestDisallowedByPolicy", hidden, provider.FailedPrecondition},
 	} {
 		err := translate(context.Background(), answer(tc.status, tc.code, tc.text), "do it")
 		if provider.CodeOf(err) != tc.want {
@@ -96,5 +119,30 @@ func TestRetryAfterIsReadInBothForms(t *testing.T) {
 	later := time.Now().Add(time.Minute).UTC().Format(http.TimeFormat)
 	if got := provider.RetryAfter(translate(context.Background(), answer(429, "", "", "Retry-After", later), "x")); got < 50*time.Second || got > time.Minute {
 		t.Errorf("%q: %s", later, got)
+	}
+}
+
+// A creation is told apart from a lookup: what it lacks is something that it refers to, never the instance.
+func TestWhatACreationRefersToAndIsNotThere(t *testing.T) {
+	for code, field := range map[string]string{"ResourceGroupNotFound": "resourceGroup", "PlatformImageNotFound": "image", "ResourceNotFound": "networkInterfaces", "NotFound": "networkInterfaces"} {
+		err := creating(context.Background(), answer(404, code, "what was sent"), "create it", "networkInterfaces")
+		if e, ok := errors.AsType[*provider.Error](err); !ok || e.Code != provider.FailedPrecondition || e.Field != field {
+			t.Errorf("%s: %v, want FailedPrecondition about %s", code, err, field)
+		}
+	}
+}
+
+func TestAnAnswerThatIsTooLongIsAnErrorAndNotTheEnd(t *testing.T) {
+	const most = 1000
+	for length, want := range map[int]error{0: nil, 1: nil, most - 1: nil, most: nil, most + 1: errAnswerTooLong, 5 * most: errAnswerTooLong} {
+		body := &boundedBody{ReadCloser: io.NopCloser(strings.NewReader(strings.Repeat("x", length))), left: most}
+		read, err := io.ReadAll(body)
+		if !errors.Is(err, want) || len(read) != min(length, most) {
+			t.Errorf("of %d bytes %d were read, with %v", length, len(read), err)
+		}
+	}
+	err := translate(context.Background(), errAnswerTooLong, "list virtual machines")
+	if provider.CodeOf(err) != provider.Internal || !strings.Contains(err.Error(), "list virtual machines: the answer is longer than 32 MiB") {
+		t.Errorf("got %v", err)
 	}
 }

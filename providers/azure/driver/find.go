@@ -126,12 +126,48 @@ func (c *clients) addresses(ctx context.Context, vm *armcompute.VirtualMachine) 
 			continue
 		}
 		for _, ip := range n.Properties.IPConfigurations {
-			if ip.Properties != nil && value(ip.Properties.PrivateIPAddress) != "" {
+			if ip.Properties == nil {
+				continue
+			}
+			if value(ip.Properties.PrivateIPAddress) != "" {
 				all = append(all, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: *ip.Properties.PrivateIPAddress})
+			}
+			if ip.Properties.PublicIPAddress == nil {
+				continue
+			}
+			public, err := c.publicAddress(ctx, value(ip.Properties.PublicIPAddress.ID))
+			if err != nil {
+				return nil, err
+			}
+			if public != "" {
+				all = append(all, corev1.NodeAddress{Type: corev1.NodeExternalIP, Address: public})
 			}
 		}
 	}
 	return all, nil
+}
+
+// publicAddress reads a public address: the interface has only its resource ID. It is empty where there is none yet, where it
+// is another subscription's, and where the credentials may not read it, which must not keep the machine from being seen.
+func (c *clients) publicAddress(ctx context.Context, resourceID string) (string, error) {
+	id, err := arm.ParseResourceID(resourceID)
+	if err != nil || !strings.EqualFold(id.SubscriptionID, c.subscription) {
+		return "", nil
+	}
+	found, err := c.publicIPs.Get(ctx, id.ResourceGroupName, id.Name, nil)
+	if absent(err) {
+		return "", nil // It goes with its machine.
+	}
+	if err != nil {
+		if err = translate(ctx, err, "get public address "+id.Name); provider.CodeOf(err) == provider.PermissionDenied {
+			return "", nil
+		}
+		return "", err
+	}
+	if found.Properties == nil {
+		return "", nil
+	}
+	return value(found.Properties.IPAddress), nil
 }
 
 // tagged are the virtual machines of an owner in a resource group, or in the whole subscription where group is empty.
@@ -153,7 +189,8 @@ func (c *clients) tagged(ctx context.Context, group string, own owner) ([]*armco
 	}
 }
 
-// List implements provider.Driver. A page of it is one of Azure's, less what is not the cluster's.
+// List implements provider.Driver: the virtual machines, then the parts that belong to none. A page of it is one of Azure's,
+// less what is not the cluster's.
 func (d *Driver) List(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 	if req.ClusterID == "" {
 		return provider.ListPage{}, provider.Errorf(provider.InvalidArgument, "list virtual machines: the cluster id is empty")
@@ -162,11 +199,19 @@ func (d *Driver) List(ctx context.Context, req provider.ListRequest) (provider.L
 	if err != nil {
 		return provider.ListPage{}, err
 	}
-	all, next, err := c.page(ctx, groupOf(req.Class.Spec), req.Continue)
+	kind, link := cutContinue(req.Continue)
+	if kind != "" {
+		leftovers, next, err := c.leftoverPage(ctx, kind, groupOf(req.Class.Spec), link, req.ClusterID)
+		if err != nil {
+			return provider.ListPage{}, err
+		}
+		return provider.ListPage{Leftovers: leftovers, Continue: continueAt(kind, next)}, nil
+	}
+	all, next, err := c.page(ctx, groupOf(req.Class.Spec), link)
 	if err != nil {
 		return provider.ListPage{}, err
 	}
-	page := provider.ListPage{Continue: next}
+	page := provider.ListPage{Continue: continueAt("", next)}
 	for _, vm := range all {
 		if value(vm.Tags[provider.TagCluster]) != req.ClusterID {
 			continue
@@ -178,6 +223,15 @@ func (d *Driver) List(ctx context.Context, req provider.ListRequest) (provider.L
 		page.Instances = append(page.Instances, *in)
 	}
 	return page, nil
+}
+
+// ListScope implements provider.Scoper: List goes through a resource group or, where the specification names none, the
+// subscription of the credentials.
+func (d *Driver) ListScope(class provider.Class) (string, error) {
+	if group := groupOf(class.Spec); group != "" {
+		return "resource group " + strings.ToLower(group), nil
+	}
+	return "subscription", nil
 }
 
 // page reads one page of virtual machines, the first one or what another's link leads to.

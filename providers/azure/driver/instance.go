@@ -69,7 +69,11 @@ func (c *clients) at(vm *armcompute.VirtualMachine) (location, error) {
 	if err != nil {
 		return location{}, provider.Errorf(provider.Internal, "Azure returned a virtual machine without a resource ID")
 	}
-	return location{group: parsed.ResourceGroupName, name: parsed.Name}, nil
+	at := location{group: parsed.ResourceGroupName, name: parsed.Name}
+	if name := value(vm.Name); strings.EqualFold(name, at.name) {
+		at.name = name // Resource IDs differ in case from one answer to the next.
+	}
+	return at, nil
 }
 
 // convert makes of a virtual machine what Machinist knows of it.

@@ -52,13 +52,31 @@ func (c *clients) taken(vm *armcompute.VirtualMachine, own owner) (*provider.Ins
 	if err != nil {
 		return nil, err
 	}
-	if err := in.OwnedBy(own.cluster, own.machine); err != nil {
+	if err := c.mine(vm, in, own); err != nil {
 		return nil, err
 	}
 	if in.State == provider.StateTerminating {
 		return nil, provider.Errorf(provider.AlreadyExists, "create virtual machine: %s is there and being removed", in.ProviderID)
 	}
 	return in, nil
+}
+
+// lateTags is for how long a virtual machine may be shown without the tags that it was made with. It is counted by two clocks,
+// which may be minutes apart.
+const lateTags = 10 * time.Minute
+
+// mine is nil for a virtual machine with the owner's tags. One with the owner's name, without any of them, and just made is
+// most likely his: Aborted has the caller ask again. All others are somebody else's.
+func (c *clients) mine(vm *armcompute.VirtualMachine, in *provider.Instance, own owner) error {
+	err := in.OwnedBy(own.cluster, own.machine)
+	if err == nil || in.ClusterID != "" || in.MachineUID != "" {
+		return err
+	}
+	named := strings.HasPrefix(strings.ToLower(value(vm.Name))+"-", baseName(own.cluster, own.machine)+"-")
+	if !named || in.LaunchTime.IsZero() || time.Since(in.LaunchTime).Abs() > lateTags {
+		return err
+	}
+	return provider.Errorf(provider.Aborted, "virtual machine %s was just made, and shows no tags yet", value(vm.Name))
 }
 
 // made finds what an earlier try has made. The name tells for tries of the same attempt; those of another are found by tags.

@@ -64,7 +64,7 @@ func (a *Azure) signIn(r *http.Request, authority string) (int, object) {
 	token := "fake." + uuid() + "." + uuid()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.tokens[token] = time.Now().Add(tokenLife)
+	a.tokens[token] = time.Now().Add(a.options.Semantics.TokenLife)
 	return http.StatusOK, object{"token_type": "Bearer", "expires_in": int(tokenLife.Seconds()), "ext_expires_in": int(tokenLife.Seconds()), "access_token": token}
 }
 

@@ -31,6 +31,8 @@ type Azure struct {
 	timers     map[*time.Timer]bool
 	calls      map[string]int
 	made       int
+	freed      []freed
+	listed     map[string]int // how often each list was begun
 }
 
 // kind is a resource type.
@@ -65,6 +67,7 @@ func New(o Options) *Azure {
 	a := &Azure{
 		options: o, resources: map[string]*resource{}, operations: map[string]*operation{}, tokens: map[string]time.Time{},
 		agreements: map[string]bool{}, addresses: map[string]int{}, timers: map[*time.Timer]bool{}, calls: map[string]int{},
+		listed: map[string]int{},
 	}
 	for _, name := range o.ResourceGroups {
 		a.add(&resource{id: a.groupID(name), name: name, group: name, kind: kindGroup, body: object{
@@ -129,7 +132,7 @@ func (a *Azure) add(r *resource) {
 
 func (a *Azure) remove(r *resource) {
 	delete(a.resources, strings.ToLower(r.id))
-	if a.options.ListLag > 0 {
+	if a.options.ListLag > 0 || a.options.Semantics.GoneKnown > 0 {
 		r.gone = time.Now()
 		a.past = append(a.past, r)
 	}

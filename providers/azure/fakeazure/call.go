@@ -172,6 +172,7 @@ func (c *call) page(all []object) Answer {
 	}
 	to := min(from+c.azure.options.PageSize, len(all))
 	out := answer(http.StatusOK, object{"value": append([]object{}, all[from:to]...)})
+	c.pad(out.Body)
 	if to < len(all) {
 		out.SkipToken = strconv.Itoa(to)
 	}

@@ -35,7 +35,7 @@ func (a *Azure) cpusOf(name string) int {
 // checkQuota refuses more cores than the subscription may have.
 // https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/error-resource-quota
 func (a *Azure) checkQuota(more int) *failure {
-	used := 0
+	used := a.notFreed()
 	for _, r := range a.resources {
 		if r.kind == kindVM {
 			used += a.cpusOf(text(r.body, "properties", "hardwareProfile", "vmSize"))

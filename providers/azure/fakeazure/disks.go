@@ -11,7 +11,7 @@ func (a *Azure) addDisk(vm *resource, spec object, size any) {
 	}
 	r := &resource{id: a.id(vm.group, kindDisk, name), group: vm.group, name: name, kind: kindDisk, body: object{
 		"location": vm.body["location"], "tags": clone(vm.tags()), "managedBy": vm.id, "sku": object{"name": sku},
-		"properties": object{"diskSizeGB": size, "diskState": "Attached", "provisioningState": "Succeeded"},
+		"properties": object{"diskSizeGB": size, "diskState": "Attached", "provisioningState": "Succeeded", "timeCreated": a.timestamp()},
 	}}
 	if zones, ok := vm.body["zones"]; ok {
 		r.body["zones"] = zones

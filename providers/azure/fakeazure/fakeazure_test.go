@@ -338,3 +338,39 @@ func TestTheOperatorsEndpointNeedsItsKey(t *testing.T) {
 		t.Errorf("the state is %v", out)
 	}
 }
+
+// What a cloud may do to its users, it does where that is asked for.
+func TestWhatACloudMayDoToItsUsers(t *testing.T) {
+	const late = time.Hour // Longer than the test may take.
+	for name, tc := range map[string]struct {
+		semantics fakeazure.Semantics
+		now       func(status int, body object) bool // of the address, right after it was made
+		removed   int                                // the status right after it was removed
+	}{
+		"nothing":            {fakeazure.Semantics{}, func(status int, body object) bool { return status == http.StatusOK && body["tags"] != nil }, http.StatusNotFound},
+		"what is new is not": {fakeazure.Semantics{NewUnknown: late}, func(status int, _ object) bool { return status == http.StatusNotFound }, http.StatusNotFound},
+		"what is gone is":    {fakeazure.Semantics{GoneKnown: late}, func(status int, _ object) bool { return status == http.StatusOK }, http.StatusOK},
+		"tags are late":      {fakeazure.Semantics{TagsLate: late}, func(status int, body object) bool { return status == http.StatusOK && body["tags"] == nil }, http.StatusNotFound},
+		"tokens end early":   {fakeazure.Semantics{TokenLife: time.Nanosecond}, func(status int, _ object) bool { return status == http.StatusUnauthorized }, http.StatusUnauthorized},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := start(t, func(o *fakeazure.Options) { o.Semantics = tc.semantics })
+			path, header := ip+netVersion, http.Header{"Authorization": {"Bearer " + a.token}, "Content-Type": {"application/json"}}
+			raw, err := json.Marshal(object{
+				"location": "westeurope", "tags": object{"a": "b"}, "sku": object{"name": "Standard"}, "properties": object{"publicIPAllocationMethod": "Static"},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.do(http.MethodPut, path, raw, header)
+			if status, body := a.do(http.MethodGet, path, nil, header); !tc.now(status, body) {
+				t.Errorf("what was just made: %d %v", status, body)
+			}
+			a.do(http.MethodDelete, path, nil, header)
+			if status, _ := a.do(http.MethodGet, path, nil, header); status != tc.removed {
+				t.Errorf("what was just removed: %d, want %d", status, tc.removed)
+			}
+		})
+	}
+}

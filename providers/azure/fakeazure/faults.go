@@ -3,7 +3,6 @@ package fakeazure
 import (
 	"context"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -26,7 +25,7 @@ type Fault struct {
 	Hang bool `json:"hang,omitempty"`
 	// LoseAnswer carries the call out and ends the connection without an answer.
 	LoseAnswer bool `json:"loseAnswer,omitempty"`
-	// Late does not answer, and carries the call out so much later, whether the client waits or not.
+	// Late does not answer, or with a Status at once, and carries the call out so much later, whether the client waits or not.
 	Late time.Duration `json:"late,omitempty"`
 	// AsyncCode lets the call be accepted and its operation fail with this code.
 	AsyncCode string `json:"asyncCode,omitempty"`
@@ -93,6 +92,10 @@ func (f *fault) effect(ctx context.Context, c *call) (*Answer, error) {
 		c.azure.mu.Lock()
 		c.azure.after(f.Late, func() { c.serve() })
 		c.azure.mu.Unlock()
+		if f.Status != 0 {
+			out := refuse(fail(f.Status, f.Code, "%s", f.message()))
+			return &out, nil
+		}
 		<-ctx.Done()
 		return nil, ctx.Err()
 	case f.Hang:
@@ -101,8 +104,7 @@ func (f *fault) effect(ctx context.Context, c *call) (*Answer, error) {
 	case f.Status != 0:
 		out := refuse(fail(f.Status, f.Code, "%s", f.message()))
 		if f.RetryAfter > 0 {
-			// https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling
-			out.Header.Set("Retry-After", strconv.Itoa(f.RetryAfter))
+			c.azure.retryAfter(out.Header, f.RetryAfter)
 		}
 		return &out, nil
 	}

@@ -13,6 +13,7 @@ const maxBody = 4 << 20
 // ServeHTTP implements http.Handler.
 func (a *Azure) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("x-ms-request-id", uuid())
+	a.withClock(w.Header())
 	if a.serveTokens(w, r) {
 		return
 	}

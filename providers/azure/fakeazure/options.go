@@ -41,12 +41,36 @@ type Options struct {
 	Boot, Stop, Change time.Duration
 	// ListLag is how long lists show what was before.
 	ListLag time.Duration
+	// Semantics are what else Azure may do to its users.
+	Semantics Semantics
 	// PageSize bounds the pages of lists. Default: 50.
 	PageSize int
 	// CoreQuota is how many virtual CPUs the subscription may have. Default: 1000.
 	CoreQuota int
 	// Hosts are what boots. By default nothing does.
 	Hosts Hosts
+}
+
+// Semantics are what a cloud may do to its users without being broken. By default it does none of it.
+type Semantics struct {
+	// NewUnknown is how long a read of one resource does not know that it was made; GoneKnown how long it knows one that was
+	// removed.
+	NewUnknown, GoneKnown time.Duration
+	// TagsLate is how long reads and lists show a new resource without its tags.
+	TagsLate time.Duration
+	// StateBack is when after its creation, and for how long, a virtual machine is shown as one that is being created.
+	StateBack time.Duration
+	// ListsMissPage lets every other list lack its first page; ListsRepeat have its first entry twice; ListsReverse have the
+	// last entry first; ListsUpper spell resource groups in upper case.
+	ListsMissPage, ListsRepeat, ListsReverse, ListsUpper bool
+	// ListPadding makes each page so many bytes longer.
+	ListPadding int
+	// QuotaLag is how long the cores of a machine that was removed count.
+	QuotaLag time.Duration
+	// TokenLife is after how long access tokens are refused, whatever clients were told. Default: as they were told.
+	TokenLife time.Duration
+	// ClockSkew is how far Azure's clock is ahead. With it, Retry-After is a date.
+	ClockSkew time.Duration
 }
 
 func (o Options) complete() Options {
@@ -58,6 +82,9 @@ func (o Options) complete() Options {
 	}
 	if o.PageSize <= 0 {
 		o.PageSize = 50
+	}
+	if o.Semantics.TokenLife <= 0 {
+		o.Semantics.TokenLife = tokenLife
 	}
 	if o.CoreQuota <= 0 {
 		o.CoreQuota = 1000

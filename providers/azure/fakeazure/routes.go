@@ -134,11 +134,11 @@ func (c *call) missing(k kind, name string) *failure {
 
 func gets(k kind) func(*call) Answer {
 	return func(c *call) Answer {
-		r, _ := c.at(k, c.Names[0])
+		r := c.azure.look(c.azure.id(c.Group, k, c.Names[0]))
 		if r == nil {
 			return refuse(c.missing(k, c.Names[0]))
 		}
-		return answer(http.StatusOK, r.show())
+		return answer(http.StatusOK, c.azure.view(r))
 	}
 }
 
@@ -163,9 +163,10 @@ func lists(k kind) func(*call) Answer {
 				found = append(found, r)
 			}
 		}
-		c.azure.past = slices.DeleteFunc(c.azure.past, func(r *resource) bool { return !r.gone.After(seen) })
+		longest := max(c.azure.options.ListLag, c.azure.options.Semantics.GoneKnown)
+		c.azure.past = slices.DeleteFunc(c.azure.past, func(r *resource) bool { return time.Since(r.gone) > longest })
 		for _, r := range c.azure.past {
-			if !r.created.After(seen) && c.azure.find(r.id) == nil {
+			if r.gone.After(seen) && !r.created.After(seen) && c.azure.find(r.id) == nil {
 				found = append(found, r)
 			}
 		}
@@ -173,9 +174,9 @@ func lists(k kind) func(*call) Answer {
 		slices.SortFunc(found, func(a, b *resource) int { return cmp.Compare(a.sequence, b.sequence) })
 		all := make([]object, len(found))
 		for i, r := range found {
-			all[i] = r.show()
+			all[i] = c.azure.view(r)
 		}
-		return c.page(all)
+		return c.page(c.arrange(all))
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"machinist.dev/machinist/simcloud/host"
 )
@@ -53,7 +52,7 @@ func (c *call) putVM() Answer {
 	a.made++
 	properties := r.properties()
 	delete(child(properties, "osProfile"), "customData") // It is never returned.
-	properties["vmId"], properties["timeCreated"] = uuid(), time.Now().UTC().Format(time.RFC3339Nano)
+	properties["vmId"], properties["timeCreated"] = uuid(), a.timestamp()
 	a.attach(r)
 	r.setState("Creating")
 	failure := c.asyncFailure
@@ -189,11 +188,11 @@ func (a *Azure) attach(vm *resource) {
 // getVM returns a virtual machine, with the state of its power where that is asked for.
 // https://learn.microsoft.com/rest/api/compute/virtual-machines/get
 func (c *call) getVM() Answer {
-	r, _ := c.at(kindVM, c.Names[0])
+	r := c.azure.look(c.azure.id(c.Group, kindVM, c.Names[0]))
 	if r == nil {
 		return refuse(c.missing(kindVM, c.Names[0]))
 	}
-	out := r.show()
+	out := c.azure.view(r)
 	switch expand := c.Expand; {
 	case strings.EqualFold(expand, "instanceView"):
 		state := strings.ToLower(r.state())
@@ -201,7 +200,7 @@ func (c *call) getVM() Answer {
 			state += "/" + r.vm.failed
 		}
 		statuses := []object{{"code": "ProvisioningState/" + state, "level": "Info"}}
-		if r.vm.power != "" {
+		if r.vm.power != "" && !c.azure.goesBack(r) {
 			statuses = append(statuses, object{"code": "PowerState/" + r.vm.power, "level": "Info", "displayStatus": "VM " + r.vm.power})
 		}
 		child(out, "properties")["instanceView"] = object{"computerName": r.name, "statuses": statuses}
@@ -277,6 +276,7 @@ func (c *call) deleteVM() Answer {
 		a.halt(r, "")
 		a.release(r)
 		a.remove(r)
+		a.free(r)
 		return nil
 	}).accepted(http.StatusAccepted, nil)
 }

@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,6 +26,8 @@ const (
 	MostEntries = 100
 	// longest bounds each word that comes from the cloud.
 	longest = 300
+	// mostParts bounds what an entry names one by one.
+	mostParts = 20
 )
 
 // Page is what a provider's last pass found. What does not change from pass to pass does not change it.
@@ -52,9 +55,11 @@ type Unlisted struct {
 	Why    string `json:"why"`
 }
 
-// Entry is one instance.
+// Entry is one instance, or the parts of one machine that belong to no instance.
 type Entry struct {
-	ProviderID string `json:"providerID"`
+	// ProviderID is empty for parts.
+	ProviderID string   `json:"providerID"`
+	Parts      []string `json:"parts,omitempty"`
 	// Machine is the namespace and name in its tags, UID that Machine's.
 	Machine string `json:"machine"`
 	UID     string `json:"uid"`
@@ -143,15 +148,23 @@ func Decode(text string) (Page, error) {
 
 // remember keeps the times at which instances were first seen, which the process forgets when it ends.
 func (p *Page) remember(before Page) {
-	seen := map[[2]string]time.Time{}
+	seen := map[string]time.Time{}
 	for _, e := range before.Entries {
-		seen[[2]string{e.ProviderID, e.UID}] = e.FirstSeen
+		seen[e.key()] = e.FirstSeen
 	}
 	for i, e := range p.Entries {
-		if first, known := seen[[2]string{e.ProviderID, e.UID}]; known && first.Before(e.FirstSeen) {
+		if first, known := seen[e.key()]; known && first.Before(e.FirstSeen) {
 			p.Entries[i].FirstSeen = first
 		}
 	}
+}
+
+// key tells entries apart: an instance by its provider ID, parts by the class that leads to them.
+func (e *Entry) key() string {
+	if e.ProviderID == "" {
+		return "parts " + e.Source + " " + e.UID
+	}
+	return e.ProviderID + " " + e.UID
 }
 
 // same reports whether a page says what another one does, but for when it was written.
@@ -174,6 +187,10 @@ func (p *Page) bound() {
 	for i := range p.Entries {
 		e := &p.Entries[i]
 		e.ProviderID, e.Machine, e.UID, e.Source = cut(e.ProviderID), cut(e.Machine), cut(e.UID), cut(e.Source)
+		e.Parts = slices.Clone(e.Parts[:min(len(e.Parts), mostParts)])
+		for j := range e.Parts {
+			e.Parts[j] = cut(e.Parts[j])
+		}
 		e.FirstSeen = e.FirstSeen.UTC().Truncate(time.Second)
 		if e.Launched != nil {
 			launched := e.Launched.UTC().Truncate(time.Second)

@@ -1,0 +1,86 @@
+package orphans
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// Leftovers are the parts of one machine in one scope that belong to no instance.
+type Leftovers struct {
+	// ID is the same in every pass. It has a space, so it is never a provider ID.
+	ID    string
+	Parts []provider.Leftover
+}
+
+// group puts together the parts that one Delete removes: those of one machine in the scope of one class. Parts in seen were
+// found in another scope before; group adds what it returns.
+func group(source string, parts []provider.Leftover, seen map[string]bool) (all []Leftovers) {
+	at := map[string]int{}
+	for _, part := range parts {
+		if seen[part.ID] {
+			continue
+		}
+		seen[part.ID] = true
+		id := strings.Join([]string{"parts of", part.MachineKey, string(part.MachineUID), "in", part.ClusterID, "by", source}, " ")
+		i, known := at[id]
+		if !known {
+			i = len(all)
+			at[id] = i
+			all = append(all, Leftovers{ID: id})
+		}
+		all[i].Parts = append(all[i].Parts, part)
+	}
+	return all
+}
+
+// subject is what is decided about the parts together. They are as old as the youngest of them; where the cloud does not say
+// when one was made, they are as old as their first observation.
+func (l *Leftovers) subject() Decision {
+	d := Decision{ID: l.ID}
+	var youngest time.Time
+	known := true
+	for _, part := range l.Parts {
+		d.Instance.ClusterID, d.Instance.MachineUID, d.Instance.MachineKey = part.ClusterID, part.MachineUID, part.MachineKey
+		d.Parts = append(d.Parts, part.ID)
+		known = known && !part.LaunchTime.IsZero()
+		if part.LaunchTime.After(youngest) {
+			youngest = part.LaunchTime
+		}
+	}
+	if known {
+		d.Instance.LaunchTime = youngest
+	}
+	return d
+}
+
+// name is how people are told of it.
+func (d *Decision) name() string {
+	if len(d.Parts) == 0 {
+		return d.Instance.ProviderID
+	}
+	// The ends of the names tell most: what comes before is the same for all.
+	short := make([]string, len(d.Parts))
+	for i, part := range d.Parts {
+		short[i] = part[strings.LastIndex(part, "/")+1:]
+	}
+	return "parts of machine " + d.Instance.MachineKey + " without an instance (" + strings.Join(short, " ") + ")"
+}
+
+// removeLeftovers removes the parts of a machine that has no instance. The cloud is asked for one right before: its parts are
+// its own, and go with it. The driver compares the tags of each part.
+func (c *Collector) removeLeftovers(ctx context.Context, s *scope, d *Decision) (bool, error) {
+	machine := machineOf(&d.Instance)
+	_, err := c.Cloud.Get(ctx, provider.GetRequest{Machine: machine, Class: s.class, ClusterID: c.Rules.ClusterID})
+	switch {
+	case err == nil:
+		c.log(ctx).Info("Parts are left alone: their machine has an instance, which the list lacks", "parts", d.Parts, "uid", machine.UID)
+		return false, nil
+	case !provider.IsNotFound(err):
+		return false, err
+	}
+	_, err = c.Cloud.Delete(ctx, provider.DeleteRequest{Machine: machine, Class: s.class, ClusterID: c.Rules.ClusterID})
+	return err == nil, err
+}

@@ -1,0 +1,137 @@
+package driver
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v7"
+	"k8s.io/apimachinery/pkg/types"
+
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// The kinds of parts. List goes through them after the virtual machines, so that the parts of a machine that is made meanwhile
+// are not taken for those of none.
+const (
+	partInterfaces = "interfaces"
+	partAddresses  = "addresses"
+	partDisks      = "disks"
+)
+
+func partKinds() []string { return []string{partInterfaces, partAddresses, partDisks} }
+
+// cutContinue reads where a list goes on: at a page of the parts of a kind, or at one of the virtual machines, where kind is
+// empty. An empty link is the first page.
+func cutContinue(at string) (kind, link string) {
+	kind, link, found := strings.Cut(at, " ")
+	if found && slices.Contains(partKinds(), kind) {
+		return kind, link
+	}
+	return "", at // A link has no space.
+}
+
+// continueAt is where a list goes on after a page: at the next one of the same kind, or at the next kind. It is empty at the
+// end.
+func continueAt(kind, link string) string {
+	if link != "" {
+		if kind == "" {
+			return link
+		}
+		return kind + " " + link
+	}
+	// The virtual machines come before the first kind, since they are at -1.
+	if next := slices.Index(partKinds(), kind) + 1; next < len(partKinds()) {
+		return partKinds()[next] + " "
+	}
+	return ""
+}
+
+// leftoverPage reads one page of the parts of a kind, and returns those of the cluster that belong to no virtual machine.
+func (c *clients) leftoverPage(ctx context.Context, kind, group, link, cluster string) (all []provider.Leftover, next string, err error) {
+	if link != "" && !c.leadsHere(link) {
+		return nil, "", provider.Errorf(provider.InvalidArgument, "list %s: the page to continue with is not Azure's", kind)
+	}
+	// add takes a part that has the cluster's tag and a name of the machine's that its tags tell: people, and services for
+	// backups, copy tags from one disk to the next, and Delete goes by the name.
+	add := func(id, name *string, tags map[string]*string, made *time.Time) {
+		uid, key := types.UID(value(tags[provider.TagMachineUID])), value(tags[provider.TagMachine])
+		namespace, of, _ := strings.Cut(key, "/")
+		base := baseName(cluster, provider.Machine{Namespace: namespace, Name: of, UID: uid})
+		if uid == "" || value(tags[provider.TagCluster]) != cluster || !strings.HasPrefix(value(name), base+"-") {
+			return
+		}
+		// Resource IDs differ in case from one answer to the next.
+		all = append(all, provider.Leftover{ID: strings.ToLower(value(id)), ClusterID: cluster, MachineUID: uid, MachineKey: key, LaunchTime: value(made)})
+	}
+	switch kind {
+	case partInterfaces:
+		var page armnetwork.InterfaceListResult
+		if page, err = c.interfacePage(ctx, group, link); err == nil {
+			next = value(page.NextLink)
+		}
+		for _, n := range page.Value {
+			if n.Properties != nil && n.Properties.VirtualMachine == nil && n.Properties.PrivateEndpoint == nil &&
+				n.Properties.PrivateLinkService == nil && !isGoing(n.Properties.ProvisioningState) {
+				add(n.ID, n.Name, n.Tags, nil)
+			}
+		}
+	case partAddresses:
+		var page armnetwork.PublicIPAddressListResult
+		if page, err = c.addressPage(ctx, group, link); err == nil {
+			next = value(page.NextLink)
+		}
+		for _, ip := range page.Value {
+			if ip.Properties != nil && ip.Properties.IPConfiguration == nil && ip.Properties.NatGateway == nil &&
+				!isGoing(ip.Properties.ProvisioningState) {
+				add(ip.ID, ip.Name, ip.Tags, nil)
+			}
+		}
+	default:
+		var page armcompute.DiskList
+		if page, err = c.diskPage(ctx, group, link); err == nil {
+			next = value(page.NextLink)
+		}
+		for _, d := range page.Value {
+			if d.Properties != nil && value(d.ManagedBy) == "" && len(d.ManagedByExtended) == 0 && !isGoing(d.Properties.ProvisioningState) {
+				add(d.ID, d.Name, d.Tags, d.Properties.TimeCreated)
+			}
+		}
+	}
+	if codeOf(err) == "ResourceGroupNotFound" {
+		return nil, "", nil
+	}
+	if err != nil {
+		return nil, "", translate(ctx, err, "list "+kind)
+	}
+	return all, next, nil
+}
+
+func (c *clients) interfacePage(ctx context.Context, group, link string) (armnetwork.InterfaceListResult, error) {
+	if group == "" {
+		out, err := onePage(ctx, c.interfaces.NewListAllPager(nil), link)
+		return out.InterfaceListResult, err
+	}
+	out, err := onePage(ctx, c.interfaces.NewListPager(group, nil), link)
+	return out.InterfaceListResult, err
+}
+
+func (c *clients) addressPage(ctx context.Context, group, link string) (armnetwork.PublicIPAddressListResult, error) {
+	if group == "" {
+		out, err := onePage(ctx, c.publicIPs.NewListAllPager(nil), link)
+		return out.PublicIPAddressListResult, err
+	}
+	out, err := onePage(ctx, c.publicIPs.NewListPager(group, nil), link)
+	return out.PublicIPAddressListResult, err
+}
+
+func (c *clients) diskPage(ctx context.Context, group, link string) (armcompute.DiskList, error) {
+	if group == "" {
+		out, err := onePage(ctx, c.disks.NewListPager(nil), link)
+		return out.DiskList, err
+	}
+	out, err := onePage(ctx, c.disks.NewListByResourceGroupPager(group, nil), link)
+	return out.DiskList, err
+}

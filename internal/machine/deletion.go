@@ -94,7 +94,7 @@ func (p *pass) findNodeToDelete(ctx context.Context) (progress, error) {
 	if p.Target == nil || p.notOurs {
 		return next, nil
 	}
-	if proceed, away := p.holdWhileAway(); away {
+	if proceed, away := p.holdWhileAway(ctx); away {
 		return proceed, nil
 	}
 	if p.machine.Spec.ProviderID != "" {

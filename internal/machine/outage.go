@@ -1,13 +1,18 @@
 package machine
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/index"
 	"machinist.dev/machinist/internal/safety/reachability"
 )
 
@@ -22,10 +27,13 @@ type Reach interface {
 // targetPoll is how often a Machine that waits for the target cluster looks whether it is back.
 const targetPoll = 10 * time.Second
 
+// lastTry is how long the target cluster may take to answer before a deletion goes on without it.
+const lastTry = 2 * time.Second
+
 // holdWhileAway holds up what drains a node while the target cluster counts as away, without a call that might hang. away
 // is false when nothing is decided. As when calls fail, a machine whose user insists goes on, and so does one that never
-// had a Node.
-func (p *pass) holdWhileAway() (proceed progress, away bool) {
+// had a Node, unless the cluster answers one request again: then the process is about to know that the outage is over.
+func (p *pass) holdWhileAway(ctx context.Context) (proceed progress, away bool) {
 	if p.Target == nil || p.Reach == nil {
 		return next, false
 	}
@@ -37,16 +45,24 @@ func (p *pass) holdWhileAway() (proceed progress, away bool) {
 	// the target cluster is then found.
 	left := targetPatience - min(p.now.Sub(since), p.now.Sub(p.targetFailsSince()))
 	neverJoined := p.machine.Status.NodeRef == nil
-	if p.forced() || neverJoined && left <= 0 {
+	if p.forced() || neverJoined && left <= 0 && !p.targetAnswers(ctx) {
 		p.leftBehind = true
 		return next, true
 	}
 	p.wakeIn(targetPoll)
-	if neverJoined {
+	if neverJoined && left > 0 {
 		p.wakeIn(left)
 	}
 	p.deleting(v1beta1.ReasonTargetUnreachable, fmt.Sprintf("The target cluster cannot be reached since %s.", since.UTC().Format(time.RFC3339)))
 	return wait, true
+}
+
+// targetAnswers asks the API server itself, for a moment, for a Node with the Machine's name.
+func (p *pass) targetAnswers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, lastTry)
+	defer cancel()
+	name := cmp.Or(index.NodeName(p.machine), p.machine.Name)
+	return client.IgnoreNotFound(p.Target.Live.Get(ctx, client.ObjectKey{Name: name}, &corev1.Node{})) == nil
 }
 
 // leaveOutagesOut sets the clock of a drain, and that of the wait for its volumes, back by the time that the target cluster

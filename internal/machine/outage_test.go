@@ -259,6 +259,30 @@ func TestADeletionInAnOutageWaitsBeforeItLeavesAnythingBehind(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
+// M-53: an outage is over some seconds before the process knows it.
+func TestADeletionInAnOutageAsksOnceMoreBeforeItLeavesAnythingBehind(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := w.watched()
+	w.class("small", joinsWithToken)
+	w.born("m")
+	w.reconcile("m")
+	w.delete("m")
+	w.away(r)
+	w.reconcile("m")
+	w.step(targetPatience)
+	w.targetDown = false
+	for range 2 {
+		if result := w.reconcile("m"); w.get("m") == nil || len(w.cloud.live()) == 0 || result.RequeueAfter != targetPoll {
+			t.Fatalf("it goes on without a cluster that answers, or looks again only after %s", result.RequeueAfter)
+		}
+	}
+	w.wantQuiet("m")
+	w.back(r)
+	w.reconcile("m")
+	w.wantNothingLeft("m")
+}
+
 // M-53: a row of errors would have it look again long after the outage.
 func TestWhatFailsForAnOutageGoesOnSoonAfterIt(t *testing.T) {
 	t.Parallel()

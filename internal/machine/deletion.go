@@ -141,15 +141,19 @@ const (
 
 // targetAway holds the deletion up: without the target cluster nobody can tell whose pods would be killed. The instance of a
 // machine whose user insists is deleted all the same, and what is left in the target cluster is tried for a while. A machine
-// that never had a Node is deleted as well, unless it was only one call that failed.
+// that never had a Node is deleted as well if the API server says so: only other calls fail then, and not only once.
 func (p *pass) targetAway(ctx context.Context, err error) (progress, error) {
 	if p.leftBehind || p.forced() && !p.instanceGone {
 		return next, nil
 	}
-	failed := p.now.Sub(p.targetFailsSince())
-	if p.forced() && failed >= cleanupPatience || failed >= targetPatience && p.neverJoined(ctx) {
+	failed, refused := p.now.Sub(p.targetFailsSince()), apierrors.IsUnauthorized(err)
+	if p.forced() && failed >= cleanupPatience || failed >= targetPatience && !refused && p.neverJoined(ctx) {
 		p.leftBehind = true
 		return next, nil
+	}
+	if refused {
+		p.deleting(v1beta1.ReasonTargetCredentialsRefused, "The target cluster refuses the provider's credentials: "+bounded(err.Error(), 256))
+		return wait, err
 	}
 	p.deleting(v1beta1.ReasonTargetUnreachable, "The target cluster cannot be reached: "+bounded(err.Error(), 256))
 	return wait, err
@@ -171,14 +175,14 @@ func (p *pass) targetFailsSince() (since time.Time) {
 	return since
 }
 
-// neverJoined reports whether nobody knows of a Node of the Machine: neither its status nor, if it answers, the API server.
-// Calls may have failed for another reason than that the target cluster is away.
+// neverJoined reports whether the API server says that there is no Node of the Machine. A read that fails proves nothing:
+// the machine may have joined while this process cannot see it.
 func (p *pass) neverJoined(ctx context.Context) bool {
 	if p.machine.Status.NodeRef != nil || p.node != nil {
 		return false
 	}
 	name := index.NodeName(p.machine)
-	return name == "" || p.Target.Live.Get(ctx, client.ObjectKey{Name: name}, &corev1.Node{}) != nil
+	return name == "" || apierrors.IsNotFound(p.Target.Live.Get(ctx, client.ObjectKey{Name: name}, &corev1.Node{}))
 }
 
 func (p *pass) forced() bool {

@@ -20,6 +20,8 @@ import (
 type Reach interface {
 	// TargetAway reports whether the target cluster counts as away, and since when.
 	TargetAway() (since time.Time, away bool)
+	// TargetRefuses reports whether it counts as away because it refuses the credentials of this process.
+	TargetRefuses() bool
 	// TargetOutages returns its outages that are over, the oldest first, and the epoch in which that is all there is.
 	TargetOutages() (past []reachability.Outage, epoch uint64)
 }
@@ -32,7 +34,8 @@ const lastTry = 2 * time.Second
 
 // holdWhileAway holds up what drains a node while the target cluster counts as away, without a call that might hang. away
 // is false when nothing is decided. As when calls fail, a machine whose user insists goes on, and so does one that never
-// had a Node, unless the cluster answers one request again: then the process is about to know that the outage is over.
+// had a Node, unless the cluster answers one request again: then the process is about to know that the outage is over. A
+// cluster that refuses the credentials is one that machines can join, so that nobody knows which of them have pods.
 func (p *pass) holdWhileAway(ctx context.Context) (proceed progress, away bool) {
 	if p.Target == nil || p.Reach == nil {
 		return next, false
@@ -44,7 +47,8 @@ func (p *pass) holdWhileAway(ctx context.Context) (proceed progress, away bool) 
 	// That time is given to each deletion anew: an outage that has lasted may be about to end, and what the Machine has in
 	// the target cluster is then found.
 	left := targetPatience - min(p.now.Sub(since), p.now.Sub(p.targetFailsSince()))
-	neverJoined := p.machine.Status.NodeRef == nil
+	refuses := p.Reach.TargetRefuses()
+	neverJoined := p.machine.Status.NodeRef == nil && !refuses
 	if p.forced() || neverJoined && left <= 0 && !p.targetAnswers(ctx) {
 		p.leftBehind = true
 		return next, true
@@ -52,6 +56,10 @@ func (p *pass) holdWhileAway(ctx context.Context) (proceed progress, away bool) 
 	p.wakeIn(targetPoll)
 	if neverJoined && left > 0 {
 		p.wakeIn(left)
+	}
+	if refuses {
+		p.deleting(v1beta1.ReasonTargetCredentialsRefused, fmt.Sprintf("The target cluster refuses the provider's credentials since %s, so that nobody can tell which pods would be killed.", since.UTC().Format(time.RFC3339)))
+		return wait, true
 	}
 	p.deleting(v1beta1.ReasonTargetUnreachable, fmt.Sprintf("The target cluster cannot be reached since %s.", since.UTC().Format(time.RFC3339)))
 	return wait, true

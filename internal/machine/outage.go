@@ -108,18 +108,21 @@ func (p *pass) leaveOutagesOut() {
 
 // joinTimeLeft is how long the Machine has to become a Node, less than nothing when its time is over. The time in which
 // the target cluster was away does not count, and while it is away there is always some left: nobody can join it. Nor does
-// the time of an instance before this process began to lead: it does not know of the outages of that time.
+// the time of an instance before this process began to lead: it does not know of the outages of that time. That has an end
+// (see reachability.TimeLeft), or leaders that do not last would wait for ever.
 func (p *pass) joinTimeLeft() time.Duration {
 	began, timeout := p.began(), p.machine.Spec.Timeouts.CreationOrDefault()
 	if p.Reach == nil {
 		return began.Add(timeout).Sub(p.now)
 	}
-	if p.machine.Spec.ProviderID != "" && began.Before(p.leading) {
-		began = p.leading
-	}
 	past, _ := p.Reach.TargetOutages()
+	counted := began
+	if p.machine.Spec.ProviderID != "" && began.Before(p.leading) {
+		counted = p.leading
+	}
 	began, _ = reachability.StandStill(past, began, time.Time{})
-	left := began.Add(timeout).Sub(p.now)
+	counted, _ = reachability.StandStill(past, counted, time.Time{})
+	left := reachability.TimeLeft(timeout, began, counted, p.leading, p.now)
 	if p.outage() {
 		return max(left, targetPoll)
 	}

@@ -247,6 +247,28 @@ func TestTheTimeToJoinBeginsWithTheLeadAtTheEarliest(t *testing.T) {
 	w.wantPhase(w.get("m"), v1beta1.MachineFailed)
 }
 
+// M-77: leaders that do not last would give it its time anew for ever.
+func TestTheTimeToJoinHasAnEndWhoeverLeads(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.watched()
+	w.class("small", "")
+	w.born("m")
+	w.reconcile("m")
+	lives := 0
+	for ; w.get("m").Status.Phase != v1beta1.MachineFailed && lives < 20; lives++ {
+		w.step(v1beta1.DefaultCreationTimeout / 4)
+		w.restart()
+		w.reconcile("m")
+		// Each of them leads for longer than it takes to see who is there.
+		w.step(v1beta1.DefaultCreationTimeout / 4)
+		w.reconcile("m")
+	}
+	if lives < 5 || lives > 7 {
+		t.Errorf("the machine is %s after %d lives of leaders, want three timeouts", w.get("m").Status.Phase, lives)
+	}
+}
+
 // M-53: an outage that lasts may be about to end.
 func TestADeletionInAnOutageWaitsBeforeItLeavesAnythingBehind(t *testing.T) {
 	t.Parallel()

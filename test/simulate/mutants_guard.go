@@ -60,6 +60,7 @@ func guardMutants() []mutant {
 		{
 			name: "thaw-without-new-clocks", file: "internal/healthcheck/controller.go",
 			from: "p.clocks.Stable = since", to: "_ = since",
+			without:  &mutant{file: "internal/healthcheck/controller.go", from: "		p.clocks.Thawed = p.OutageEnded()\n", to: ""},
 			scenario: "target-outage", finds: "I6: machine .* marked",
 		},
 		{

@@ -292,6 +292,18 @@ func (w *Watch) TargetOutages() (past []Outage, epoch uint64) {
 	return s.Past, s.Epoch
 }
 
+// OutageEnded returns when the last outage that this process has seen was over, of either cluster; zero if it saw none.
+func (w *Watch) OutageEnded() (at time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.clusters() {
+		if n := len(c.state.Past); n > 0 && c.state.Past[n-1].To.After(at) {
+			at = c.state.Past[n-1].To
+		}
+	}
+	return at
+}
+
 // StableSince returns since when this process leads and all clusters can be reached, and false if it is not so now. Clocks
 // that judge the health of machines, or what belongs to nobody, run from then at the earliest.
 func (w *Watch) StableSince() (since time.Time, stable bool) {

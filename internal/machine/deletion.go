@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -102,6 +103,8 @@ func (p *pass) findNodeToDelete(ctx context.Context) (progress, error) {
 		switch {
 		case err != nil:
 			return p.targetAway(ctx, err)
+		case len(found.claimants) > 0:
+			return p.chooseClaimant(found), nil
 		case found.conflict != "":
 			return next, nil // The Node is another machine's, or nobody knows whose.
 		case found.node != nil:
@@ -129,6 +132,35 @@ func (p *pass) findNodeToDelete(ctx context.Context) (progress, error) {
 		p.node = found.node
 	}
 	return next, nil
+}
+
+// chooseClaimant decides which of several Nodes with the provider ID is drained and deleted with the machine: the one whose
+// kubelet reports, since an instance has one kubelet, and a Node that was left when its host got another name is silent. Of
+// silent ones it is the newest. Where several report, pods run behind each, and a person has to say which Node is wrong.
+func (p *pass) chooseClaimant(s sighting) progress {
+	nodes := slices.SortedFunc(slices.Values(s.claimants), func(a, b *corev1.Node) int {
+		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	chosen, reporting := nodes[0], 0
+	for _, node := range nodes {
+		if nodeReachable(node) {
+			if reporting++; reporting == 1 {
+				chosen = node
+			}
+		}
+	}
+	if reporting > 1 && !p.forced() && !p.instanceGone {
+		message := s.conflict + " The kubelets of both report. Delete the Node that is wrong, or annotate the machine with " + v1beta1.AnnotationForceDelete + "."
+		before := meta.FindStatusCondition(p.before.Status.Conditions, v1beta1.ConditionDeleting)
+		p.deleting(v1beta1.ReasonNodeConflict, message)
+		if before == nil || before.Reason != v1beta1.ReasonNodeConflict {
+			p.warn(v1beta1.ReasonNodeConflict, "Delete", message)
+		}
+		p.wakeIn(drainBackstop)
+		return wait
+	}
+	p.node = chosen.DeepCopy()
+	return next
 }
 
 // targetPatience is how long the target cluster may fail before a Machine without a Node is deleted without it, and

@@ -84,6 +84,14 @@ const (
 	// ReasonControlPlaneUnreachable surfaces when the control or the target cluster cannot be reached.
 	ReasonControlPlaneUnreachable = "ControlPlaneUnreachable"
 
+	// ReasonTargetCredentialsRefused surfaces when the target cluster answers that it does not accept the credentials of the
+	// process (401), or does not let it read what it must (403). It is a reason of Deleting and Ready too.
+	ReasonTargetCredentialsRefused = "TargetCredentialsRefused"
+
+	// ReasonControlCredentialsRefused surfaces when the control cluster does so. No condition can then be written; it is
+	// told by the process itself, in its metrics, on /readyz and in its log.
+	ReasonControlCredentialsRefused = "ControlCredentialsRefused"
+
 	// ReasonMeltdown surfaces when too many nodes became unhealthy at once, over all or in one failure domain.
 	ReasonMeltdown = "Meltdown"
 

@@ -116,7 +116,8 @@ const (
 	// ReasonWaitingForStartupTaints surfaces when startup taints are still on the Node.
 	ReasonWaitingForStartupTaints = "WaitingForStartupTaints"
 
-	// ReasonNodeConflict surfaces when the Node is claimed by two Machines, or by another one.
+	// ReasonNodeConflict surfaces when the Node is claimed by two Machines, or by another one. It surfaces on Deleting when
+	// two Nodes have the machine's provider ID and the kubelets of both report.
 	ReasonNodeConflict = "NodeConflict"
 
 	// ReasonJoinClusterTimeout surfaces when the machine is not Running within timeouts.creation.

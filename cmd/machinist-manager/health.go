@@ -24,7 +24,7 @@ func addHealth(op *operator.Operator, s *settings, metrics *healthcheck.Metrics)
 	options := healthcheck.Options{
 		Client: control.Client, Live: control.Live, Clock: clock.RealClock{},
 		Recorder: op.Manager().GetEventRecorder("machinist-machinehealthcheck"),
-		Stopped:  reach.Stopped, StableSince: reach.StableSince,
+		Stopped:  reach.Stopped, StableSince: reach.StableSince, OutageEnded: reach.OutageEnded,
 		BuiltIn: policy, MeltdownThreshold: s.health.MeltdownThreshold, Metrics: metrics,
 	}
 	var nodes wiring.TargetEvents

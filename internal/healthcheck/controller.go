@@ -41,6 +41,9 @@ type Options struct {
 	// StableSince says since when this process leads and reaches both clusters; false if it is not so now. Default: since the
 	// first pass.
 	StableSince func() (time.Time, bool)
+	// OutageEnded says when the last outage that this process has seen was over, zero if it saw none. Without it no clock
+	// runs from before StableSince.
+	OutageEnded func() time.Time
 	// BuiltIn is the policy for machines that no check selects.
 	BuiltIn Policy
 	// MeltdownThreshold in percent. Default DefaultMeltdownThreshold.
@@ -146,6 +149,10 @@ func (p *pass) stopped() Reason {
 			return Reason{v1beta1.ReasonControlPlaneUnreachable, "It is not known yet whether both clusters can be reached."}
 		}
 		p.clocks.Stable = since
+	}
+	p.clocks.Thawed = p.clocks.Stable
+	if p.OutageEnded != nil {
+		p.clocks.Thawed = p.OutageEnded()
 	}
 	if p.Nodes != nil && p.Nodes.Synced != nil && !p.Nodes.Synced() {
 		return Reason{v1beta1.ReasonControlPlaneUnreachable, "The nodes of the target cluster were not listed yet."}

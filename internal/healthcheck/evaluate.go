@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/safety/reachability"
 )
 
 // Health is how a machine fares.
@@ -35,37 +36,37 @@ type Verdict struct {
 }
 
 // Evaluate judges a machine by a policy. node is the one that the machine refers to, nil where that is gone. No clock runs
-// from before since, whatever the times of the conditions: an outage, or the time in which nobody watched, is not the
+// from before clock.Since, whatever the times of the conditions: an outage, or the time in which nobody watched, is not the
 // machine's fault.
-func Evaluate(p Policy, m *v1beta1.Machine, node *corev1.Node, now, since time.Time) Verdict {
+func Evaluate(p Policy, m *v1beta1.Machine, node *corev1.Node, now time.Time, clock Clock) Verdict {
 	switch {
 	case m.Status.Phase == v1beta1.MachineFailed:
 		return Verdict{Health: Unhealthy, InTrouble: true, Why: fmt.Sprintf("The machine failed: %s.", m.Status.FailureReason)}
-	case changing(m, now, since) > 0:
-		return Verdict{Health: Unknown, RecheckAfter: changing(m, now, since)}
+	case changing(m, now, clock) > 0:
+		return Verdict{Health: Unknown, RecheckAfter: changing(m, now, clock)}
 	case m.Status.NodeRef == nil:
-		return p.starting(m, now, since)
+		return p.starting(m, now, clock)
 	case node == nil || m.Status.NodeRef.UID != "" && node.UID != m.Status.NodeRef.UID:
-		return p.nodeGone(m, now, since)
+		return p.nodeGone(m, now, clock)
 	}
-	return p.node(node, now, since)
+	return p.node(node, now, clock)
 }
 
 // changing returns for how long from now on an update excuses a node that does not work.
-func changing(m *v1beta1.Machine, now, since time.Time) time.Duration {
+func changing(m *v1beta1.Machine, now time.Time, clock Clock) time.Duration {
 	replacing := m.Status.Launch != nil && m.Status.Launch.Step == v1beta1.LaunchStepReplacing
 	if m.Status.Phase != v1beta1.MachineUpdating && !replacing {
 		return 0
 	}
-	began := since
+	began := clock.Since
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate); c != nil && c.Status == metav1.ConditionFalse {
 		began = c.LastTransitionTime.Time
 	}
-	return max(0, m.Spec.Timeouts.UpdateOrDefault()-age(began, now, since))
+	return max(0, clock.left(m.Spec.Timeouts.UpdateOrDefault(), began, now))
 }
 
 // starting judges a machine that has no Node.
-func (p Policy) starting(m *v1beta1.Machine, now, since time.Time) Verdict {
+func (p Policy) starting(m *v1beta1.Machine, now time.Time, clock Clock) Verdict {
 	if m.Status.Phase == v1beta1.MachineAvailable {
 		return Verdict{Health: Healthy} // There is no target cluster.
 	}
@@ -81,7 +82,7 @@ func (p Policy) starting(m *v1beta1.Machine, now, since time.Time) Verdict {
 	if p.Startup <= 0 || p.Startup >= m.Spec.Timeouts.CreationOrDefault() {
 		return Verdict{Health: Unknown} // Its own controller makes it Failed in time.
 	}
-	if left := p.Startup - age(began, now, since); left > 0 {
+	if left := clock.left(p.Startup, began, now); left > 0 {
 		return Verdict{Health: Unknown, RecheckAfter: left}
 	}
 	return Verdict{Health: Unhealthy, InTrouble: true, Why: fmt.Sprintf("There is no Node %s after the launch began.", p.Startup)}
@@ -98,7 +99,7 @@ func trying(reason string) bool {
 }
 
 // nodeGone judges a machine whose Node was deleted while its instance may live.
-func (p Policy) nodeGone(m *v1beta1.Machine, now, since time.Time) Verdict {
+func (p Policy) nodeGone(m *v1beta1.Machine, now time.Time, clock Clock) Verdict {
 	timeout := p.goneTimeout()
 	v := Verdict{Health: Unknown, InTrouble: true, Why: fmt.Sprintf("Node %s is gone.", m.Status.NodeRef.Name)}
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRegistered)
@@ -106,21 +107,21 @@ func (p Policy) nodeGone(m *v1beta1.Machine, now, since time.Time) Verdict {
 		v.RecheckAfter = max(timeout, time.Millisecond) // Its controller has yet to notice, and its clock to begin.
 		return v
 	}
-	if v.RecheckAfter = timeout - age(c.LastTransitionTime.Time, now, since); v.RecheckAfter <= 0 {
+	if v.RecheckAfter = clock.left(timeout, c.LastTransitionTime.Time, now); v.RecheckAfter <= 0 {
 		v.Health, v.RecheckAfter = Unhealthy, 0
 	}
 	return v
 }
 
 // node judges a machine by its Node.
-func (p Policy) node(node *corev1.Node, now, since time.Time) Verdict {
+func (p Policy) node(node *corev1.Node, now time.Time, clock Clock) Verdict {
 	v := Verdict{Health: Healthy}
 	for _, wrong := range p.Conditions {
 		status, at, reason := conditionOf(node, wrong.Type)
 		if status != wrong.Status {
 			continue
 		}
-		left := wrong.Timeout.Duration - age(at, now, since)
+		left := clock.left(wrong.Timeout.Duration, at, now)
 		if v.Health == Healthy || left <= 0 {
 			v.Why = fmt.Sprintf("Condition %s of node %s (%s) is %s: %s.", wrong.Type, node.Name, node.UID, status, reason)
 		}
@@ -150,13 +151,19 @@ func conditionOf(node *corev1.Node, kind corev1.NodeConditionType) (status corev
 	return "", time.Time{}, ""
 }
 
-// age is how long ago something began, not counting what was before since. What is in the future, by whatever clock, begins
-// now.
-func age(began, now, since time.Time) time.Duration {
-	if since.After(began) {
-		began = since
+// left is how much of a timeout is left to what began at a time, zero or less if none is. What is in the future, by whatever
+// clock, begins now.
+func (c Clock) left(timeout time.Duration, began, now time.Time) time.Duration {
+	from := func(since time.Time) time.Time {
+		switch {
+		case since.After(now), began.After(now):
+			return now
+		case since.After(began):
+			return since
+		}
+		return began
 	}
-	return max(0, now.Sub(began))
+	return reachability.TimeLeft(timeout, from(c.Certain), from(c.Since), c.Leading, now)
 }
 
 // ready reports whether the Node that the machine refers to is there and Ready.

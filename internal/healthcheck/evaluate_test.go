@@ -68,12 +68,36 @@ func TestAMachineIsJudgedByItsNodeAndByWhatItsControllerSays(t *testing.T) {
 			if tc.since > 0 {
 				since = minutes(tc.since)
 			}
-			v := Evaluate(p, tc.subject.Machine, tc.subject.Node, minutes(tc.now), since)
+			v := Evaluate(p, tc.subject.Machine, tc.subject.Node, minutes(tc.now), Clock{Since: since, Certain: since, Leading: since})
 			if v.Health != tc.want || v.InTrouble != tc.trouble || v.RecheckAfter != tc.recheck {
 				t.Errorf("%+v, want %s, in trouble %t, recheck %s", v, tc.want, tc.trouble, tc.recheck)
 			}
 			if !strings.Contains(v.Why, tc.why) || (tc.why == "") != (v.Why == "") {
 				t.Errorf("why %q, want %q", v.Why, tc.why)
+			}
+		})
+	}
+}
+
+// H-15: a manager that does not last for a whole timeout goes by what is written down in the end.
+func TestATroubleThatLastsIsSeenByAManagerThatIsYoung(t *testing.T) {
+	p := policy()
+	silent := running("a", node(corev1.NodeReady, corev1.ConditionUnknown, 0))
+	for _, tc := range []struct {
+		name               string
+		leads, thawed, now float64
+		want               Health
+		recheck            time.Duration
+	}{
+		{"before three timeouts", 25, 0, 29, Unknown, time.Minute},
+		{"after three timeouts, right after it began to lead", 45, 0, 45, Unknown, time.Minute},
+		{"after three timeouts, when it has led for a tenth of one", 45, 0, 46, Unhealthy, 0},
+		{"after an outage that it has seen", 45, 45, 46, Unknown, 9 * time.Minute},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			clock := Clocks{Stable: minutes(tc.leads), Thawed: minutes(tc.thawed)}.In("")
+			if v := Evaluate(p, silent.Machine, silent.Node, minutes(tc.now), clock); v.Health != tc.want || v.RecheckAfter != tc.recheck {
+				t.Errorf("%+v, want %s and to look again after %s", v, tc.want, tc.recheck)
 			}
 		})
 	}
@@ -110,7 +134,8 @@ func FuzzVerdictsOnlyGetWorseWithTime(f *testing.F) {
 			s.Node.Status.Conditions, s.Node.CreationTimestamp = nil, metav1.NewTime(minutes(float64(began)))
 		}
 		at, from := minutes(float64(now)), minutes(float64(min(since, now)))
-		v := Evaluate(p, s.Machine, s.Node, at, from)
+		clock := Clock{Since: from, Certain: from, Leading: from}
+		v := Evaluate(p, s.Machine, s.Node, at, clock)
 		switch v.Health {
 		case Healthy:
 			if v.InTrouble || v.Why != "" || v.RecheckAfter != 0 {
@@ -128,10 +153,10 @@ func FuzzVerdictsOnlyGetWorseWithTime(f *testing.F) {
 				t.Fatalf("%+v", v)
 			}
 			if v.RecheckAfter > 0 && v.InTrouble && s.Node != nil && !minutes(float64(began)).After(at) {
-				if later := Evaluate(p, s.Machine, s.Node, at.Add(v.RecheckAfter), from); later.Health != Unhealthy {
+				if later := Evaluate(p, s.Machine, s.Node, at.Add(v.RecheckAfter), clock); later.Health != Unhealthy {
 					t.Fatalf("%+v, and after %s %+v", v, v.RecheckAfter, later)
 				}
-				if before := Evaluate(p, s.Machine, s.Node, at.Add(v.RecheckAfter-1), from); before.Health == Unhealthy {
+				if before := Evaluate(p, s.Machine, s.Node, at.Add(v.RecheckAfter-1), clock); before.Health == Unhealthy {
 					t.Fatalf("%+v, and a moment before it is due %+v", v, before)
 				}
 			}
@@ -139,7 +164,7 @@ func FuzzVerdictsOnlyGetWorseWithTime(f *testing.F) {
 			t.Fatalf("%+v", v)
 		}
 		if v.Health == Unhealthy {
-			if later := Evaluate(p, s.Machine, s.Node, at.Add(time.Hour), from); later.Health != Unhealthy {
+			if later := Evaluate(p, s.Machine, s.Node, at.Add(time.Hour), clock); later.Health != Unhealthy {
 				t.Fatalf("%+v, and an hour later %+v", v, later)
 			}
 		}

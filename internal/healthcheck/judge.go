@@ -77,7 +77,7 @@ func Judge(p Policy, subjects []Subject, s Situation) Judgement {
 	unwell, melting := 0, false
 	var frozen []string
 	for i, subject := range subjects {
-		v := Evaluate(p, subject.Machine, subject.Node, s.Now, s.Clocks.Since(subject.Domain))
+		v := Evaluate(p, subject.Machine, subject.Node, s.Now, s.Clocks.In(subject.Domain))
 		verdicts[i] = v
 		j.Expected++
 		if v.Health == Healthy {

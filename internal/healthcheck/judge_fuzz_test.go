@@ -81,7 +81,7 @@ func FuzzOnlyWhatIsBrokenAndMayBeIsMarked(f *testing.F) {
 		j := Judge(p, subjects, s)
 		unwell := 0
 		for i := range subjects {
-			if Evaluate(p, subjects[i].Machine, subjects[i].Node, s.Now, time.Time{}).InTrouble {
+			if Evaluate(p, subjects[i].Machine, subjects[i].Node, s.Now, Clock{}).InTrouble {
 				unwell++
 			}
 		}
@@ -100,7 +100,7 @@ func FuzzOnlyWhatIsBrokenAndMayBeIsMarked(f *testing.F) {
 			marks++
 			_, all := melting[everywhere]
 			_, there := melting[w.Subject.Domain]
-			switch v := Evaluate(p, w.Subject.Machine, w.Subject.Node, s.Now, time.Time{}); {
+			switch v := Evaluate(p, w.Subject.Machine, w.Subject.Node, s.Now, Clock{}); {
 			case v.Health != Unhealthy:
 				t.Errorf("marked %s, which is %s", w.Subject.Machine.Name, v.Health)
 			case all || there:

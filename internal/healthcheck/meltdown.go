@@ -98,17 +98,32 @@ func domainOf(m *v1beta1.Machine, node *corev1.Node) string {
 type Clocks struct {
 	// Stable is since when this process leads and can reach both clusters.
 	Stable time.Time
+	// Thawed is when the last outage that this process has seen was over; Stable where it is not known whether there was one.
+	Thawed time.Time
 	// Recovered is when domains ended to melt.
 	Recovered map[string]time.Time
 }
 
-// Since returns from when on clocks count in a domain.
-func (c Clocks) Since(domain string) time.Time {
-	since := c.Stable
+// Clock is from when on the clocks of a machine count.
+type Clock struct {
+	// Since is from when on they count for a process that goes by what it has seen itself.
+	Since time.Time
+	// Certain is the end of what this process has seen that stops clocks. What was before that never counts.
+	Certain time.Time
+	// Leading is since when this process sees everything.
+	Leading time.Time
+}
+
+// In returns from when on clocks count in a domain.
+func (c Clocks) In(domain string) Clock {
+	clock := Clock{Since: c.Stable, Certain: c.Thawed, Leading: c.Stable}
 	for _, d := range []string{everywhere, domain} {
-		if t := c.Recovered[d]; t.After(since) {
-			since = t
+		if t := c.Recovered[d]; t.After(clock.Certain) {
+			clock.Certain = t
 		}
 	}
-	return since
+	if clock.Certain.After(clock.Since) {
+		clock.Since = clock.Certain
+	}
+	return clock
 }

@@ -65,7 +65,7 @@ func (p *pass) reportBuiltIn(g group, j Judgement) {
 	about := slices.IndexFunc(g.subjects, func(s Subject) bool { return len(j.Targets) > 0 && s.Machine.Name == j.Targets[0] })
 	if about < 0 {
 		about = slices.IndexFunc(g.subjects, func(s Subject) bool {
-			return Evaluate(g.policy, s.Machine, s.Node, p.now, p.clocks.Stable).InTrouble
+			return Evaluate(g.policy, s.Machine, s.Node, p.now, p.clocks.In(everywhere)).InTrouble
 		})
 	}
 	if about >= 0 {

@@ -25,6 +25,8 @@ type sighting struct {
 	node *corev1.Node
 	// conflict says why a Node that might be the Machine's is not accepted, for good.
 	conflict string
+	// claimants are the Nodes that all have the Machine's provider ID, if that is the conflict.
+	claimants []*corev1.Node
 	// unproven says why a Node with the Machine's name and without a provider ID is not accepted as it is, and since is
 	// when that Node was made.
 	unproven string

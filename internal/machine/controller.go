@@ -280,22 +280,37 @@ func (p *pass) run(ctx context.Context) error {
 	if !p.machine.DeletionTimestamp.IsZero() {
 		return p.delete(ctx)
 	}
-	defer p.summarize()
-	for _, step := range []func(context.Context) (progress, error){p.claim, p.preserve, p.launch, p.updateUnlessKept, p.register, p.observe} {
-		proceed, err := step(ctx)
-		if err != nil {
-			return err
-		}
-		if !bool(proceed) {
-			break
-		}
+	complete, err := p.live(ctx)
+	if err == nil {
+		p.awaitPreservation()
 	}
-	p.awaitPreservation()
-	p.machine.Status.ObservedGeneration = p.machine.Generation
+	p.summarize()
+	if err != nil {
+		return err
+	}
+	// A generation was observed when all of it was acted upon, or when Ready says that and why it was not: who waits for a
+	// change must not take a machine for ready that was ready before it.
+	if complete || !p.isTrue(v1beta1.ConditionReady) {
+		p.machine.Status.ObservedGeneration = p.machine.Generation
+	}
 	if p.Target != nil && p.machine.Status.FailureReason != "" && p.before.Status.FailureReason == "" {
 		return p.dropToken(ctx) // What failed does not join any more; should it be lost now, it ends with its time.
 	}
 	return nil
+}
+
+// live takes the steps of a Machine that is not being deleted, and reports whether it came to the last of them.
+func (p *pass) live(ctx context.Context) (complete bool, err error) {
+	for _, step := range []func(context.Context) (progress, error){p.claim, p.preserve, p.launch, p.updateUnlessKept} {
+		if proceed, err := step(ctx); err != nil || !bool(proceed) {
+			return false, err
+		}
+	}
+	if proceed, err := p.register(ctx); err != nil || !bool(proceed) {
+		return false, err
+	}
+	_, err = p.observe(ctx)
+	return true, err
 }
 
 // claim gives a hand-made Machine what a set's machines are born with.
@@ -337,7 +352,11 @@ func (p *pass) writeStatus(ctx context.Context) error {
 		return nil
 	}
 	changed := p.machine.DeepCopy()
-	if err := p.Client.Status().Patch(ctx, changed, statusOnly{p.before}); err != nil {
+	err := p.Client.Status().Patch(ctx, changed, statusOnly{p.before})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil // It has gone meanwhile, which the next event says.
+	case err != nil:
 		return fmt.Errorf("patch machine status: %w", err)
 	}
 	p.echo.Wrote(changed)

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -94,7 +95,7 @@ func (p *pass) findNodeToDelete(ctx context.Context) (progress, error) {
 	if p.Target == nil || p.notOurs {
 		return next, nil
 	}
-	if proceed, away := p.holdWhileAway(); away {
+	if proceed, away := p.holdWhileAway(ctx); away {
 		return proceed, nil
 	}
 	if p.machine.Spec.ProviderID != "" {
@@ -102,6 +103,8 @@ func (p *pass) findNodeToDelete(ctx context.Context) (progress, error) {
 		switch {
 		case err != nil:
 			return p.targetAway(ctx, err)
+		case len(found.claimants) > 0:
+			return p.chooseClaimant(found), nil
 		case found.conflict != "":
 			return next, nil // The Node is another machine's, or nobody knows whose.
 		case found.node != nil:
@@ -131,6 +134,35 @@ func (p *pass) findNodeToDelete(ctx context.Context) (progress, error) {
 	return next, nil
 }
 
+// chooseClaimant decides which of several Nodes with the provider ID is drained and deleted with the machine: the one whose
+// kubelet reports, since an instance has one kubelet, and a Node that was left when its host got another name is silent. Of
+// silent ones it is the newest. Where several report, pods run behind each, and a person has to say which Node is wrong.
+func (p *pass) chooseClaimant(s sighting) progress {
+	nodes := slices.SortedFunc(slices.Values(s.claimants), func(a, b *corev1.Node) int {
+		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	chosen, reporting := nodes[0], 0
+	for _, node := range nodes {
+		if nodeReachable(node) {
+			if reporting++; reporting == 1 {
+				chosen = node
+			}
+		}
+	}
+	if reporting > 1 && !p.forced() && !p.instanceGone {
+		message := s.conflict + " The kubelets of both report. Delete the Node that is wrong, or annotate the machine with " + v1beta1.AnnotationForceDelete + "."
+		before := meta.FindStatusCondition(p.before.Status.Conditions, v1beta1.ConditionDeleting)
+		p.deleting(v1beta1.ReasonNodeConflict, message)
+		if before == nil || before.Reason != v1beta1.ReasonNodeConflict {
+			p.warn(v1beta1.ReasonNodeConflict, "Delete", message)
+		}
+		p.wakeIn(drainBackstop)
+		return wait
+	}
+	p.node = chosen.DeepCopy()
+	return next
+}
+
 // targetPatience is how long the target cluster may fail before a Machine without a Node is deleted without it, and
 // cleanupPatience how long before one that its user wants deleted by force is. That is more than a watch that was lost takes
 // to be there again.
@@ -141,15 +173,19 @@ const (
 
 // targetAway holds the deletion up: without the target cluster nobody can tell whose pods would be killed. The instance of a
 // machine whose user insists is deleted all the same, and what is left in the target cluster is tried for a while. A machine
-// that never had a Node is deleted as well, unless it was only one call that failed.
+// that never had a Node is deleted as well if the API server says so: only other calls fail then, and not only once.
 func (p *pass) targetAway(ctx context.Context, err error) (progress, error) {
 	if p.leftBehind || p.forced() && !p.instanceGone {
 		return next, nil
 	}
-	failed := p.now.Sub(p.targetFailsSince())
-	if p.forced() && failed >= cleanupPatience || failed >= targetPatience && p.neverJoined(ctx) {
+	failed, refused := p.now.Sub(p.targetFailsSince()), apierrors.IsUnauthorized(err)
+	if p.forced() && failed >= cleanupPatience || failed >= targetPatience && !refused && p.neverJoined(ctx) {
 		p.leftBehind = true
 		return next, nil
+	}
+	if refused {
+		p.deleting(v1beta1.ReasonTargetCredentialsRefused, "The target cluster refuses the provider's credentials: "+bounded(err.Error(), 256))
+		return wait, err
 	}
 	p.deleting(v1beta1.ReasonTargetUnreachable, "The target cluster cannot be reached: "+bounded(err.Error(), 256))
 	return wait, err
@@ -171,14 +207,14 @@ func (p *pass) targetFailsSince() (since time.Time) {
 	return since
 }
 
-// neverJoined reports whether nobody knows of a Node of the Machine: neither its status nor, if it answers, the API server.
-// Calls may have failed for another reason than that the target cluster is away.
+// neverJoined reports whether the API server says that there is no Node of the Machine. A read that fails proves nothing:
+// the machine may have joined while this process cannot see it.
 func (p *pass) neverJoined(ctx context.Context) bool {
 	if p.machine.Status.NodeRef != nil || p.node != nil {
 		return false
 	}
 	name := index.NodeName(p.machine)
-	return name == "" || p.Target.Live.Get(ctx, client.ObjectKey{Name: name}, &corev1.Node{}) != nil
+	return name == "" || apierrors.IsNotFound(p.Target.Live.Get(ctx, client.ObjectKey{Name: name}, &corev1.Node{}))
 }
 
 func (p *pass) forced() bool {

@@ -1,13 +1,18 @@
 package machine
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/index"
 	"machinist.dev/machinist/internal/safety/reachability"
 )
 
@@ -15,6 +20,8 @@ import (
 type Reach interface {
 	// TargetAway reports whether the target cluster counts as away, and since when.
 	TargetAway() (since time.Time, away bool)
+	// TargetRefuses reports whether it counts as away because it refuses the credentials of this process.
+	TargetRefuses() bool
 	// TargetOutages returns its outages that are over, the oldest first, and the epoch in which that is all there is.
 	TargetOutages() (past []reachability.Outage, epoch uint64)
 }
@@ -22,10 +29,14 @@ type Reach interface {
 // targetPoll is how often a Machine that waits for the target cluster looks whether it is back.
 const targetPoll = 10 * time.Second
 
+// lastTry is how long the target cluster may take to answer before a deletion goes on without it.
+const lastTry = 2 * time.Second
+
 // holdWhileAway holds up what drains a node while the target cluster counts as away, without a call that might hang. away
 // is false when nothing is decided. As when calls fail, a machine whose user insists goes on, and so does one that never
-// had a Node.
-func (p *pass) holdWhileAway() (proceed progress, away bool) {
+// had a Node, unless the cluster answers one request again: then the process is about to know that the outage is over. A
+// cluster that refuses the credentials is one that machines can join, so that nobody knows which of them have pods.
+func (p *pass) holdWhileAway(ctx context.Context) (proceed progress, away bool) {
 	if p.Target == nil || p.Reach == nil {
 		return next, false
 	}
@@ -36,17 +47,30 @@ func (p *pass) holdWhileAway() (proceed progress, away bool) {
 	// That time is given to each deletion anew: an outage that has lasted may be about to end, and what the Machine has in
 	// the target cluster is then found.
 	left := targetPatience - min(p.now.Sub(since), p.now.Sub(p.targetFailsSince()))
-	neverJoined := p.machine.Status.NodeRef == nil
-	if p.forced() || neverJoined && left <= 0 {
+	refuses := p.Reach.TargetRefuses()
+	neverJoined := p.machine.Status.NodeRef == nil && !refuses
+	if p.forced() || neverJoined && left <= 0 && !p.targetAnswers(ctx) {
 		p.leftBehind = true
 		return next, true
 	}
 	p.wakeIn(targetPoll)
-	if neverJoined {
+	if neverJoined && left > 0 {
 		p.wakeIn(left)
+	}
+	if refuses {
+		p.deleting(v1beta1.ReasonTargetCredentialsRefused, fmt.Sprintf("The target cluster refuses the provider's credentials since %s, so that nobody can tell which pods would be killed.", since.UTC().Format(time.RFC3339)))
+		return wait, true
 	}
 	p.deleting(v1beta1.ReasonTargetUnreachable, fmt.Sprintf("The target cluster cannot be reached since %s.", since.UTC().Format(time.RFC3339)))
 	return wait, true
+}
+
+// targetAnswers asks the API server itself, for a moment, for a Node with the Machine's name.
+func (p *pass) targetAnswers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, lastTry)
+	defer cancel()
+	name := cmp.Or(index.NodeName(p.machine), p.machine.Name)
+	return client.IgnoreNotFound(p.Target.Live.Get(ctx, client.ObjectKey{Name: name}, &corev1.Node{})) == nil
 }
 
 // leaveOutagesOut sets the clock of a drain, and that of the wait for its volumes, back by the time that the target cluster
@@ -84,18 +108,21 @@ func (p *pass) leaveOutagesOut() {
 
 // joinTimeLeft is how long the Machine has to become a Node, less than nothing when its time is over. The time in which
 // the target cluster was away does not count, and while it is away there is always some left: nobody can join it. Nor does
-// the time of an instance before this process began to lead: it does not know of the outages of that time.
+// the time of an instance before this process began to lead: it does not know of the outages of that time. That has an end
+// (see reachability.TimeLeft), or leaders that do not last would wait for ever.
 func (p *pass) joinTimeLeft() time.Duration {
 	began, timeout := p.began(), p.machine.Spec.Timeouts.CreationOrDefault()
 	if p.Reach == nil {
 		return began.Add(timeout).Sub(p.now)
 	}
-	if p.machine.Spec.ProviderID != "" && began.Before(p.leading) {
-		began = p.leading
-	}
 	past, _ := p.Reach.TargetOutages()
+	counted := began
+	if p.machine.Spec.ProviderID != "" && began.Before(p.leading) {
+		counted = p.leading
+	}
 	began, _ = reachability.StandStill(past, began, time.Time{})
-	left := began.Add(timeout).Sub(p.now)
+	counted, _ = reachability.StandStill(past, counted, time.Time{})
+	left := reachability.TimeLeft(timeout, began, counted, p.leading, p.now)
 	if p.outage() {
 		return max(left, targetPoll)
 	}

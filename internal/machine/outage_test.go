@@ -1,11 +1,15 @@
 package machine
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/safety/reachability"
@@ -13,12 +17,15 @@ import (
 
 // reach is what a test says of the target cluster.
 type reach struct {
-	since time.Time // of an outage, zero without one
-	past  []reachability.Outage
-	epoch uint64
+	since   time.Time // of an outage, zero without one
+	refuses bool      // the credentials
+	past    []reachability.Outage
+	epoch   uint64
 }
 
 func (r *reach) TargetAway() (time.Time, bool) { return r.since, !r.since.IsZero() }
+
+func (r *reach) TargetRefuses() bool { return r.refuses }
 
 func (r *reach) TargetOutages() ([]reachability.Outage, uint64) { return r.past, r.epoch }
 
@@ -240,6 +247,28 @@ func TestTheTimeToJoinBeginsWithTheLeadAtTheEarliest(t *testing.T) {
 	w.wantPhase(w.get("m"), v1beta1.MachineFailed)
 }
 
+// M-77: leaders that do not last would give it its time anew for ever.
+func TestTheTimeToJoinHasAnEndWhoeverLeads(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.watched()
+	w.class("small", "")
+	w.born("m")
+	w.reconcile("m")
+	lives := 0
+	for ; w.get("m").Status.Phase != v1beta1.MachineFailed && lives < 20; lives++ {
+		w.step(v1beta1.DefaultCreationTimeout / 4)
+		w.restart()
+		w.reconcile("m")
+		// Each of them leads for longer than it takes to see who is there.
+		w.step(v1beta1.DefaultCreationTimeout / 4)
+		w.reconcile("m")
+	}
+	if lives < 5 || lives > 7 {
+		t.Errorf("the machine is %s after %d lives of leaders, want three timeouts", w.get("m").Status.Phase, lives)
+	}
+}
+
 // M-53: an outage that lasts may be about to end.
 func TestADeletionInAnOutageWaitsBeforeItLeavesAnythingBehind(t *testing.T) {
 	t.Parallel()
@@ -257,6 +286,133 @@ func TestADeletionInAnOutageWaitsBeforeItLeavesAnythingBehind(t *testing.T) {
 	w.back(r)
 	w.reconcile("m")
 	w.wantNothingLeft("m")
+}
+
+// M-53: an outage is over some seconds before the process knows it.
+func TestADeletionInAnOutageAsksOnceMoreBeforeItLeavesAnythingBehind(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := w.watched()
+	w.class("small", joinsWithToken)
+	w.born("m")
+	w.reconcile("m")
+	w.delete("m")
+	w.away(r)
+	w.reconcile("m")
+	w.step(targetPatience)
+	w.targetDown = false
+	for range 2 {
+		if result := w.reconcile("m"); w.get("m") == nil || len(w.cloud.live()) == 0 || result.RequeueAfter != targetPoll {
+			t.Fatalf("it goes on without a cluster that answers, or looks again only after %s", result.RequeueAfter)
+		}
+	}
+	w.wantQuiet("m")
+	w.back(r)
+	w.reconcile("m")
+	w.wantNothingLeft("m")
+}
+
+// refusing has the target cluster refuse the credentials of the process.
+func (w *world) refusing() {
+	w.refuse = func(_ string, o runtime.Object) error {
+		switch o.(type) {
+		case *corev1.Node, *corev1.NodeList, *corev1.Pod, *corev1.PodList:
+			return apierrors.NewUnauthorized("Unauthorized")
+		}
+		return nil
+	}
+}
+
+// F-33, M-31: where the credentials are refused, machines join, pods start on them, and nobody sees it.
+func TestADeletionIsNotConcludedWhileTheTargetRefusesTheCredentials(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		known, joined bool
+	}{
+		"before the process counts it as away": {false, false},
+		"when it counts as away":               {true, false},
+		"of a machine that has joined":         {true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			r := w.watched()
+			w.class("small", "")
+			if tc.joined {
+				w.running("m")
+			} else {
+				w.born("m")
+				w.reconcile("m")
+			}
+			w.refusing()
+			if tc.known {
+				r.since, r.refuses = w.clock.Now(), true
+			}
+			if !tc.joined {
+				w.node("m", true)
+			}
+			w.delete("m")
+			for range 4 {
+				if _, err := w.pass("m"); err == nil != tc.known || w.get("m") == nil || len(w.cloud.live()) != 1 {
+					t.Fatalf("the pass ends with %v; the machine is %v", err, w.get("m"))
+				}
+				w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonTargetCredentialsRefused)
+				w.step(targetPatience)
+			}
+			if tc.known {
+				w.wantQuiet("m")
+			}
+			w.refuse, r.since, r.refuses = nil, time.Time{}, false
+			w.podOn(nodeNameOf(w.namespace, "m"))
+			w.reconcile("m")
+			w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonDraining)
+			// Who insists is not held up.
+			w.refusing()
+			w.annotate("m", v1beta1.AnnotationForceDelete)
+			r.since, r.refuses = w.clock.Now(), true
+			w.reconcile("m")
+			if w.get("m") != nil || len(w.cloud.live()) != 0 {
+				t.Error("machine or instance are left")
+			}
+		})
+	}
+}
+
+// M-31: only the API server's word that there is no Node proves that there is none.
+func TestAReadThatFailsDoesNotProveThatAMachineNeverJoined(t *testing.T) {
+	t.Parallel()
+	for name, refusal := range map[string]error{
+		"forbidden": apierrors.NewForbidden(corev1.Resource("nodes"), "", errors.New("no")),
+		"too many":  apierrors.NewTooManyRequests("later", 1),
+		"internal":  apierrors.NewInternalError(errors.New("etcd is slow")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.watched()
+			w.class("small", "")
+			w.born("m")
+			w.reconcile("m")
+			w.node("m", true)
+			w.refuse = func(_ string, o runtime.Object) error {
+				switch o.(type) {
+				case *corev1.Node, *corev1.NodeList:
+					return refusal
+				}
+				return nil
+			}
+			w.delete("m")
+			for range 4 {
+				if _, err := w.pass("m"); err == nil || w.get("m") == nil || len(w.cloud.live()) != 1 {
+					t.Fatalf("the pass ends with %v; the machine is %v", err, w.get("m"))
+				}
+				w.step(targetPatience)
+			}
+			w.refuse = nil
+			w.reconcile("m")
+			w.wantNothingLeft("m")
+		})
+	}
 }
 
 // M-53: a row of errors would have it look again long after the outage.

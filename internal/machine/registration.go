@@ -120,7 +120,10 @@ func (p *pass) findNode(ctx context.Context) (sighting, error) {
 		return p.findNodeByName(ctx)
 	case 1:
 	default:
-		return sighting{conflict: fmt.Sprintf("Nodes %s and %s both have the provider ID %s.", nodes[0].Name, nodes[1].Name, p.machine.Spec.ProviderID)}, nil
+		return sighting{
+			conflict:  fmt.Sprintf("Nodes %s and %s both have the provider ID %s.", nodes[0].Name, nodes[1].Name, p.machine.Spec.ProviderID),
+			claimants: nodes,
+		}, nil
 	}
 	machines, err := index.Shared[v1beta1.Machine](ctx, p.Client, &v1beta1.MachineList{}, client.MatchingFields{index.MachineByProviderID: p.machine.Spec.ProviderID})
 	if err != nil {

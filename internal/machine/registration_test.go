@@ -155,6 +155,61 @@ func TestANodeThatTwoClaimIsNobodys(t *testing.T) {
 	})
 }
 
+// M-78.
+func TestTheDeletionOfAMachineWithTwoNodes(t *testing.T) {
+	t.Parallel()
+	twins := func(t *testing.T, silent bool) *world {
+		w := newWorld(t)
+		w.class("small", "")
+		w.born("m")
+		w.reconcile("m")
+		w.node("m", true)
+		w.node("m", true, func(n *corev1.Node) { n.Name += "-twin" })
+		if silent {
+			w.nodeIs(nodeNameOf(w.namespace, "m-twin"), corev1.ConditionUnknown)
+		}
+		w.reconcile("m")
+		w.podOn(nodeNameOf(w.namespace, "m"))
+		w.delete("m")
+		w.events.take()
+		w.reconcile("m")
+		return w
+	}
+	t.Run("of which one is silent drains the other", func(t *testing.T) {
+		t.Parallel()
+		w := twins(t, true)
+		w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonDraining)
+		if !w.getNode(nodeNameOf(w.namespace, "m")).Spec.Unschedulable || w.getNode(nodeNameOf(w.namespace, "m-twin")).Spec.Unschedulable {
+			t.Error("the wrong node is cordoned")
+		}
+	})
+	t.Run("of which both report waits", func(t *testing.T) {
+		t.Parallel()
+		w := twins(t, false)
+		w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonNodeConflict)
+		want(t, "events", reasons(w.events.take()), v1beta1.ReasonNodeConflict)
+		w.step(time.Hour)
+		w.wantQuiet("m")
+		if len(w.cloud.live()) != 1 {
+			t.Fatal("the instance was deleted with pods on it")
+		}
+		if err := w.api.Delete(t.Context(), w.getNode(nodeNameOf(w.namespace, "m-twin"))); err != nil {
+			t.Fatal(err)
+		}
+		w.reconcile("m")
+		w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonDraining)
+	})
+	t.Run("goes at once when forced", func(t *testing.T) {
+		t.Parallel()
+		w := twins(t, false)
+		w.annotate("m", v1beta1.AnnotationForceDelete)
+		w.untilGone("m")
+		if len(w.cloud.live()) != 0 {
+			t.Error("the instance is left")
+		}
+	})
+}
+
 // M-16, M-23.
 func TestANodeThatAPersonDeleted(t *testing.T) {
 	t.Parallel()

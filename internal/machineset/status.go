@@ -154,8 +154,13 @@ func frozenBy(set *v1beta1.MachineSet, label string) Reason {
 		}
 		return Reason{label, message}
 	}
-	if frozen && was.Reason != v1beta1.ReasonControlPlaneUnreachable {
-		return Reason{was.Reason, was.Message}
+	if frozen {
+		switch was.Reason {
+		case v1beta1.ReasonControlPlaneUnreachable, v1beta1.ReasonTargetCredentialsRefused, v1beta1.ReasonControlCredentialsRefused:
+			// The process itself was stopped.
+		default:
+			return Reason{was.Reason, was.Message}
+		}
 	}
 	return Reason{v1beta1.ReasonFrozenByLabel, message}
 }

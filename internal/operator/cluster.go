@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"machinist.dev/machinist/internal/operator/fence"
+	"machinist.dev/machinist/internal/safety/reachability"
 )
 
 // Cluster is access to one of the two clusters. All writes of its clients ask the fence first.
@@ -38,7 +39,11 @@ type Cluster struct {
 	Config *rest.Config
 
 	// unfenced is for what a process writes that is not the leader: its lease, its events.
-	unfenced  *rest.Config
+	unfenced *rest.Config
+	// loaded is as the kubeconfig file said at the start; kubeconfig renews the credentials of what is made from it.
+	loaded     *rest.Config
+	kubeconfig *kubeconfig
+
 	mapper    meta.RESTMapper
 	discovery *discovery.DiscoveryClient
 	kinds     kinds
@@ -47,6 +52,8 @@ type Cluster struct {
 }
 
 type clusterOptions struct {
+	// kubeconfig is nil where credentials need not be renewed.
+	kubeconfig  *kubeconfig
 	scheme      *runtime.Scheme
 	kinds       []Kind
 	namespace   string
@@ -58,13 +65,13 @@ type clusterOptions struct {
 
 // newCluster makes no request.
 func newCluster(config *rest.Config, o clusterOptions) (*Cluster, error) {
-	fenced := rest.CopyConfig(config)
+	unfenced, fenced := o.kubeconfig.renew(rest.CopyConfig(config)), o.kubeconfig.renew(rest.CopyConfig(config))
 	fenced.Wrap(func(next http.RoundTripper) http.RoundTripper { return fence.Transport(next, o.fence) })
 	fenced.Wrap(func(next http.RoundTripper) http.RoundTripper { return briefTransport{next} })
 	if err := metav1.AddMetaToScheme(o.scheme); err != nil { // What is answered briefly.
 		return nil, err
 	}
-	c := &Cluster{Config: fenced, unfenced: config, namespace: o.namespace, filled: make(chan struct{})}
+	c := &Cluster{Config: fenced, unfenced: unfenced, loaded: config, kubeconfig: o.kubeconfig, namespace: o.namespace, filled: make(chan struct{})}
 	var err error
 	if c.kinds, err = newKinds(o.kinds, o.scheme, o.namespace); err != nil {
 		return nil, err
@@ -129,19 +136,66 @@ func (c *Cluster) Synced() bool {
 // Filled is closed when the cache was filled for the first time.
 func (c *Cluster) Filled() <-chan struct{} { return c.filled }
 
-// Ping reports whether the API server answers GET /readyz: nil if it does, be it with 401, 403 or 429. How long to wait for
-// it is up to ctx.
+// Ping reports whether the API server answers GET /readyz and lets this process read what it caches: nil if it does. How
+// long to wait for it is up to ctx. The kubeconfig file is read again before that.
 func (c *Cluster) Ping(ctx context.Context) error {
+	c.kubeconfig.check()
+	if err := c.answers(ctx); err != nil {
+		return err
+	}
+	return c.mayRead(ctx)
+}
+
+// answers reports whether the API server answers GET /readyz: nil if it does, be it with 429, or with 403, which says that
+// this identity may not ask for that. With 401 it says that it does not know who asks: then it answers nothing else either.
+func (c *Cluster) answers(ctx context.Context) error {
 	answer, err := c.discovery.RESTClient().Get().AbsPath("/readyz").MaxRetries(0).Do(ctx).Raw()
 	switch {
-	case err == nil, apierrors.IsUnauthorized(err), apierrors.IsForbidden(err), apierrors.IsTooManyRequests(err):
+	case err == nil, apierrors.IsForbidden(err), apierrors.IsTooManyRequests(err):
 		return nil
+	case apierrors.IsUnauthorized(err):
+		return fmt.Errorf("%w: %w", reachability.ErrCredentialsRefused, err)
 	case len(answer) > 0:
 		return fmt.Errorf("the API server is not ready: %s", failedChecks(string(answer)))
 	default:
 		return err
 	}
 }
+
+// mayRead lists one object of each kind that decisions are made from. Whose rights were taken away sees in its caches what
+// was there before, for ever. An API server that lets nobody in particular ask for /readyz answers so to credentials that
+// are missing altogether. An error of another kind says nothing about that.
+func (c *Cluster) mayRead(ctx context.Context) error {
+	for object := range c.kinds.byObject {
+		f, err := formOf(object, c.kinds.scheme)
+		if err != nil {
+			return err
+		}
+		if f.of != asTyped {
+			continue
+		}
+		mapping, err := c.mapper.RESTMapping(f.GroupKind(), f.Version)
+		if err != nil {
+			return fmt.Errorf("find the resource of %s: %w", f.Kind, err)
+		}
+		parts := []string{"apis", f.Group, f.Version}
+		if f.Group == "" {
+			parts = []string{"api", f.Version}
+		}
+		if c.namespace != "" && mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+			parts = append(parts, "namespaces", c.namespace)
+		}
+		request := c.discovery.RESTClient().Get().AbsPath(append(parts, mapping.Resource.Resource)...)
+		_, err = request.Param("limit", "1").SetHeader("Accept", acceptMetadataList).MaxRetries(0).Do(ctx).Raw()
+		if apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) {
+			return fmt.Errorf("%w: list %s: %w", reachability.ErrCredentialsRefused, mapping.Resource.Resource, err)
+		}
+	}
+	return nil
+}
+
+// acceptMetadataList asks for the metadata of objects instead of the whole.
+const acceptMetadataList = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 
 // failedChecks returns the names of what failed according to the answer of /readyz, which lists everything.
 func failedChecks(answer string) string {

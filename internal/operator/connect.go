@@ -7,18 +7,19 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/flowcontrol"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// restConfig loads the access to a cluster that a kubeconfig flag names. There is no fallback.
-func restConfig(flag, kubeconfig, userAgent string, qps float32, burst int) (*rest.Config, error) {
-	config, err := load(kubeconfig)
+// restConfig loads the access to a cluster that a kubeconfig flag names. There is no fallback. The file is nil where there is
+// none whose credentials may be renewed: client-go reads those of a pod again itself.
+func restConfig(flag, path, userAgent string, qps float32, burst int, log logr.Logger) (*rest.Config, *kubeconfig, error) {
+	config, file, err := load(path, log)
 	if err != nil {
-		return nil, fmt.Errorf("--%s=%s: %w", flag, kubeconfig, err)
+		return nil, nil, fmt.Errorf("--%s=%s: %w", flag, path, err)
 	}
 	config.UserAgent = userAgent
 	config.WarningHandlerWithContext = ctrllog.NewKubeAPIWarningLogger(ctrllog.KubeAPIWarningLoggerOptions{Deduplicate: true})
@@ -27,21 +28,19 @@ func restConfig(flag, kubeconfig, userAgent string, qps float32, burst int) (*re
 	if qps > 0 {
 		config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(qps, burst)
 	}
-	return config, nil
+	return config, file, nil
 }
 
-func load(kubeconfig string) (*rest.Config, error) {
-	if kubeconfig == InCluster {
-		return rest.InClusterConfig()
+func load(path string, log logr.Logger) (*rest.Config, *kubeconfig, error) {
+	if path == InCluster {
+		config, err := rest.InClusterConfig()
+		return config, nil, err
 	}
-	file, err := clientcmd.LoadFromFile(kubeconfig)
+	file, err := readKubeconfig(path, log)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if err := clientcmd.ResolveLocalPaths(file); err != nil {
-		return nil, err
-	}
-	return clientcmd.NewDefaultClientConfig(*file, nil).ClientConfig()
+	return rest.CopyConfig(file.config), file, nil
 }
 
 // leaseConfig returns how the lease is renewed: on a connection of its own and without a limit of rate, so that no other

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
 )
 
@@ -166,7 +167,7 @@ func TestLogLevels(t *testing.T) {
 }
 
 func TestTheRateIsLimitedForTheWholeProcess(t *testing.T) {
-	limited, err := restConfig("control-kubeconfig", planes.control.Kubeconfig(), "test", 10, 20)
+	limited, _, err := restConfig("control-kubeconfig", planes.control.Kubeconfig(), "test", 10, 20, logr.Discard())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +177,7 @@ func TestTheRateIsLimitedForTheWholeProcess(t *testing.T) {
 	if lease := leaseConfig(limited, 9*time.Second); lease.RateLimiter != nil || lease.QPS >= 0 || lease.Timeout != 3*time.Second {
 		t.Errorf("the lease is renewed with limiter %v, QPS %v, timeout %s", lease.RateLimiter, lease.QPS, lease.Timeout)
 	}
-	free, err := restConfig("control-kubeconfig", planes.control.Kubeconfig(), "test", -1, 100)
+	free, _, err := restConfig("control-kubeconfig", planes.control.Kubeconfig(), "test", -1, 100, logr.Discard())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -127,12 +127,12 @@ func (o *Operator) connect() error {
 		return err
 	}
 	build := func(flag, kubeconfig string, qps float32, burst int, kinds []Kind, namespace string) (*Cluster, error) {
-		config, err := restConfig(flag, kubeconfig, c.Name, qps, burst)
+		config, file, err := restConfig(flag, kubeconfig, c.Name, qps, burst, o.log)
 		if err != nil {
 			return nil, err
 		}
 		return newCluster(config, clusterOptions{
-			scheme: o.options.Scheme, kinds: kinds, namespace: namespace,
+			kubeconfig: file, scheme: o.options.Scheme, kinds: kinds, namespace: namespace,
 			readTimeout: o.options.ReadTimeout, fieldOwner: c.Name, fence: o.fence, log: o.log,
 		})
 	}
@@ -159,7 +159,7 @@ func (o *Operator) makeLock() error {
 	if err != nil {
 		return fmt.Errorf("find the host's name for the identity in the lease: %w", err)
 	}
-	leases, err := coordinationclient.NewForConfig(leaseConfig(o.control.unfenced, o.config.RenewDeadline))
+	leases, err := coordinationclient.NewForConfig(o.control.kubeconfig.renew(leaseConfig(o.control.loaded, o.config.RenewDeadline)))
 	if err != nil {
 		return fmt.Errorf("lease client: %w", err)
 	}
@@ -243,17 +243,23 @@ func (o *Operator) addProbes() error {
 			return nil
 		}),
 		o.probes.add(o.probes.ready, "control", func(r *http.Request) error {
-			if err := reachable(r.Context(), o.control); err != nil {
+			switch err := reachable(r.Context(), o.control); {
+			case errors.Is(err, reachability.ErrCredentialsRefused):
+				return errors.Join(notReady("it refuses the credentials of this process"), err)
+			case err != nil:
 				return errors.Join(notReady("not reachable"), err)
 			}
 			return nil
 		}),
 	}
 	o.probes.note("target", func(r *http.Request) string {
-		switch {
-		case o.target == nil:
+		if o.target == nil {
 			return "none"
-		case reachable(r.Context(), o.target) != nil:
+		}
+		switch err := reachable(r.Context(), o.target); {
+		case errors.Is(err, reachability.ErrCredentialsRefused):
+			return "it refuses the credentials of this process"
+		case err != nil:
 			return "not reachable"
 		case !o.target.Synced():
 			return "reachable, its cache is being filled"

@@ -69,10 +69,13 @@ func (p persistence) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 }
 
-// nobody reports whether an answer is that of something in between that does not reach the API server either. An API server
-// that is busy says when to come again, and client-go obeys.
+// nobody reports whether an answer is that of something in between that does not reach the API server either, or of an API
+// server that does not accept the credentials, which may be renewed (F-34). An API server that is busy says when to come
+// again, and client-go obeys.
 func nobody(response *http.Response) bool {
 	switch response.StatusCode {
+	case http.StatusUnauthorized:
+		return true
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return response.Header.Get("Retry-After") == ""
 	}

@@ -120,7 +120,7 @@ const pingTimeout = 800 * time.Millisecond
 func reachable(ctx context.Context, c *Cluster) error {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
-	return c.Ping(ctx)
+	return c.answers(ctx)
 }
 
 // probed is a manager whose probes are served by us.

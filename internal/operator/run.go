@@ -61,7 +61,7 @@ func (o *Operator) Run(ctx context.Context, setup func(context.Context) error) e
 
 // prepare does what comes before anything is watched.
 func (o *Operator) prepare(ctx context.Context, setup func(context.Context) error) error {
-	if err := o.await(ctx, "the control cluster's API", waitPeriod, o.control.Ping); err != nil {
+	if err := o.await(ctx, "the control cluster's API", waitPeriod, o.control.answers); err != nil {
 		return err
 	}
 	if err := o.await(ctx, "the control cluster's kinds", waitPeriod, o.missingKinds); err != nil {
@@ -97,7 +97,7 @@ func unlessEnded(ctx context.Context, err error) error {
 // runTarget fills the target cluster's cache once there is somebody to ask: an informer that cannot list tries again ever
 // less often.
 func (o *Operator) runTarget(ctx context.Context) {
-	if err := o.awaitQuietly(ctx, "the target cluster's API", waitPeriod, o.target.Ping); err != nil {
+	if err := o.awaitQuietly(ctx, "the target cluster's API", waitPeriod, o.target.answers); err != nil {
 		return // The process ended.
 	}
 	o.target.run(ctx)

@@ -1,5 +1,8 @@
 package main
 
+// lastTry asks the target cluster once more before a machine goes without it (M-53).
+var lastTry = &mutant{file: "internal/machine/outage.go", from: "left <= 0 && !p.targetAnswers(ctx)", to: "left <= 0"}
+
 // guardMutants are bugs of what watches over a fleet: health checks, outages, orphans, freezes, marks and certificates.
 func guardMutants() []mutant {
 	return []mutant{
@@ -10,8 +13,17 @@ func guardMutants() []mutant {
 		},
 		{
 			name: "left-behind-at-once", file: "internal/machine/outage.go",
-			from: "min(p.now.Sub(since), p.now.Sub(p.targetFailsSince()))", to: "p.now.Sub(since)",
-			scenario: "change-in-target-outage", finds: "tokens are left|nodes, not", last: 3932,
+			from: "min(p.now.Sub(since), p.now.Sub(p.targetFailsSince()))", to: "p.now.Sub(since)", without: lastTry,
+			scenario: "change-in-target-outage", finds: "tokens are left|nodes, not", last: 3747,
+		},
+		{
+			name: "left-behind-without-a-last-try", file: lastTry.file, from: lastTry.from, to: lastTry.to,
+			scenario: "change-in-target-outage", finds: "tokens are left|nodes, not", last: 7030239,
+		},
+		{
+			name: "gone-where-nobody-may-look", file: "internal/machine/outage.go",
+			from: "p.machine.Status.NodeRef == nil && !refuses", to: "p.machine.Status.NodeRef == nil && since.Before(p.now)",
+			scenario: "change-while-target-refuses", finds: "refuses the credentials",
 		},
 		{
 			name: "orphan-list-from-the-cache", file: "internal/safety/orphans/lists.go",
@@ -48,6 +60,7 @@ func guardMutants() []mutant {
 		{
 			name: "thaw-without-new-clocks", file: "internal/healthcheck/controller.go",
 			from: "p.clocks.Stable = since", to: "_ = since",
+			without:  &mutant{file: "internal/healthcheck/controller.go", from: "		p.clocks.Thawed = p.OutageEnded()\n", to: ""},
 			scenario: "target-outage", finds: "I6: machine .* marked",
 		},
 		{

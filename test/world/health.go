@@ -25,7 +25,7 @@ func guardScenarios() []Scenario {
 	impatient := func(d *v1beta1.MachineDeployment) {
 		d.Spec.Template.Spec.Timeouts.Creation = &metav1.Duration{Duration: 8 * time.Minute}
 	}
-	return []Scenario{
+	return append(refusalScenarios(impatient), []Scenario{
 		{Name: "remediate", Group: HealthChecks, Rooms: EveryRoom, Base: fleet(6, "a"), Script: silences},
 		{Name: "too-many-unhealthy", Group: HealthChecks, Rooms: Health, Base: fleet(6, "a"), Script: tooMany},
 		{Name: "meltdown", Group: HealthChecks, Rooms: Health, Base: fleet(6, "a"), Script: meltdowns},
@@ -42,7 +42,7 @@ func guardScenarios() []Scenario {
 		{Name: "freeze", Group: Safety, Rooms: Overshoot | Health, Base: fleet(3, "a"), Script: freezing},
 		{Name: "marks", Group: Safety, Rooms: Marks | Overshoot, Base: fleet(3, "a"), Script: rollouts},
 		{Name: "certificates", Group: Safety, Rooms: Approval | Orphans, Base: fleet(2, "with-token"), Script: forgeries},
-	}
+	}...)
 }
 
 // silence makes the kubelet of one of the Ready nodes fall silent, whichever is the i-th then.

@@ -21,6 +21,8 @@ type link struct {
 	// cut is since when nothing gets through, zero if it does. For everybody says that the API server itself is away.
 	cut      time.Time
 	everyone bool
+	// refuses says that it is not away, but does not accept the credentials of the processes.
+	refuses bool
 	// restored is when the last outage ended that was long enough to be noticed by everybody.
 	restored time.Time
 }
@@ -74,7 +76,7 @@ func back(to int) Deed {
 			l.restored = w.clock.at
 			w.guards.past[to] = append(slices.Clip(w.guards.past[to]), reachability.Outage{From: l.cut, To: w.clock.at})
 		}
-		l.cut = time.Time{}
+		l.cut, l.refuses = time.Time{}, false
 		return nil
 	}}
 }
@@ -121,6 +123,9 @@ func (p *Process) fillTarget() error {
 
 // unreachable returns an error while the cluster is away.
 func (l *link) unreachable() error {
+	if l != nil && l.down() && l.refuses {
+		return errRefused
+	}
 	if l != nil && l.down() {
 		return errors.New("the API server does not answer: i/o timeout")
 	}

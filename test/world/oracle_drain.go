@@ -160,6 +160,7 @@ func (o *oracle) mayDisturb(in *instance, id uid, does bool) {
 	if m == nil || !does || in.MachineUID != id {
 		return
 	}
+	o.mayEndUnseen(in, m)
 	then := o.whenDeleted(m)
 	if heldBy(m.Spec.LifecycleHooks.PreTerminate, then) || heldBy(m.Spec.LifecycleHooks.PreDrain, then) {
 		o.breach("hooks", "instance %s of machine %s is disturbed, which its hooks hold", in.ProviderID, m.Name)

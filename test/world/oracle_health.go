@@ -177,9 +177,13 @@ func (o *oracle) mayMark(m *v1beta1.Machine) {
 		o.breach("I6", "machine %s is marked as unhealthy, and its node is well since %s", m.Name, node.since.Sub(epoch))
 		return
 	}
-	// No clock runs from before any of these.
+	// No clock runs from before any of these, but that a leader who was not there then, or not for long enough to see it, goes by
+	// what is written down of what has lasted for three timeouts.
 	began := node.illSince
 	for _, t := range []time.Time{w.guards.links[toControl].restored, w.guards.links[toTarget].restored, w.guards.melted, w.oracle.leading()} {
+		if unseen := !t.After(w.oracle.leading().Add(wellKnown)); unseen && w.clock.Since(node.illSince.Truncate(time.Second)) >= 3*healthTimeout {
+			t = w.oracle.leading().Add(healthTimeout/10 - healthTimeout)
+		}
 		if t.After(began) {
 			began = t
 		}

@@ -37,6 +37,7 @@ var regressions = []struct {
 	{"change-in-target-outage", 2239, "", "a process that began at the end of an outage gave its time to nobody who was about to join"},
 	{"change-in-target-outage", 3747, "", "a machine that was deleted at the end of an outage left its Node behind, which had just registered"},
 	{"change-in-target-outage", 3932, "", "a machine that was deleted at the end of an outage left its token behind, which had just been made"},
+	{"change-in-target-outage", 7030239, "", "a machine left its token behind in a target cluster that had answered again, which its process did not know yet"},
 	{"preserve", 7026265, "", "a set patched machines in place without asking whether it just had, and panicked since it remembered none"},
 	{"churn-on-delete", 7004257, "", "a set patched machines in place without asking whether it just had, and panicked since it remembered none"},
 	{"churn", 7013003, "", "a set patched machines in place without asking whether it just had, and panicked since it remembered none"},

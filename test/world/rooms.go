@@ -211,7 +211,7 @@ func (p *Process) managerRooms(origin *Process) ([]wiring.Table, error) {
 		}
 		p.health = remembering(origin.health, healthcheck.Options{
 			Client: control, Live: live, Clock: p.clock, Recorder: recorder{p}, BuiltIn: policy, MeltdownThreshold: healthThreshold,
-			Stopped: p.reach.Stopped, StableSince: p.reach.StableSince,
+			Stopped: p.reach.Stopped, StableSince: p.reach.StableSince, OutageEnded: p.reach.OutageEnded,
 			Nodes: &healthcheck.Nodes{Cached: target, Live: targetLive, Synced: p.target.synced},
 		}, healthcheck.New, (*healthcheck.Reconciler).Fork)
 		tables = append(tables, p.health.Wiring())

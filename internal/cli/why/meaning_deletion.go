@@ -33,6 +33,16 @@ func deletionMeanings() map[string]Meaning {
 		v1beta1.ReasonNodeOutOfService:       {Says: "Its instance is gone, and volumes still count as attached to the node: Kubernetes detaches them by force.", Ends: "It goes on when they are detached, or after timeouts.volumeDetach."},
 		v1beta1.ReasonVolumeDetachTimeout:    {Says: "Volumes were still attached after timeouts.volumeDetach; it went on without them."},
 
+		v1beta1.ConditionDeleting + "/" + v1beta1.ReasonNodeConflict: {
+			Says: "Two nodes have the provider ID of its instance, and the kubelets of both report: which one to drain is not known.",
+			Ends: "It goes on when one of the nodes is deleted, or does not report any more.",
+			Do:   "Delete the node that is not this machine's. " + force,
+		},
+		v1beta1.ConditionDeleting + "/" + v1beta1.ReasonTargetCredentialsRefused: {
+			Says: "The target cluster refuses the provider's credentials: nobody can tell which pods its deletion would kill.",
+			Ends: "It goes on by itself when they are renewed in the kubeconfig file; no restart is needed.",
+			Do:   "Renew the file of the provider's --target-kubeconfig, or its roles in the target cluster. " + force,
+		},
 		v1beta1.ConditionDeleting + "/" + v1beta1.ReasonCredentialsNotFound: {
 			Says: "The Secret with the credentials that can delete its instance does not exist, or lacks a key.",
 			Ends: "It goes on within minutes once the Secret is right.",

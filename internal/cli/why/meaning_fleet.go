@@ -36,6 +36,16 @@ func fleetMeanings() map[string]Meaning {
 			Ends: "It goes on by itself within seconds after the cluster is back.",
 			Do:   "Bring that cluster's API server back, or the way from the processes to it.",
 		},
+		v1beta1.ReasonTargetCredentialsRefused: {
+			Says: "The target cluster answers, and refuses Machinist's credentials or permissions. Nothing is made, exchanged, replaced, drained or deleted.",
+			Ends: "It goes on by itself within seconds after the kubeconfig file was renewed or the permissions were given back; no restart is needed.",
+			Do:   "Renew the file of --target-kubeconfig of the process, or its roles in the target cluster. The log of the process says which request was refused.",
+		},
+		v1beta1.ReasonControlCredentialsRefused: {
+			Says: "The control cluster answers, and refuses Machinist's credentials or permissions. Nothing is done.",
+			Ends: "It goes on by itself after the kubeconfig file was renewed or the permissions were given back.",
+			Do:   "Renew the file of --control-kubeconfig of the process, or its roles in the control cluster.",
+		},
 		v1beta1.ReasonMeltdown: {
 			Says: "It is frozen: too many nodes became unhealthy at once, which is no failure of machines. None is replaced.",
 			Ends: "It goes on by itself when enough of them are well again.",

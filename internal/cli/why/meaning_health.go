@@ -13,13 +13,14 @@ func healthMeanings() map[string]Meaning {
 		v1beta1.ReasonRemediateAnnotation: {Says: "A person asked for its replacement.", Ends: turn, Do: "Take " + v1beta1.AnnotationRemediate + " off it to keep it."},
 		v1beta1.ReasonRetriesExhausted:    {Says: "It is not replaced: as many machines in a row were replaced before it as its health check allows.", Ends: "Replacement goes on when one in this place works for an hour, or maxRetries is raised.", Do: "Find out why machines in this place fail, then delete this one."},
 
-		v1beta1.ReasonRemediationAllowed:                {Says: "Unhealthy machines are replaced."},
-		v1beta1.ReasonTooManyUnhealthy:                  {Says: "More machines are unhealthy than its maxUnhealthy allows: none is replaced.", Ends: "It goes on when enough of them are well again.", Do: "Look for what they have in common, or delete broken machines by hand."},
-		allowed + v1beta1.ReasonMeltdown:                {Says: "Too many nodes became unhealthy at once, which is no failure of machines: none is replaced.", Ends: "It goes on by itself when enough of them are well again.", Do: "Look for what they have in common: network, zone, API server, an image that was rolled out."},
-		allowed + v1beta1.ReasonControlPlaneUnreachable: {Says: "The control or the target cluster cannot be reached: nothing is judged.", Ends: "It goes on by itself when it is back, and clocks start anew.", Do: "Bring that cluster's API server back, or the way from the processes to it."},
-		allowed + v1beta1.ReasonFrozen:                  {Says: "The owner of the machines is frozen: none is replaced.", Ends: "It goes on when the freeze is over."},
-		allowed + v1beta1.ReasonRetriesExhausted:        {Says: "A machine is not replaced any more: as many in a row were replaced before it as maxRetries allows.", Ends: "It goes on when one in its place works for an hour, or maxRetries is raised.", Do: "Find out why machines in that place fail, then delete the broken one."},
-		allowed + v1beta1.ReasonInvalidConfiguration:    {Says: "No Node can be unhealthy by a condition of the check: it judges nothing.", Ends: untilChanged, Do: "Correct spec.unhealthyNodeConditions."},
-		allowed + v1beta1.ReasonInvalidSelector:         {Says: "The check's selector cannot be used: it judges nothing.", Ends: untilChanged, Do: "Correct spec.selector."},
+		v1beta1.ReasonRemediationAllowed:                 {Says: "Unhealthy machines are replaced."},
+		v1beta1.ReasonTooManyUnhealthy:                   {Says: "More machines are unhealthy than its maxUnhealthy allows: none is replaced.", Ends: "It goes on when enough of them are well again.", Do: "Look for what they have in common, or delete broken machines by hand."},
+		allowed + v1beta1.ReasonMeltdown:                 {Says: "Too many nodes became unhealthy at once, which is no failure of machines: none is replaced.", Ends: "It goes on by itself when enough of them are well again.", Do: "Look for what they have in common: network, zone, API server, an image that was rolled out."},
+		allowed + v1beta1.ReasonControlPlaneUnreachable:  {Says: "The control or the target cluster cannot be reached: nothing is judged.", Ends: "It goes on by itself when it is back, and clocks start anew.", Do: "Bring that cluster's API server back, or the way from the processes to it."},
+		allowed + v1beta1.ReasonTargetCredentialsRefused: {Says: "The target cluster refuses the manager's credentials or permissions: nothing is judged.", Ends: "It goes on by itself when they are renewed, and clocks start anew.", Do: "Renew the file of the manager's --target-kubeconfig, or its roles in the target cluster."},
+		allowed + v1beta1.ReasonFrozen:                   {Says: "The owner of the machines is frozen: none is replaced.", Ends: "It goes on when the freeze is over."},
+		allowed + v1beta1.ReasonRetriesExhausted:         {Says: "A machine is not replaced any more: as many in a row were replaced before it as maxRetries allows.", Ends: "It goes on when one in its place works for an hour, or maxRetries is raised.", Do: "Find out why machines in that place fail, then delete the broken one."},
+		allowed + v1beta1.ReasonInvalidConfiguration:     {Says: "No Node can be unhealthy by a condition of the check: it judges nothing.", Ends: untilChanged, Do: "Correct spec.unhealthyNodeConditions."},
+		allowed + v1beta1.ReasonInvalidSelector:          {Says: "The check's selector cannot be used: it judges nothing.", Ends: untilChanged, Do: "Correct spec.selector."},
 	}
 }

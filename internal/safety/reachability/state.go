@@ -23,6 +23,9 @@ type State struct {
 	// Since is since when that is so. An absence begins with the first look that failed, a presence with the end of the first
 	// that succeeded.
 	Since time.Time
+	// Refused says of one that is away that it did answer, with a refusal of this process's credentials. It stays so for as
+	// long as the cluster is away: of several servers at one address each may fail in another way.
+	Refused bool
 	// Epoch counts how often Away has changed. What was reckoned in one epoch may be wrong in the next.
 	Epoch uint64
 	// Past are the outages that are over, the oldest first; only the last few are kept.
@@ -62,7 +65,15 @@ func (s State) Observe(sent, now time.Time, ok bool) State {
 		s.Away, s.Since = false, now
 		s.Epoch++
 	}
-	s.seen, s.failing, s.failures = sent, time.Time{}, 0
+	s.seen, s.failing, s.failures, s.Refused = sent, time.Time{}, 0, false
+	return s
+}
+
+// ObserveRefusal is Observe of a look that was answered with a refusal of this process's credentials: it sees as little as
+// one that nobody answered.
+func (s State) ObserveRefusal(sent, now time.Time) State {
+	s = s.Observe(sent, now, false)
+	s.Refused = true
 	return s
 }
 

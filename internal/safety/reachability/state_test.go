@@ -160,3 +160,22 @@ func FuzzWhateverIsSeen(f *testing.F) {
 		}
 	})
 }
+
+// F-33.
+func TestACredentialThatIsRefusedIsAnOutageUntilItIsAccepted(t *testing.T) {
+	s := Unknown(start).Observe(at(1), at(2), true)
+	s = s.ObserveRefusal(at(60), at(61))
+	if s.Away {
+		t.Error("one refusal counts as an outage")
+	}
+	s = s.ObserveRefusal(at(66), at(67))
+	if !s.Away || !s.Refused || !s.Since.Equal(at(60)) || s.Epoch != 2 {
+		t.Errorf("after two refusals: %+v", s)
+	}
+	if s = s.Observe(at(70), at(71), false); !s.Away || !s.Refused {
+		t.Errorf("after a look that fails otherwise: %+v", s)
+	}
+	if s = s.Observe(at(75), at(76), true); s.Away || s.Refused || !equal(s.Past, outages(1, 76)) {
+		t.Errorf("after the renewal: %+v", s)
+	}
+}

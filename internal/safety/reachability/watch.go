@@ -2,6 +2,7 @@ package reachability
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -20,12 +21,19 @@ const (
 	DefaultTimeout = 30 * time.Second
 )
 
+// The names of the clusters.
+const control, target = "control", "target"
+
 // settleTime is how long Settle waits at most.
 const settleTime = time.Second
 
+// ErrCredentialsRefused is wrapped by the error of Ping of a cluster that answers and does not accept who asks (401), or does
+// not let it read what it must (403).
+var ErrCredentialsRefused = errors.New("the API server refuses the credentials")
+
 // Cluster is one that is looked at. How long to wait is up to ctx in both methods.
 type Cluster interface {
-	// Ping asks the API server whether it is ready: nil if it answers, be it that it refuses us.
+	// Ping asks the API server whether it is ready and lets this process read what it must: nil if so.
 	Ping(ctx context.Context) error
 	// CaughtUp returns nil when this process knows what the API server had at the time of the call, or later.
 	CaughtUp(ctx context.Context) error
@@ -85,9 +93,9 @@ func New(o Options) *Watch {
 	watched := func(name string, c Cluster) *cluster {
 		return &cluster{name: name, Cluster: c, asked: make(chan chan struct{}), state: Unknown(now)}
 	}
-	w := &Watch{options: o, control: watched("control", o.Control)}
+	w := &Watch{options: o, control: watched(control, o.Control)}
 	if o.Target != nil {
-		w.target = watched("target", o.Target)
+		w.target = watched(target, o.Target)
 	}
 	return w
 }
@@ -147,7 +155,11 @@ func (w *Watch) look(ctx context.Context, c *cluster) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	before := c.state
-	c.state = before.Observe(sent, w.options.Clock.Now(), err == nil)
+	if now := w.options.Clock.Now(); errors.Is(err, ErrCredentialsRefused) {
+		c.state = before.ObserveRefusal(sent, now)
+	} else {
+		c.state = before.Observe(sent, now, err == nil)
+	}
 	w.tell(c, before, err)
 	if c.state.Away || c.state.Failing() {
 		return min(w.options.Period, w.options.Timeout/6)
@@ -165,17 +177,36 @@ func (w *Watch) ask(ctx context.Context, limit time.Duration, question func(cont
 func (w *Watch) tell(c *cluster, before State, cause error) {
 	log := w.options.Log.WithValues("cluster", c.name)
 	switch now := c.state; {
+	case now.Away && now.Refused && (!before.Away || !before.Refused):
+		log.Info("A cluster refuses the credentials of this process: until they are renewed, no machines are added or exchanged", "cause", cause.Error())
 	case now.Away && (!before.Away || !before.Known()):
 		log.Info("A cluster is away: until it answers, no machines are added or exchanged", "cause", cause.Error())
 	case !now.Away && before.Away && before.Known():
 		log.Info("A cluster that was away answers again", "after", now.Since.Sub(before.Since).Round(time.Second).String())
 	}
 	if w.options.Frozen != nil {
-		value := 0.0
-		if reason, _ := w.stopped(); reason != "" {
-			value = 1
+		for _, reason := range outageReasons {
+			value := 0.0
+			if slices.ContainsFunc(w.clusters(), func(c *cluster) bool { return c.state.Away && c.reason() == reason }) {
+				value = 1
+			}
+			w.options.Frozen.WithLabelValues(reason).Set(value)
 		}
-		w.options.Frozen.WithLabelValues(v1beta1.ReasonControlPlaneUnreachable).Set(value)
+	}
+}
+
+// outageReasons are the reasons of the condition Frozen that an outage can have.
+var outageReasons = []string{v1beta1.ReasonControlPlaneUnreachable, v1beta1.ReasonControlCredentialsRefused, v1beta1.ReasonTargetCredentialsRefused}
+
+// reason is that of the condition Frozen while the cluster is away.
+func (c *cluster) reason() string {
+	switch {
+	case !c.state.Refused:
+		return v1beta1.ReasonControlPlaneUnreachable
+	case c.name == target:
+		return v1beta1.ReasonTargetCredentialsRefused
+	default:
+		return v1beta1.ReasonControlCredentialsRefused
 	}
 }
 
@@ -227,6 +258,8 @@ func (w *Watch) stopped() (reason, message string) {
 	for _, c := range w.clusters() {
 		switch s := c.state; {
 		case !s.Away:
+		case s.Refused:
+			return c.reason(), fmt.Sprintf("The %s cluster refuses the credentials of this process since %s. Renew them in its kubeconfig file, or give it back its permissions.", c.name, s.Since.UTC().Format(time.RFC3339))
 		case !s.Known():
 			return v1beta1.ReasonControlPlaneUnreachable, fmt.Sprintf("It is not known yet whether the %s cluster can be reached.", c.name)
 		default:
@@ -242,6 +275,13 @@ func (w *Watch) TargetAway() (since time.Time, away bool) {
 	return s.Since, s.Away
 }
 
+// TargetRefuses reports whether the target cluster counts as away because it refuses the credentials of this process.
+// Machines can join it then, and their pods run, and nothing of that is seen.
+func (w *Watch) TargetRefuses() bool {
+	s := w.stateOf(w.target)
+	return s.Away && s.Refused
+}
+
 // TargetEpoch changes whenever the target cluster goes away or comes back.
 func (w *Watch) TargetEpoch() uint64 { return w.stateOf(w.target).Epoch }
 
@@ -250,6 +290,18 @@ func (w *Watch) TargetEpoch() uint64 { return w.stateOf(w.target).Epoch }
 func (w *Watch) TargetOutages() (past []Outage, epoch uint64) {
 	s := w.stateOf(w.target)
 	return s.Past, s.Epoch
+}
+
+// OutageEnded returns when the last outage that this process has seen was over, of either cluster; zero if it saw none.
+func (w *Watch) OutageEnded() (at time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.clusters() {
+		if n := len(c.state.Past); n > 0 && c.state.Past[n-1].To.After(at) {
+			at = c.state.Past[n-1].To
+		}
+	}
+	return at
 }
 
 // StableSince returns since when this process leads and all clusters can be reached, and false if it is not so now. Clocks

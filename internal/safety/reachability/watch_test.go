@@ -3,6 +3,7 @@ package reachability
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -21,9 +22,9 @@ const patience = 30 * time.Second
 
 // server is an API server that answers as it is told.
 type server struct {
-	down, behind atomic.Bool
-	looks        chan struct{} // one for each look
-	catches      atomic.Int32  // how often it was asked whether we have caught up
+	down, refuses, behind atomic.Bool
+	looks                 chan struct{} // one for each look
+	catches               atomic.Int32  // how often it was asked whether we have caught up
 }
 
 func newServer() *server { return &server{looks: make(chan struct{}, 100)} }
@@ -40,6 +41,9 @@ func (s *server) Ping(context.Context) error {
 	s.looks <- struct{}{}
 	if s.down.Load() {
 		return errors.New("connection refused")
+	}
+	if s.refuses.Load() {
+		return fmt.Errorf("%w: Unauthorized", ErrCredentialsRefused)
 	}
 	return nil
 }
@@ -194,6 +198,40 @@ func TestAnOutageIsOverWhenTheCachesHaveCaughtUp(t *testing.T) {
 	w.after(5*time.Second, false)
 	if now := w.target.catches.Load(); now != asked || w.control.catches.Load() != 0 {
 		t.Errorf("caches were compared %d times after the outage, and %d times for a cluster without one", now-asked, w.control.catches.Load())
+	}
+}
+
+// F-33.
+func TestAClusterThatRefusesTheCredentialsStopsTheProcess(t *testing.T) {
+	w := watching(t)
+	w.target.refuses.Store(true)
+	w.after(time.Minute, true)
+	w.wantStopped("")
+	w.after(5*time.Second, false)
+	const says = "The target cluster refuses the credentials of this process since 2026-03-01T12:01:00Z."
+	wantRefused := func() {
+		t.Helper()
+		reason, message := w.Stopped()
+		if reason != v1beta1.ReasonTargetCredentialsRefused || !strings.HasPrefix(message, says) || !w.TargetRefuses() {
+			t.Errorf("stopped: %s %q, refused %t", reason, message, w.TargetRefuses())
+		}
+		for reason, want := range map[string]float64{v1beta1.ReasonTargetCredentialsRefused: 1, v1beta1.ReasonControlPlaneUnreachable: 0, v1beta1.ReasonControlCredentialsRefused: 0} {
+			if got := testutil.ToFloat64(w.frozen.WithLabelValues(reason)); got != want {
+				t.Errorf("machinist_frozen of %s is %v", reason, got)
+			}
+		}
+	}
+	wantRefused()
+	// Of several servers at one address one may be away. The words stay the same.
+	w.target.down.Store(true)
+	w.after(5*time.Second, false)
+	wantRefused()
+	w.target.down.Store(false)
+	w.target.refuses.Store(false)
+	w.after(5*time.Second, false)
+	w.wantStopped("")
+	if w.TargetRefuses() || w.target.catches.Load() == 0 {
+		t.Errorf("refused %t, and the caches were compared %d times", w.TargetRefuses(), w.target.catches.Load())
 	}
 }
 

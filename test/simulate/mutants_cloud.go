@@ -45,6 +45,11 @@ func cloudMutants() []mutant {
 			cloud: "reads-late", finds: "I1",
 		},
 		{
+			name: "providers-clock-trusted", file: "internal/safety/orphans/plan.go",
+			from: "told >= r.MinAge+clockDifference || told >= r.MinAge && known", to: "told >= r.MinAge",
+			cloud: "clock-behind", finds: "orphans: ",
+		},
+		{
 			name: "replaced-instance-taken-for-the-new-one", file: "internal/machine/absence.go",
 			from: "	return launch != nil && launch.OldProviderID != \"\"", to: "	return launch != nil && launch.OldProviderID == \"none\"",
 			cloud: "reads-stale", finds: "",

@@ -139,7 +139,7 @@ func (c *Collector) remove(ctx context.Context, s *scope, planned *provider.Inst
 		return false, nil // It went by itself; or this read is behind, and the next list shows it again.
 	case err != nil:
 		return false, err
-	case !Confirm(c.Rules, planned, read, c.Clock.Now()):
+	case !Confirm(c.Rules, planned, read):
 		c.log(ctx).Info("An instance is not what it was in the list, and is left alone", "providerID", planned.ProviderID)
 		return false, nil
 	}

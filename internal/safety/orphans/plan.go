@@ -204,12 +204,8 @@ func (s *State) whose(d *Decision, claimed map[string]bool, listed map[types.UID
 
 // when tells whether an orphan's time has come.
 func (s *State) when(in *provider.Instance, seen Sighting) Verdict {
-	born := in.LaunchTime
-	if born.IsZero() {
-		born = seen.First
-	}
 	switch {
-	case s.Now.Sub(born) < s.MinAge:
+	case !s.isOld(in, seen.First, s.Now):
 		return Young
 	case s.Stable.IsZero() || s.Now.Sub(s.Stable) < s.Period:
 		return Unsettled
@@ -219,14 +215,28 @@ func (s *State) when(in *provider.Instance, seen Sighting) Verdict {
 	return Delete
 }
 
+// clockDifference is by how much the provider's clock may differ from ours.
+const clockDifference = 15 * time.Minute
+
+// isOld reports whether an instance that was first seen at a time is older than MinAge. The provider's time alone proves
+// that only if it says more than its clock may be wrong.
+func (r *Rules) isOld(in *provider.Instance, first, now time.Time) bool {
+	known := now.Sub(first) >= r.MinAge
+	if in.LaunchTime.IsZero() {
+		return known
+	}
+	told := now.Sub(in.LaunchTime)
+	return told >= r.MinAge+clockDifference || told >= r.MinAge && known
+}
+
 // Confirm reports whether an instance is, as it was read a moment ago, still what the plan wants to remove.
-func Confirm(r Rules, planned, read *provider.Instance, now time.Time) bool {
+func Confirm(r Rules, planned, read *provider.Instance) bool {
 	return read != nil && r.ClusterID != "" &&
 		read.ProviderID == planned.ProviderID &&
 		read.ClusterID == r.ClusterID &&
 		read.MachineUID == planned.MachineUID &&
 		read.MachineKey == planned.MachineKey &&
-		(read.LaunchTime.IsZero() || now.Sub(read.LaunchTime) >= r.MinAge)
+		(read.LaunchTime.IsZero() || read.LaunchTime.Equal(planned.LaunchTime))
 }
 
 // candidates reports whether the cache alone cannot tell whose all instances are.

@@ -81,6 +81,14 @@ func TestAnOrphanIsWhatNothingSpeaksFor(t *testing.T) {
 		{"the API server did not answer", func(s *State, _ *provider.Instance) { s.Live = nil }, Unjudged, false},
 		{"there is no machine at all", func(s *State, _ *provider.Instance) { s.Live, s.Recorded = map[types.UID]bool{}, nil }, Delete, true},
 		{"young", func(_ *State, in *provider.Instance) { in.LaunchTime = ago(20*time.Minute - 1) }, Young, true},
+		{"old by a clock that may be wrong, and seen lately", func(s *State, in *provider.Instance) {
+			in.LaunchTime = ago(20*time.Minute + clockDifference - 1)
+			s.Before = Sightings{in.ProviderID: {Machine: in.MachineUID, First: ago(20*time.Minute - 1)}}
+		}, Young, true},
+		{"old by any clock, and seen lately", func(s *State, in *provider.Instance) {
+			in.LaunchTime = ago(20*time.Minute + clockDifference)
+			s.Before = Sightings{in.ProviderID: {Machine: in.MachineUID, First: ago(time.Minute)}}
+		}, Delete, true},
 		{"just old enough", func(_ *State, in *provider.Instance) { in.LaunchTime = ago(20 * time.Minute) }, Delete, true},
 		{"made in the future", func(_ *State, in *provider.Instance) { in.LaunchTime = ago(-time.Hour) }, Young, true},
 		{"of unknown age, seen long ago", func(_ *State, in *provider.Instance) { in.LaunchTime = time.Time{} }, Delete, true},
@@ -164,16 +172,16 @@ func TestWhatIsReadLastDecides(t *testing.T) {
 	} {
 		read := planned
 		tc.change(&read)
-		if got := Confirm(rules(), &planned, &read, now); got != tc.want {
+		if got := Confirm(rules(), &planned, &read); got != tc.want {
 			t.Errorf("%s: %t, want %t", name, got, tc.want)
 		}
 	}
-	if Confirm(rules(), &planned, nil, now) {
+	if Confirm(rules(), &planned, nil) {
 		t.Error("nothing was read, and it is removed")
 	}
 	nobody := planned
 	nobody.ClusterID = ""
-	if Confirm(Rules{}, &nobody, &nobody, now) {
+	if Confirm(Rules{}, &nobody, &nobody) {
 		t.Error("an installation without an id removes an instance without one")
 	}
 }

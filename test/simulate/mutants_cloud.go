@@ -14,11 +14,6 @@ func cloudMutants() []mutant {
 			cloud: "reads-flicker", finds: "vanished",
 		},
 		{
-			name: "read-that-finds-forgotten", file: "internal/machine/absence.go",
-			from: "	if !p.memory.of(p.machine).missingSince.IsZero() {", to: "	if p.memory.of(p.machine).missingSince.IsZero() {",
-			cloud: "reads-flicker", finds: "vanished",
-		},
-		{
 			name: "former-leaders-creation-not-counted", file: "internal/machine/absence.go",
 			from: "		since = p.leading", to: "		since = time.Time{}",
 			cloud: "reads-late", finds: "vanished|I1",
@@ -30,8 +25,8 @@ func cloudMutants() []mutant {
 		},
 		{
 			name: "creation-with-lost-patch-not-counted", file: "internal/machine/launch.go",
-			from: "		p.memory.noteCreated(p.machine, p.Clock.Now(), p.Cloud.CreateSettle())\n	}\n	if err := p.patchMachine(ctx, func(m *v1beta1.Machine) { m.Spec.ProviderID = instance.ProviderID }); err != nil {\n		return wait, err\n	}\n",
-			to:   "	}\n	if err := p.patchMachine(ctx, func(m *v1beta1.Machine) { m.Spec.ProviderID = instance.ProviderID }); err != nil {\n		return wait, err\n	}\n	p.memory.noteCreated(p.machine, p.Clock.Now(), p.Cloud.CreateSettle())\n",
+			from:  "		p.memory.noteCreated(p.machine, p.Clock.Now(), p.Cloud.CreateSettle())\n	}\n	if err := p.patchMachine(ctx, func(m *v1beta1.Machine) { m.Spec.ProviderID = instance.ProviderID }); err != nil {\n		return wait, err\n	}\n",
+			to:    "	}\n	if err := p.patchMachine(ctx, func(m *v1beta1.Machine) { m.Spec.ProviderID = instance.ProviderID }); err != nil {\n		return wait, err\n	}\n	p.memory.noteCreated(p.machine, p.Clock.Now(), p.Cloud.CreateSettle())\n",
 			cloud: "reads-late", finds: "vanished|I1",
 		},
 		{

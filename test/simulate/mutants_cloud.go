@@ -24,12 +24,6 @@ func cloudMutants() []mutant {
 			cloud: "reads-late", finds: "vanished|I1",
 		},
 		{
-			name: "creation-with-lost-patch-not-counted", file: "internal/machine/launch.go",
-			from:  "		p.memory.noteCreated(p.machine, p.Clock.Now(), p.Cloud.CreateSettle())\n	}\n	if err := p.patchMachine(ctx, func(m *v1beta1.Machine) { m.Spec.ProviderID = instance.ProviderID }); err != nil {\n		return wait, err\n	}\n",
-			to:    "	}\n	if err := p.patchMachine(ctx, func(m *v1beta1.Machine) { m.Spec.ProviderID = instance.ProviderID }); err != nil {\n		return wait, err\n	}\n	p.memory.noteCreated(p.machine, p.Clock.Now(), p.Cloud.CreateSettle())\n",
-			cloud: "reads-late", finds: "vanished|I1",
-		},
-		{
 			name: "unknown-taken-for-gone", file: "internal/machine/absence.go",
 			from: "	if p.deletionAccepted() {", to: "	if p.deletionAccepted() || result.Gone {",
 			cloud: "reads-late", finds: "I1",

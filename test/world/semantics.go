@@ -124,8 +124,9 @@ type past struct {
 	// reads, lists and changes count the calls, each of which may be answered another way. throttled counts those that were
 	// refused.
 	reads, lists, writes, all, throttled int
-	// began is when the run began.
+	// began is when the run began. calm is true once everything is done.
 	began time.Time
+	calm  bool
 }
 
 // ghost is an instance as it was when it ran, and when it went.
@@ -144,15 +145,17 @@ func (p past) fork() past {
 	return p
 }
 
-func (p *past) has(s Semantics) bool { return slices.Contains(p.habits, s) }
+func (p *past) has(s Semantics) bool {
+	if p.calm && (s == ThrottledOften || s == CredentialsExpire || s == ListsShort) {
+		return false
+	}
+	return slices.Contains(p.habits, s)
+}
 
 // rest ends what keeps a fleet from being idle: a collection that may not list writes that down, and one that is shown other
 // instances than before does.
 func (p *past) rest() {
-	p.ghosts = nil
-	p.habits = slices.DeleteFunc(slices.Clone(p.habits), func(s Semantics) bool {
-		return s == ThrottledOften || s == CredentialsExpire || s == ListsShort
-	})
+	p.ghosts, p.calm = nil, true
 }
 
 // settling is for how long the cloud may still tell what has been the case before.

@@ -13,6 +13,7 @@ import (
 
 	"machinist.dev/machinist/internal/admission"
 	"machinist.dev/machinist/internal/machine"
+	"machinist.dev/machinist/internal/machine/interruption"
 	"machinist.dev/machinist/internal/safety/orphans"
 )
 
@@ -29,6 +30,7 @@ type settings struct {
 	bootstrapCAFile     string
 	approveKubeletCSRs  bool
 	preserveTimeout     time.Duration
+	interruptions       interruption.Flags
 	orphans             orphans.Rules
 	orphansAction       string
 	webhook             admission.Serving
@@ -61,6 +63,7 @@ func (s *settings) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.bootstrapCAFile, "bootstrap-ca-file", "", "PEM file of the authority that verifies --bootstrap-endpoint; default: that of the target kubeconfig")
 	fs.BoolVar(&s.approveKubeletCSRs, "approve-kubelet-csrs", s.approveKubeletCSRs, "approve the certificates that the kubelets of this provider's machines ask for in the target cluster, each only for its own machine; otherwise the target cluster must have another approver")
 	fs.DurationVar(&s.preserveTimeout, "preserve-timeout", s.preserveTimeout, "time for which a machine that was set aside with the annotation machinist.dev/preserve is kept before it is deleted")
+	s.interruptions.AddFlags(fs)
 	fs.DurationVar(&s.orphans.Period, "machine-safety-orphan-vms-period", s.orphans.Period, "time between two looks for instances that have no Machine; one is removed if two looks in a row find it, and none for that long after an outage")
 	fs.DurationVar(&s.orphans.MinAge, "orphan-min-age", s.orphans.MinAge, "age from which an instance without a Machine is removed")
 	fs.StringVar(&s.orphansAction, "orphan-vms-action", s.orphansAction, "what to do with instances that have no Machine: delete or report")
@@ -94,6 +97,9 @@ func (s *settings) validate() error {
 	}
 	if s.preserveTimeout < time.Second {
 		errs = append(errs, fmt.Errorf("--preserve-timeout is %s; it must be at least 1s", s.preserveTimeout))
+	}
+	if _, err := s.interruptions.Signals(); err != nil {
+		errs = append(errs, err)
 	}
 	if s.orphans.Period < time.Second {
 		errs = append(errs, fmt.Errorf("--machine-safety-orphan-vms-period is %s; it must be at least 1s", s.orphans.Period))

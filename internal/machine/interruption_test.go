@@ -219,10 +219,12 @@ func TestWhoIsLeftAloneIsNotDrainedForANotice(t *testing.T) {
 		change   func(*v1beta1.Machine)
 		cordoned bool
 	}{
-		"paused":                 {func(m *v1beta1.Machine) { set(&m.Annotations, v1beta1.AnnotationPaused, "") }, false},
-		"another schema":         {func(m *v1beta1.Machine) { m.Labels[v1beta1.LabelTypeVersion] = "v9" }, false},
-		"preserved":              {func(m *v1beta1.Machine) { set(&m.Annotations, v1beta1.AnnotationPreserve, v1beta1.PreserveNow) }, true},
-		"with a hook to ask for": {func(m *v1beta1.Machine) { m.Spec.LifecycleHooks.PreDrain = []v1beta1.LifecycleHook{{Name: "example.com/backup", Owner: "me"}} }, true},
+		"paused":         {func(m *v1beta1.Machine) { set(&m.Annotations, v1beta1.AnnotationPaused, "") }, false},
+		"another schema": {func(m *v1beta1.Machine) { m.Labels[v1beta1.LabelTypeVersion] = "v9" }, false},
+		"preserved":      {func(m *v1beta1.Machine) { set(&m.Annotations, v1beta1.AnnotationPreserve, v1beta1.PreserveNow) }, true},
+		"with a hook to ask for": {func(m *v1beta1.Machine) {
+			m.Spec.LifecycleHooks.PreDrain = []v1beta1.LifecycleHook{{Name: "example.com/backup", Owner: "me"}}
+		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

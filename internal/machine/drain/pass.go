@@ -105,6 +105,7 @@ func (c *Controller) look(ctx context.Context, r *record, request Request) ([]co
 		Start:         request.Start,
 		Deadline:      request.Deadline,
 		NodeReachable: request.NodeReachable,
+		NotReadySince: request.NotReadySince,
 		Orphaned:      orphaned,
 		Tries:         pass.tries,
 		Look:          pass.look,

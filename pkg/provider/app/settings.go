@@ -13,6 +13,7 @@ import (
 
 	"machinist.dev/machinist/internal/admission"
 	"machinist.dev/machinist/internal/machine"
+	"machinist.dev/machinist/internal/machine/drain"
 	"machinist.dev/machinist/internal/machine/interruption"
 	"machinist.dev/machinist/internal/safety/orphans"
 )
@@ -44,7 +45,7 @@ const (
 
 func defaultSettings() *settings {
 	return &settings{
-		concurrentMachines: 32, concurrentClasses: 4, concurrentDrains: 16, concurrentEvictions: 20, cloudBurst: 10, approveKubeletCSRs: true,
+		concurrentMachines: 32, concurrentClasses: 4, concurrentDrains: drain.DefaultWorkers, concurrentEvictions: 20, cloudBurst: 10, approveKubeletCSRs: true,
 		orphans:         orphans.Rules{Period: orphans.DefaultPeriod, MinAge: orphans.DefaultMinAge, MaxDeletes: orphans.DefaultMaxDeletes},
 		orphansAction:   deleteOrphans,
 		preserveTimeout: machine.DefaultPreserveTimeout,
@@ -54,7 +55,7 @@ func defaultSettings() *settings {
 func (s *settings) addFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&s.concurrentMachines, "concurrent-machines", s.concurrentMachines, "machines worked on at the same time")
 	fs.IntVar(&s.concurrentClasses, "concurrent-classes", s.concurrentClasses, "machine classes worked on at the same time")
-	fs.IntVar(&s.concurrentDrains, "concurrent-drains", s.concurrentDrains, "nodes whose pods are looked at at the same time")
+	fs.IntVar(&s.concurrentDrains, "concurrent-drains", s.concurrentDrains, "nodes whose pods are looked at at the same time; at least half as many again as --concurrent-evictions, whatever is given")
 	fs.IntVar(&s.concurrentEvictions, "concurrent-evictions", s.concurrentEvictions, "evictions under way at the same time")
 	fs.IntVar(&s.maxInFlightCreates, "max-in-flight-creates", s.maxInFlightCreates, "instances being created at the same time, from the call that asks for one until it runs; 0 is no limit")
 	fs.Float64Var(&s.cloudQPS, "cloud-qps", s.cloudQPS, "calls to the cloud per second, of the whole process; 0 is no limit")

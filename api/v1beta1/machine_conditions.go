@@ -39,6 +39,10 @@ const (
 	// cannot be done.
 	ConditionPreserved = "Preserved"
 
+	// ConditionInterruptionNotice is True while the cloud, or something at work for it, has announced that the instance is
+	// about to be taken away. It is False when that was withdrawn.
+	ConditionInterruptionNotice = "InterruptionNotice"
+
 	// ConditionRemediationRequested is True when the machine shall be replaced on grounds of its health. It alone
 	// belongs to the manager. The reason is the policy; the message names the UID of the Node that was judged.
 	ConditionRemediationRequested = "RemediationRequested"
@@ -255,6 +259,20 @@ const (
 
 	// ReasonTooLate surfaces when a machine that is being deleted shall be set aside.
 	ReasonTooLate = "TooLate"
+)
+
+// Reasons of InterruptionNotice. While it is True they are reasons of Ready too.
+const (
+	// ReasonPreemptionNotice surfaces when the cloud announced that it takes a spot or preemptible instance back. The message
+	// says who announced it, and status.interruptionTime when it happens.
+	ReasonPreemptionNotice = "PreemptionNotice"
+
+	// ReasonTerminationNotice surfaces when it was announced that the instance will be terminated for another reason, such as
+	// a scaling group that shrinks or a host that is retired.
+	ReasonTerminationNotice = "TerminationNotice"
+
+	// ReasonInterruptionWithdrawn surfaces when the announcement was taken back before the instance was gone.
+	ReasonInterruptionWithdrawn = "InterruptionWithdrawn"
 )
 
 // Reasons of RemediationRequested: the policy that asks.

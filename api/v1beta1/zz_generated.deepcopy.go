@@ -882,6 +882,10 @@ func (in *MachineStatus) DeepCopyInto(out *MachineStatus) {
 		*out = new(LastOperation)
 		(*in).DeepCopyInto(*out)
 	}
+	if in.InterruptionTime != nil {
+		in, out := &in.InterruptionTime, &out.InterruptionTime
+		*out = (*in).DeepCopy()
+	}
 	if in.Conditions != nil {
 		in, out := &in.Conditions, &out.Conditions
 		*out = make([]metav1.Condition, len(*in))

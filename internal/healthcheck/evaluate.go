@@ -42,6 +42,8 @@ func Evaluate(p Policy, m *v1beta1.Machine, node *corev1.Node, now time.Time, cl
 	switch {
 	case m.Status.Phase == v1beta1.MachineFailed:
 		return Verdict{Health: Unhealthy, InTrouble: true, Why: fmt.Sprintf("The machine failed: %s.", m.Status.FailureReason)}
+	case interrupted(m):
+		return Verdict{Health: Unknown} // What is wrong is known, and its owner replaces it without being asked.
 	case changing(m, now, clock) > 0:
 		return Verdict{Health: Unknown, RecheckAfter: changing(m, now, clock)}
 	case m.Status.NodeRef == nil:
@@ -50,6 +52,11 @@ func Evaluate(p Policy, m *v1beta1.Machine, node *corev1.Node, now time.Time, cl
 		return p.nodeGone(m, now, clock)
 	}
 	return p.node(node, now, clock)
+}
+
+// interrupted reports whether the cloud has announced that it takes the machine's instance away.
+func interrupted(m *v1beta1.Machine) bool {
+	return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionInterruptionNotice)
 }
 
 // changing returns for how long from now on an update excuses a node that does not work.

@@ -11,6 +11,25 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
+// noticed is a machine whose instance is about to be taken away.
+func noticed(s *Subject) {
+	condition(v1beta1.ConditionInterruptionNotice, metav1.ConditionTrue, v1beta1.ReasonPreemptionNotice, 19)(s)
+}
+
+// H-17: a spot market that takes many back is no meltdown, and no reason to leave other machines as they are.
+func TestWhatIsAboutToBeTakenAwayStopsNoRemediation(t *testing.T) {
+	all := fleet(10, 6, silent(20), noticed)
+	silent(20)(&all[9])
+	s := Situation{Now: minutes(60), Meltdown: Melt(all, DefaultMeltdownThreshold)}
+	if len(s.Meltdown) > 0 {
+		t.Errorf("it melts: %v", s.Meltdown)
+	}
+	j := Judge(policy(), all, s)
+	if j.Refusal.Reason != "" || len(j.Wishes) != 1 || j.Wishes[0].Subject.Machine.Name != "m09" {
+		t.Errorf("refused: %+v, wishes: %+v", j.Refusal, j.Wishes)
+	}
+}
+
 // H-1, H-2, H-3.
 func TestAMachineIsJudgedByItsNodeAndByWhatItsControllerSays(t *testing.T) {
 	with := func(change ...func(*Subject)) Subject { return running("a", change...) }
@@ -44,6 +63,8 @@ func TestAMachineIsJudgedByItsNodeAndByWhatItsControllerSays(t *testing.T) {
 		{name: "the node is gone for long enough", subject: with(func(s *Subject) { s.Node = nil }, condition(v1beta1.ConditionRegistered, metav1.ConditionFalse, v1beta1.ReasonNodeGone, 50)), now: 60, want: Unhealthy, trouble: true, why: "gone"},
 		{name: "another node of that name", subject: with(func(s *Subject) { s.Node.UID = "other" }, condition(v1beta1.ConditionRegistered, metav1.ConditionFalse, v1beta1.ReasonNodeGone, 50)), now: 60, want: Unhealthy, trouble: true, why: "gone"},
 
+		{name: "about to be taken away", subject: with(silent(20), noticed), now: 60, want: Unknown},
+		{name: "taken away, as announced", subject: with(silent(20), noticed, phase(v1beta1.MachineFailed)), now: 60, want: Unhealthy, trouble: true, why: "failed"},
 		{name: "Failed", subject: with(phase(v1beta1.MachineFailed), func(s *Subject) { s.Machine.Status.FailureReason = v1beta1.FailureInstanceVanished }), now: 2, want: Unhealthy, trouble: true, why: "InstanceVanished"},
 		{name: "being updated, and so not Ready", subject: with(phase(v1beta1.MachineUpdating), silent(20), condition(v1beta1.ConditionUpToDate, metav1.ConditionFalse, "Any", 19)), now: 35, want: Unknown, recheck: 4 * time.Minute},
 		{name: "an update that hangs is no excuse", subject: with(phase(v1beta1.MachineUpdating), silent(20), condition(v1beta1.ConditionUpToDate, metav1.ConditionFalse, "Any", 19)), now: 40, want: Unhealthy, trouble: true, why: "Ready"},

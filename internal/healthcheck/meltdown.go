@@ -29,12 +29,12 @@ type Share struct{ Machines, Unwell int }
 type Meltdown map[string]Share
 
 // Melt returns where the share of nodes that are not Ready is more than threshold percent. Only machines that were nodes
-// already, and are not on their way out, are counted.
+// already, and are neither on their way out nor about to lose their instance as announced, are counted.
 func Melt(subjects []Subject, threshold int) Meltdown {
 	shares := map[string]Share{}
 	for i := range subjects {
 		m := subjects[i].Machine
-		if !m.DeletionTimestamp.IsZero() || m.Status.NodeRef == nil ||
+		if !m.DeletionTimestamp.IsZero() || m.Status.NodeRef == nil || interrupted(m) ||
 			m.Status.Phase != v1beta1.MachineRunning && m.Status.Phase != v1beta1.MachineUnhealthy {
 			continue
 		}

@@ -20,6 +20,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/bootstrap"
 	"machinist.dev/machinist/internal/bootstrap/approval"
+	"machinist.dev/machinist/internal/machine/interruption"
 	"machinist.dev/machinist/internal/machineclass/resolve"
 	"machinist.dev/machinist/internal/wiring"
 	"machinist.dev/machinist/pkg/provider"
@@ -44,6 +45,10 @@ type Options struct {
 	Classes Classes
 	// Drainer empties nodes. Needed where there is a Target.
 	Drainer Drainer
+	// Signals are how a Node shows that its instance is about to be taken away. Default interruption.Known.
+	Signals interruption.Signals
+	// PollsInterruptions says that the provider is asked which instances are about to be taken away, see Interruptions.
+	PollsInterruptions bool
 	// Reach tells of outages of the target cluster; nil where nobody watches it.
 	Reach Reach
 	// PreserveTimeout is how long a Machine that is set aside is kept. Default 96 hours.
@@ -105,6 +110,9 @@ func New(o Options) *Reconciler {
 	}
 	if o.PreserveTimeout <= 0 {
 		o.PreserveTimeout = DefaultPreserveTimeout
+	}
+	if o.Signals == nil {
+		o.Signals = interruption.Known()
 	}
 	if o.Places == nil {
 		o.Places = unlimited{}
@@ -259,6 +267,10 @@ type pass struct {
 	queued, silent bool
 	// spans are the phases of its life that ended in this pass, to be observed once that is written down.
 	spans []span
+	// interrupting is true while the Node of a Machine is drained because its instance is about to be taken away, and noticed
+	// is the reason if this pass is the first to know.
+	interrupting bool
+	noticed      string
 	// gone is true once the finalizer is removed: there is no status to write any more.
 	gone bool
 }
@@ -281,6 +293,7 @@ func (p *pass) run(ctx context.Context) error {
 		return p.delete(ctx)
 	}
 	complete, err := p.live(ctx)
+	p.noteInterruption() // Of an instance that is no Node yet, the provider may know.
 	if err == nil {
 		p.awaitPreservation()
 	}
@@ -307,6 +320,9 @@ func (p *pass) live(ctx context.Context) (complete bool, err error) {
 		}
 	}
 	if proceed, err := p.register(ctx); err != nil || !bool(proceed) {
+		return false, err
+	}
+	if proceed, err := p.heedInterruption(ctx); err != nil || !bool(proceed) {
 		return false, err
 	}
 	_, err = p.observe(ctx)
@@ -368,6 +384,8 @@ func (p *pass) writeStatus(ctx context.Context) error {
 		}
 	})
 	p.observeSpans()
+	p.Metrics.interrupted(p.noticed)
+	p.noticed = ""
 	return nil
 }
 

@@ -39,7 +39,7 @@ func (p *pass) delete(ctx context.Context) error {
 		return nil
 	}
 	for _, step := range []func(context.Context) (progress, error){
-		p.findLost, p.awaitPreDrainHooks, p.findNodeToDelete, p.drain, p.awaitPreTerminateHooks, p.deleteInstance, p.deleteNode, p.release,
+		p.findLost, p.awaitPreDrainHooks, p.findNodeToDelete, p.noteInterruptionInDeletion, p.drain, p.awaitPreTerminateHooks, p.deleteInstance, p.deleteNode, p.release,
 	} {
 		if proceed, err := step(ctx); err != nil || !bool(proceed) {
 			return err
@@ -54,6 +54,9 @@ const secretBackstop = 5 * time.Minute
 
 // deleting says what the deletion waits for, or the update that drains the node or replaces the instance.
 func (p *pass) deleting(reason, message string) {
+	if p.interrupting {
+		return // The condition InterruptionNotice is in the way, and Drained says how far the drain is.
+	}
 	if p.machine.DeletionTimestamp.IsZero() {
 		p.updateWaits(reason, message)
 		return

@@ -344,3 +344,52 @@ func TestADrainThatMayNotSeeItsPodsIsAnEvent(t *testing.T) {
 	w.reconcile("m")
 	w.wantNothingLeft("m")
 }
+
+// A kubelet whose container runtime is dead, or whose disk is read-only, reports and ends no pod.
+//
+// M-82.
+func TestANodeThatIsNotReadyDoesNotHoldUpADeletionForHours(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	w.cloud.shutdown = time.Minute
+	m := w.running("m")
+	node := m.Status.NodeRef.Name
+	w.podOn(node)
+	w.attach(node, "db")
+	n := w.getNode(node)
+	before := n.DeepCopy()
+	n.Status.Conditions = []corev1.NodeCondition{{
+		Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady", LastTransitionTime: metav1.NewTime(w.clock.Now()),
+	}}
+	if err := w.api.Status().Patch(t.Context(), n, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	w.delete("m")
+	w.reconcile("m")
+	w.drains("m") // It is told to end, which its kubelet never does.
+	for range 5 {
+		w.step(time.Minute)
+		w.drains("m")
+		w.reconcile("m")
+		w.wantCondition(w.get("m"), v1beta1.ConditionDrained, "False", v1beta1.ReasonDraining)
+	}
+	pod := &corev1.Pod{}
+	if err := w.api.Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "work"}, pod); err != nil || pod.DeletionTimestamp == nil {
+		t.Fatalf("the pod is not terminating: %v", err)
+	}
+	w.step(40 * time.Second)
+	w.drains("m")
+	w.reconcile("m")
+	w.wantCondition(w.get("m"), v1beta1.ConditionDrained, "True", v1beta1.ReasonDrained)
+	w.wantCondition(w.get("m"), v1beta1.ConditionVolumesDetached, "False", v1beta1.ReasonSkipped)
+	w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonInstanceTerminating)
+	if w.isOutOfService(node) {
+		t.Error("the node is said to be out of service while its instance exists")
+	}
+	w.step(time.Minute)
+	w.reconcile("m")
+	if !w.isOutOfService(node) || len(w.cloud.live()) > 0 {
+		t.Errorf("the node's taints are %v, %d instances are left", w.getNode(node).Spec.Taints, len(w.cloud.live()))
+	}
+}

@@ -53,8 +53,8 @@ func (p *pass) drain(ctx context.Context) (progress, error) {
 		start := p.drainStart()
 		outcome := p.Drainer.Drain(ctx, drain.Request{
 			Machine: key, UID: p.machine.UID, Node: p.node.Name, NodeUID: p.node.UID,
-			Start: start, Deadline: start.Add(p.machine.Spec.Timeouts.DrainOrDefault()),
-			NodeReachable: reachable, Force: p.forced(), Skip: skip, Epoch: p.epoch,
+			Start: start, Deadline: p.drainDeadline(start),
+			NodeReachable: reachable, NotReadySince: notReadySince(p.node), Force: p.forced(), Skip: skip, Epoch: p.epoch,
 		})
 		outcome = p.unlessTold(v1beta1.ConditionDrained, outcome)
 		transition := p.setCondition(v1beta1.ConditionDrained, outcome.Done, outcome.Reason, outcome.Message)
@@ -74,6 +74,11 @@ func (p *pass) drain(ctx context.Context) (progress, error) {
 	if !reachable {
 		// Nobody detaches the volumes of a silent node while its instance may still run.
 		p.setCondition(v1beta1.ConditionVolumesDetached, false, v1beta1.ReasonSkipped, "The node is unreachable.")
+		return next, nil
+	}
+	if since := notReadySince(p.node); !since.IsZero() && p.now.Sub(since) >= drain.NotReadyPatience {
+		// Nor can a kubelet whose pods do not end unmount what they use.
+		p.setCondition(v1beta1.ConditionVolumesDetached, false, v1beta1.ReasonSkipped, "The node is not Ready.")
 		return next, nil
 	}
 	drained := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionDrained).LastTransitionTime.Time
@@ -123,6 +128,14 @@ func (p *pass) drainStart() time.Time {
 		return c.LastTransitionTime.Time
 	}
 	return p.now.Truncate(time.Second) // As it will be read when it was written down: it stays the same drain.
+}
+
+// notReadySince returns since when the Node's kubelet reports that the Node is not Ready, zero if it does not.
+func notReadySince(node *corev1.Node) time.Time {
+	if c := readyCondition(node); c != nil && c.Status == corev1.ConditionFalse {
+		return c.LastTransitionTime.Time
+	}
+	return time.Time{}
 }
 
 // nodeReachable reports whether the Node's kubelet reports.

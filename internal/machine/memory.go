@@ -51,6 +51,8 @@ type recollection struct {
 	lookupFailures int32
 	// doubted is the provider ID of an instance of which somebody doubts that it is there.
 	doubted string
+	// polled is what the provider said when it was last asked which instances are about to be taken away.
+	polled polled
 	// asked is true once the provider has told that the instance of a Node in trouble is still there.
 	asked bool
 	// released is true once our finalizer is off: the cache shows the Machine for a moment longer, and its own writes do
@@ -150,4 +152,14 @@ func (m *memory) endAdoption(machine *v1beta1.Machine) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.adopting, machine.Spec.ProviderID)
+}
+
+// polled is the answer of the provider about one instance. The zero value is no answer.
+type polled struct {
+	// providerID of the instance that it is about.
+	providerID string
+	// reason of the condition InterruptionNotice, empty if nothing was announced.
+	reason string
+	// at is when the instance is taken away, zero if the cloud does not tell.
+	at time.Time
 }

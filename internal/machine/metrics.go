@@ -39,7 +39,9 @@ func durationBuckets() []float64 {
 type Metrics struct {
 	phases *prometheus.HistogramVec
 	joins  prometheus.Histogram
-	census *census
+	// interruptions counts Machines whose instances were announced to be taken away, by the reason of the condition.
+	interruptions *prometheus.CounterVec
+	census        *census
 }
 
 // NewMetrics registers the metrics. The numbers of Machines are counted in the cache whenever they are asked for.
@@ -55,6 +57,10 @@ func NewMetrics(registerer prometheus.Registerer, provider string, cache client.
 			Help:    "Time from the creation of a Machine until it was Running, or Available without a target cluster.",
 			Buckets: durationBuckets(),
 		}),
+		interruptions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "machinist_interruptions_total",
+			Help: "Machines whose instances were announced to be taken away by the cloud, by reason.",
+		}, []string{"reason"}),
 		census: &census{
 			provider: provider,
 			cache:    cache,
@@ -65,7 +71,10 @@ func NewMetrics(registerer prometheus.Registerer, provider string, cache client.
 	for _, phase := range []string{phaseLaunch, phaseRegistration, phaseDrain, phaseVolumeDetach, phaseTermination, phaseUpdate} {
 		m.phases.WithLabelValues(phase)
 	}
-	for _, c := range []prometheus.Collector{m.phases, m.joins, m.census} {
+	for _, reason := range []string{v1beta1.ReasonPreemptionNotice, v1beta1.ReasonTerminationNotice} {
+		m.interruptions.WithLabelValues(reason)
+	}
+	for _, c := range []prometheus.Collector{m.phases, m.joins, m.interruptions, m.census} {
 		if err := registerer.Register(c); err != nil {
 			return nil, fmt.Errorf("register the metrics of machines: %w", err)
 		}
@@ -78,6 +87,13 @@ func NewMetrics(registerer prometheus.Registerer, provider string, cache client.
 func (m *Metrics) lead() {
 	if m != nil {
 		m.census.leads.Store(true)
+	}
+}
+
+// interrupted counts a Machine of which it was announced, for a reason; none if that is empty.
+func (m *Metrics) interrupted(reason string) {
+	if m != nil && reason != "" {
+		m.interruptions.WithLabelValues(reason).Inc()
 	}
 }
 

@@ -147,6 +147,9 @@ func (p *pass) updateUnlessKept(ctx context.Context) (progress, error) {
 		p.endDrain()
 		return next, nil
 	}
+	if interrupted(p.machine) && !p.machine.Replacing() {
+		return next, nil // What is about to be taken away is not changed any more.
+	}
 	return p.update(ctx)
 }
 

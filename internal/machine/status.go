@@ -173,6 +173,9 @@ func (p *pass) blocker() *metav1.Condition {
 	if !m.DeletionTimestamp.IsZero() {
 		return &metav1.Condition{Reason: v1beta1.ReasonDeletionStarted, Message: "The machine is being deleted."}
 	}
+	if interrupted(m) && m.Status.FailureReason == "" {
+		return meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionInterruptionNotice)
+	}
 	if p.heldUp != nil {
 		return p.heldUp
 	}

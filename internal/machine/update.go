@@ -285,7 +285,7 @@ func (p *pass) suspendDrain() {
 // uncordon ends the disruption of an update once the node is Ready again. One that was drained for a change that is still
 // to be made stays out of service.
 func (p *pass) uncordon(ctx context.Context) error {
-	if paused(p.machine) || foreign(p.machine) != "" || isUpdating(p.machine) ||
+	if paused(p.machine) || foreign(p.machine) != "" || isUpdating(p.machine) || interrupted(p.machine) ||
 		meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionDrained) != nil {
 		return nil
 	}
@@ -351,6 +351,7 @@ func (p *pass) replace(ctx context.Context) (progress, error) {
 	// The cloud may show the old instance for a while, and the driver take it for the new one.
 	m.Status.Launch = &v1beta1.LaunchStatus{Attempt: m.LaunchAttempt() + 1, OldProviderID: m.Status.Launch.OldProviderID}
 	m.Status.Phase, m.Status.FailureReason, m.Status.FailureMessage = v1beta1.MachineUpdating, "", ""
+	p.forgetInterruption()
 	m.Status.NodeRef, m.Status.Applied, m.Status.Instance, m.Status.Addresses, m.Status.Version = nil, nil, nil, nil, ""
 	p.operation(v1beta1.OperationCreate, v1beta1.OperationProcessing, "The old instance is gone; a new one follows.", "")
 	if err := p.writeStatus(ctx); err != nil {

@@ -18,6 +18,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/index"
+	"machinist.dev/machinist/internal/machine/interruption"
 	"machinist.dev/machinist/internal/machineclass/resolve"
 	"machinist.dev/machinist/internal/preservation"
 	"machinist.dev/machinist/internal/wiring"
@@ -34,7 +35,7 @@ func (r *Reconciler) Wiring(cache client.Reader, drains source.Source) wiring.Ta
 			{Object: &v1beta1.Machine{}, Keys: handler.EnqueueRequestsFromMapFunc(machinesOfInstance(cache)), News: goneOnly()},
 			{Object: &v1beta1.MachineClass{}, Keys: handler.EnqueueRequestsFromMapFunc(resolve.MachinesOfClass(cache)), News: classChanged()},
 			{Object: wiring.Secrets(), Keys: handler.EnqueueRequestsFromMapFunc(resolve.MachinesOfSecret(cache)), News: predicate.ResourceVersionChangedPredicate{}},
-			{Cluster: wiring.Target, Object: &corev1.Node{}, Keys: handler.EnqueueRequestsFromMapFunc(machinesOfNode(cache)), News: nodeChanged()},
+			{Cluster: wiring.Target, Object: &corev1.Node{}, Keys: handler.EnqueueRequestsFromMapFunc(machinesOfNode(cache)), News: nodeChanged(r.Signals)},
 		},
 	}
 	t.Sources = append(t.Sources, r.doubts.wakes())
@@ -97,7 +98,11 @@ func classChanged() predicate.Predicate {
 }
 
 // nodeChanged lets through what a Machine takes from its Node. Heartbeats are not among it.
-func nodeChanged() predicate.Predicate {
+func nodeChanged(signals interruption.Signals) predicate.Predicate {
+	announces := func(node *corev1.Node) interruption.Notice {
+		notice, _ := signals.Of(node)
+		return notice
+	}
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		o, isNode := e.ObjectOld.(*corev1.Node)
 		n, alsoNode := e.ObjectNew.(*corev1.Node)
@@ -106,6 +111,7 @@ func nodeChanged() predicate.Predicate {
 			o.Spec.ProviderID != n.Spec.ProviderID ||
 			o.Status.NodeInfo.KubeletVersion != n.Status.NodeInfo.KubeletVersion ||
 			readiness(o) != readiness(n) ||
+			announces(o) != announces(n) ||
 			!maps.Equal(o.Labels, n.Labels) ||
 			!maps.Equal(o.Annotations, n.Annotations) ||
 			!equality.Semantic.DeepEqual(o.Spec.Taints, n.Spec.Taints)

@@ -23,6 +23,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/index"
 	"machinist.dev/machinist/internal/machine/drain"
+	"machinist.dev/machinist/internal/machine/interruption"
 	"machinist.dev/machinist/internal/machineclass/resolve"
 	"machinist.dev/machinist/internal/wiring"
 	"machinist.dev/machinist/test/env"
@@ -287,11 +288,17 @@ func TestHeartbeatsWakeNobody(t *testing.T) {
 		{"label", func(n *corev1.Node) { n.Labels["a"] = "2" }, true},
 		{"annotation", func(n *corev1.Node) { n.Annotations = map[string]string{"a": "2"} }, true},
 		{"taint", func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{taint("a", "")} }, true},
+		{"notice", func(n *corev1.Node) {
+			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "Terminating", Status: corev1.ConditionTrue})
+		}, true},
+		{"another condition", func(n *corev1.Node) {
+			n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "Other", Status: corev1.ConditionTrue})
+		}, false},
 		{"version", func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.36.3" }, true},
 	} {
 		changed := old.DeepCopy()
 		tc.change(changed)
-		if got := nodeChanged().Update(event.UpdateEvent{ObjectOld: old, ObjectNew: changed}); got != tc.wakes {
+		if got := nodeChanged(interruption.Known()).Update(event.UpdateEvent{ObjectOld: old, ObjectNew: changed}); got != tc.wakes {
 			t.Errorf("a change of %s wakes: %t", tc.name, got)
 		}
 	}

@@ -77,7 +77,13 @@ func sooner(a, b time.Duration) time.Duration {
 // unhealthy reports whether the machine is to be replaced or in trouble.
 func unhealthy(m *v1beta1.Machine) bool {
 	return m.Status.Phase == v1beta1.MachineFailed || m.Status.Phase == v1beta1.MachineUnhealthy ||
-		meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
+		lost(m)
+}
+
+// lost reports whether the machine is to be replaced on grounds of its health, or its instance is about to be taken away.
+func lost(m *v1beta1.Machine) bool {
+	return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested) ||
+		meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionInterruptionNotice)
 }
 
 // deletionRank orders machines as their set deletes them when it is scaled down; of equal ranks any may go first. It is
@@ -87,7 +93,7 @@ func deletionRank(m *v1beta1.Machine, ready bool) int64 {
 	switch {
 	case marked:
 		return 0
-	case m.Status.Phase == v1beta1.MachineFailed, meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested):
+	case m.Status.Phase == v1beta1.MachineFailed, lost(m):
 		return 1
 	case m.Spec.ProviderID == "":
 		return 2

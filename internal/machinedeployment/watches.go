@@ -115,7 +115,7 @@ type glance struct {
 	failure                v1beta1.MachineFailureReason
 	ready                  metav1.ConditionStatus
 	readySince             time.Time
-	upToDate, remediation  bool
+	upToDate, lost         bool
 	updating, updateFailed bool
 	refused                bool
 	marked, aside          bool
@@ -130,7 +130,7 @@ func glanceAt(m *v1beta1.Machine) glance {
 		phase:        m.Status.Phase,
 		failure:      m.Status.FailureReason,
 		upToDate:     meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionUpToDate),
-		remediation:  meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested),
+		lost:         lost(m),
 		refused:      refused(m),
 		updating:     handover.Updating(m),
 		updateFailed: handover.Refused(m),

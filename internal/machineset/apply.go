@@ -8,6 +8,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -172,7 +173,8 @@ func (p *pass) remediate(ctx context.Context, candidates []*v1beta1.Machine) err
 		return err
 	}
 	free := max(0, p.state.MaxInFlight-p.state.InFlight)
-	deleted, err := p.each("replace", candidates[:min(len(candidates), free)], func(cached *v1beta1.Machine) (bool, error) {
+	lost, others := lostFirst(candidates)
+	deleted, err := p.each("replace", slices.Concat(lost, others[:min(len(others), free)]), func(cached *v1beta1.Machine) (bool, error) {
 		m := &v1beta1.Machine{}
 		if err := p.Live.Get(ctx, client.ObjectKeyFromObject(cached), m); err != nil {
 			return false, err
@@ -182,16 +184,19 @@ func (p *pass) remediate(ctx context.Context, candidates []*v1beta1.Machine) err
 		}
 		return true, p.Client.Delete(ctx, reference(m), client.Preconditions{UID: &m.UID, ResourceVersion: &m.ResourceVersion})
 	})
-	if len(deleted) > 0 {
+	_, remediated := lostFirst(deleted)
+	if len(remediated) > 0 {
 		in, _ := p.shared.replacementsOf(p.state.Set.UID)
-		for _, m := range deleted {
+		for _, m := range remediated {
 			in = in.Begin(m.Name)
-			if p.Remediated != nil {
-				p.Remediated(remediationReason(m))
-			}
 		}
 		p.shared.keepReplacements(p.state.Set.UID, in)
 		p.memory.remediation.fail(p.state.Now, minRemediationBackoff, maxRemediationBackoff)
+	}
+	if p.Remediated != nil {
+		for _, m := range deleted {
+			p.Remediated(remediationReason(m))
+		}
 	}
 	p.done.remediated = append(p.done.remediated, deleted...)
 	p.deletionFailed(err)
@@ -248,6 +253,9 @@ func locked(m *v1beta1.Machine) client.Patch {
 func remediationReason(m *v1beta1.Machine) string {
 	if failed(m) {
 		return string(m.Status.FailureReason)
+	}
+	if notice := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionInterruptionNotice); interrupted(m) {
+		return notice.Reason
 	}
 	return remediationPolicy(m)
 }

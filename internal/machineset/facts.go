@@ -63,9 +63,15 @@ func comingUp(m *v1beta1.Machine) bool {
 
 func failed(m *v1beta1.Machine) bool { return m.Status.Phase == v1beta1.MachineFailed }
 
-// toBeReplaced reports whether the machine failed or was found unhealthy, and it is for the set to act.
+// interrupted reports whether the cloud has announced that it takes the machine's instance away.
+func interrupted(m *v1beta1.Machine) bool {
+	return conditionIsTrue(m, v1beta1.ConditionInterruptionNotice)
+}
+
+// toBeReplaced reports whether the machine failed, was found unhealthy or is about to lose its instance, and it is for the
+// set to act.
 func toBeReplaced(m *v1beta1.Machine) bool {
-	return failed(m) || conditionIsTrue(m, v1beta1.ConditionRemediationRequested) && remediationPolicy(m) != v1beta1.ReasonExternalRemediation
+	return failed(m) || interrupted(m) || conditionIsTrue(m, v1beta1.ConditionRemediationRequested) && remediationPolicy(m) != v1beta1.ReasonExternalRemediation
 }
 
 // heldBack reports whether so many machines in a row were replaced before this one that it shall not be.
@@ -138,7 +144,7 @@ func concerns(was, is *v1beta1.Machine) bool {
 		was.Status.FailureReason != is.Status.FailureReason || was.Status.FailureMessage != is.Status.FailureMessage {
 		return true
 	}
-	for _, condition := range []string{v1beta1.ConditionReady, v1beta1.ConditionUpToDate, v1beta1.ConditionRemediationRequested, v1beta1.ConditionLaunched} {
+	for _, condition := range []string{v1beta1.ConditionReady, v1beta1.ConditionUpToDate, v1beta1.ConditionRemediationRequested, v1beta1.ConditionInterruptionNotice, v1beta1.ConditionLaunched} {
 		before, after := meta.FindStatusCondition(was.Status.Conditions, condition), meta.FindStatusCondition(is.Status.Conditions, condition)
 		if !sameCondition(before, after) {
 			return true

@@ -1,6 +1,7 @@
 package machineset
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -73,5 +74,79 @@ func TestARecoveredMachineIsNotReplacedAtOnce(t *testing.T) {
 		if got := len(candidates) == 1; got != tc.candidate || got != (wait == 0) {
 			t.Errorf("%s: a candidate: %t, want %t; looked at again after %s", tc.name, got, tc.candidate, wait)
 		}
+	}
+}
+
+// toBeTakenAway is Running, and its instance is about to be taken away.
+func toBeTakenAway(m *v1beta1.Machine) {
+	up(m)
+	setCondition(m, v1beta1.ConditionInterruptionNotice, true, v1beta1.ReasonPreemptionNotice, time.Second)
+	setCondition(m, v1beta1.ConditionReady, false, v1beta1.ReasonPreemptionNotice, time.Second)
+}
+
+// Nothing is saved by waiting: neither a budget, nor a wait after failures, nor that a check may take its mark back.
+//
+// H-16.
+func TestWhatIsAboutToBeTakenAwayIsReplacedAtOnce(t *testing.T) {
+	marked := func(m *v1beta1.Machine) {
+		toBeTakenAway(m)
+		setCondition(m, v1beta1.ConditionReady, true, v1beta1.ReasonMachineReady, time.Second)
+		setCondition(m, v1beta1.ConditionRemediationRequested, true, v1beta1.ReasonMachineHealthCheck, time.Second)
+	}
+	external := func(m *v1beta1.Machine) {
+		toBeTakenAway(m)
+		setCondition(m, v1beta1.ConditionRemediationRequested, true, v1beta1.ReasonExternalRemediation, time.Second)
+	}
+	kept := func(key string) machineOption {
+		return func(m *v1beta1.Machine) { toBeTakenAway(m); m.Annotations = map[string]string{key: ""} }
+	}
+	withdrawn := func(m *v1beta1.Machine) {
+		up(m)
+		setCondition(m, v1beta1.ConditionInterruptionNotice, false, v1beta1.ReasonInterruptionWithdrawn, time.Second)
+	}
+	for name, tc := range map[string]struct {
+		state State
+		want  string
+	}{
+		"several, with no budget left":   {stateOf(aSet(3), newMachine("a", toBeTakenAway), newMachine("b", toBeTakenAway), newMachine("c", up)), "a b"},
+		"beside one that failed":         {stateOf(aSet(3), newMachine("a", toBeTakenAway), newMachine("b", broken), newMachine("c", up)), "a"},
+		"marked as well, and Ready":      {stateOf(aSet(1), newMachine("a", marked)), "a"},
+		"marked for somebody else":       {stateOf(aSet(1), newMachine("a", external)), "a"},
+		"paused":                         {stateOf(aSet(1), newMachine("a", kept(v1beta1.AnnotationPaused))), ""},
+		"exempt":                         {stateOf(aSet(1), newMachine("a", kept(v1beta1.AnnotationSkipRemediation))), ""},
+		"withdrawn":                      {stateOf(aSet(1), newMachine("a", withdrawn)), ""},
+		"in a set that may not make any": {stateOf(aSet(1, frozen), newMachine("a", toBeTakenAway)), ""},
+	} {
+		s := tc.state
+		s.MaxInFlight, s.InFlight, s.NextRemediation = 1, 1, epoch.Add(time.Minute)
+		p := Decide(s)
+		if got := joinedNames(p.Remediate); got != tc.want || p.BackingOff {
+			t.Errorf("%s, no budget: %q are replaced, want %q; backing off: %t", name, got, tc.want, p.BackingOff)
+		}
+	}
+	s := stateOf(aSet(4), newMachine("a", toBeTakenAway), newMachine("b", broken), newMachine("c", broken), newMachine("d", toBeTakenAway))
+	s.MaxInFlight = 1
+	if got := joinedNames(Decide(s).Remediate); got != "a d b" {
+		t.Errorf("with a budget for one: %q are replaced", got)
+	}
+	s.NextRemediation = epoch.Add(time.Minute)
+	if p := Decide(s); joinedNames(p.Remediate) != "a d" || !p.BackingOff {
+		t.Errorf("while the replacement of others waits: %q are replaced, backing off: %t", joinedNames(p.Remediate), p.BackingOff)
+	}
+}
+
+func joinedNames(machines []*v1beta1.Machine) string {
+	var names []string
+	for _, m := range machines {
+		names = append(names, m.Name)
+	}
+	return strings.Join(names, " ")
+}
+
+// H-16: of too many, what is lost anyway goes first.
+func TestWhatIsAboutToBeTakenAwayIsDeletedFirst(t *testing.T) {
+	p := Decide(stateOf(aSet(1), newMachine("a", up), newMachine("b", toBeTakenAway)))
+	if got := joinedNames(p.Delete); got != "b" {
+		t.Errorf("%q are deleted", got)
 	}
 }

@@ -43,11 +43,26 @@ func remediationCandidates(machines []*v1beta1.Machine, now time.Time) (candidat
 	return candidates, wait
 }
 
+// lostForSure reports whether the machine is lost whatever is done, so that nothing is saved by replacing it later.
+func lostForSure(m *v1beta1.Machine) bool { return interrupted(m) && !failed(m) }
+
+// lostFirst returns those of the candidates that are lost for sure, and the others. Only the others use up budget.
+func lostFirst(candidates []*v1beta1.Machine) (lost, others []*v1beta1.Machine) {
+	for _, m := range candidates {
+		if lostForSure(m) {
+			lost = append(lost, m)
+		} else {
+			others = append(others, m)
+		}
+	}
+	return lost, others
+}
+
 // wellAgain returns for how much longer a machine is not replaced since it is Ready although a check has marked it; zero
 // or less if it is not so. Which of both came first cannot be told: two hosts wrote the times. What a person asks for is no
 // matter of health.
 func wellAgain(m *v1beta1.Machine, now time.Time) time.Duration {
-	if failed(m) || remediationPolicy(m) == v1beta1.ReasonRemediateAnnotation {
+	if failed(m) || interrupted(m) || remediationPolicy(m) == v1beta1.ReasonRemediateAnnotation {
 		return 0
 	}
 	mark := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)

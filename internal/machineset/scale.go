@@ -269,7 +269,7 @@ func (p *Plan) create(s State, missing int) {
 	p.Create = min(missing, room)
 }
 
-// remediate plans to delete failed and unhealthy machines within the budget. Where no replacement could be made now, they
+// remediate plans to delete failed and unhealthy machines within the budget, and beside it those that are lost for sure. Where no replacement could be made now, they
 // stay: they may recover, and people can look at them.
 func (p *Plan) remediate(s State, kept []*v1beta1.Machine) {
 	candidates, wait := remediationCandidates(kept, s.Now)
@@ -293,8 +293,10 @@ func (p *Plan) remediate(s State, kept []*v1beta1.Machine) {
 			return
 		}
 	}
+	lost, others := lostFirst(candidates)
+	p.Remediate = lost
 	free := s.MaxInFlight - s.InFlight
-	if free <= 0 {
+	if free <= 0 || len(others) == 0 {
 		return
 	}
 	if wait := s.NextRemediation.Sub(s.Now); wait > 0 {
@@ -302,7 +304,7 @@ func (p *Plan) remediate(s State, kept []*v1beta1.Machine) {
 		p.waitFor(wait)
 		return
 	}
-	p.Remediate = candidates[:min(len(candidates), free)]
+	p.Remediate = slices.Concat(lost, others[:min(len(others), free)])
 }
 
 // awaitThaw has a set looked at again whose process is stopped; of a label, the watch tells.

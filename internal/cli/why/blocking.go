@@ -43,6 +43,9 @@ func Blocking(m *v1beta1.Machine) *metav1.Condition {
 		}
 		return c
 	}
+	if holds(v1beta1.ConditionInterruptionNotice) {
+		return find(v1beta1.ConditionInterruptionNotice)
+	}
 	if holds(v1beta1.ConditionRemediationRequested) {
 		return find(v1beta1.ConditionRemediationRequested)
 	}

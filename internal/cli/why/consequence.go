@@ -49,7 +49,7 @@ func (e *explanation) repair(first *metav1.Condition) {
 		return
 	}
 	switch {
-	case first.Type == failed, first.Type == v1beta1.ConditionRemediationRequested:
+	case first.Type == failed, first.Type == v1beta1.ConditionRemediationRequested, first.Type == v1beta1.ConditionInterruptionNotice:
 	case first.Type == v1beta1.ConditionNodeHealthy, first.Reason == v1beta1.ReasonNodeGone:
 		e.policy()
 	default:
@@ -77,6 +77,9 @@ func (e *explanation) repair(first *metav1.Condition) {
 		return
 	}
 	e.frozen()
+	if first.Type == v1beta1.ConditionInterruptionNotice {
+		return // No budget holds it back.
+	}
 	if e.Set != nil {
 		if c := meta.FindStatusCondition(e.Set.Status.Conditions, v1beta1.ConditionScalingUp); c != nil && c.Reason == v1beta1.ReasonBackingOff {
 			e.add(fleetFinding("machineset/"+e.Set.Name, c))

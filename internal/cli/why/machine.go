@@ -64,6 +64,10 @@ func (e *explanation) blocked(c *metav1.Condition) Finding {
 	timeouts, until := e.Machine.Spec.Timeouts, time.Time{}
 	switch {
 	case c.Type == failed || c.Type == v1beta1.ConditionPaused || c.Type == v1beta1.ConditionRemediationRequested:
+	case c.Type == v1beta1.ConditionInterruptionNotice:
+		if t := e.Machine.Status.InterruptionTime; t != nil {
+			until = t.Time
+		}
 	case c.Type == v1beta1.ConditionPreserved:
 		until, _ = time.Parse(time.RFC3339, e.Machine.Annotations[v1beta1.AnnotationPreservedUntil])
 	case c.Type == v1beta1.ConditionDeleting:

@@ -36,6 +36,13 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 		no(v1beta1.ConditionNodeHealthy, v1beta1.ReasonNodeUnresponsive, "The kubelet of node node-1 does not report.", 2*time.Minute)(m)
 		no(v1beta1.ConditionReady, v1beta1.ReasonNodeUnresponsive, "The kubelet of node node-1 does not report.", 2*time.Minute)(m)
 	}
+	interrupted := func(m *v1beta1.Machine) {
+		end := metav1.NewTime(now.Add(time.Minute))
+		m.Status.InterruptionTime = &end
+		const message = "The instance is about to be taken away, at about 2026-07-01T12:01:00Z: announced by taint aws-node-termination-handler/spot-itn of node node-1."
+		yes(v1beta1.ConditionInterruptionNotice, v1beta1.ReasonPreemptionNotice, message, time.Minute)(m)
+		no(v1beta1.ConditionReady, v1beta1.ReasonPreemptionNotice, message, time.Minute)(m)
+	}
 	failing := func(m *v1beta1.Machine) {
 		starting(m)
 		at := ago(time.Minute)
@@ -69,8 +76,11 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 		"unhealthy-frozen":   {Machine: machine(unhealthy), Set: frozenSet(v1beta1.ReasonOvershoot, "12 machines, 10 tolerated.")},
 		"unhealthy-exempt":   {Machine: machine(unhealthy, annotated(v1beta1.AnnotationSkipRemediation, ""))},
 		"marked":             {Machine: machine(unhealthy, yes(v1beta1.ConditionRemediationRequested, v1beta1.ReasonBuiltInPolicy, "Ready is Unknown for 10m0s (node n).", time.Minute))},
-		"failed":             {Machine: machine(failing)},
-		"failed-unowned":     {Machine: machine(failing, func(m *v1beta1.Machine) { m.OwnerReferences = nil })},
+		"interrupted": {Machine: machine(interrupted, no(v1beta1.ConditionDrained, v1beta1.ReasonDraining, "Evicting the pods of node node-1.", time.Minute)),
+			Deployment: &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: v1beta1.MachineDeploymentSpec{Remediation: v1beta1.DeploymentRemediation{MaxInFlight: &none}}}},
+		"interrupted-unowned": {Machine: machine(interrupted, func(m *v1beta1.Machine) { m.OwnerReferences = nil })},
+		"failed":              {Machine: machine(failing)},
+		"failed-unowned":      {Machine: machine(failing, func(m *v1beta1.Machine) { m.OwnerReferences = nil })},
 		"failed-no-budget": {
 			Machine:    machine(failing),
 			Deployment: &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: v1beta1.MachineDeploymentSpec{Remediation: v1beta1.DeploymentRemediation{MaxInFlight: &none}}},

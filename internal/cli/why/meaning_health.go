@@ -2,7 +2,7 @@ package why
 
 import "machinist.dev/machinist/api/v1beta1"
 
-// healthMeanings are the reasons of RemediationRequested and RemediationAllowed.
+// healthMeanings are the reasons of RemediationRequested, InterruptionNotice and RemediationAllowed.
 func healthMeanings() map[string]Meaning {
 	const turn = "Its set deletes and replaces it when it is its turn: only so many are replaced at a time (spec.remediation.maxInFlight)."
 	allowed := v1beta1.ConditionRemediationAllowed + "/"
@@ -12,6 +12,10 @@ func healthMeanings() map[string]Meaning {
 		v1beta1.ReasonExternalRemediation: {Says: "A health check found it unhealthy and leaves it to a remediator outside Machinist.", Ends: "It goes on when that one acts.", Do: "See whether the remediator runs, or delete the machine."},
 		v1beta1.ReasonRemediateAnnotation: {Says: "A person asked for its replacement.", Ends: turn, Do: "Take " + v1beta1.AnnotationRemediate + " off it to keep it."},
 		v1beta1.ReasonRetriesExhausted:    {Says: "It is not replaced: as many machines in a row were replaced before it as its health check allows.", Ends: "Replacement goes on when one in this place works for an hour, or maxRetries is raised.", Do: "Find out why machines in this place fail, then delete this one."},
+
+		v1beta1.ReasonPreemptionNotice:      {Says: "The cloud is about to take its spot or preemptible instance back: its node is drained.", Ends: "Its set replaces it at once."},
+		v1beta1.ReasonTerminationNotice:     {Says: "Its instance is about to be terminated, and not by Machinist: its node is drained.", Ends: "Its set replaces it at once.", Do: "If that is not wanted, stop what terminates it: its message says who announced it."},
+		v1beta1.ReasonInterruptionWithdrawn: {Says: "It was announced that its instance would be taken away, and that was withdrawn."},
 
 		v1beta1.ReasonRemediationAllowed:                 {Says: "Unhealthy machines are replaced."},
 		v1beta1.ReasonTooManyUnhealthy:                   {Says: "More machines are unhealthy than its maxUnhealthy allows: none is replaced.", Ends: "It goes on when enough of them are well again.", Do: "Look for what they have in common, or delete broken machines by hand."},

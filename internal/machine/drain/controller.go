@@ -56,8 +56,8 @@ type Options struct {
 	// Clock tells the time, by default the system's.
 	Clock clock.PassiveClock
 
-	// Workers is how many drains are looked at at the same time, by default DefaultWorkers. It should be more than
-	// Evictions has places, so that slow evictions hold up only themselves.
+	// Workers is how many drains are looked at at the same time, by default DefaultWorkers. There are always half as many
+	// again as Evictions has places, so that evictions that hang leave workers to others.
 	Workers int
 
 	// Evictions bounds the evictions in flight, by default to DefaultConcurrentEvictions. It may be shared.
@@ -109,6 +109,7 @@ func New(o Options) *Controller {
 	if o.Evictions == nil {
 		o.Evictions = NewLimiter(DefaultConcurrentEvictions)
 	}
+	o.Workers = max(o.Workers, o.Evictions.places+(o.Evictions.places+1)/2)
 	return &Controller{
 		state:   newState(o),
 		options: o,

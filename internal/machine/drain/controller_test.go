@@ -107,6 +107,8 @@ func TestAChangedRequestIsLookedAtAgain(t *testing.T) {
 		{func() {}, false},
 		{func() { wanted.Start, wanted.Deadline = wanted.Start.Local(), wanted.Deadline.Local() }, false},
 		{func() { wanted.Deadline = wanted.Deadline.Add(time.Minute) }, true}, // after an outage
+		{func() { wanted.NotReadySince = at(-time.Minute) }, true},
+		{func() { wanted.NotReadySince = wanted.NotReadySince.Local() }, false},
 		{func() { wanted.NodeReachable = false }, true},
 		{func() {}, false},
 	} {

@@ -23,7 +23,7 @@ const (
 	firstDeleteBackoff = time.Second
 	maxBackoff         = time.Minute
 
-	// callTimeout bounds one eviction or deletion. The API server itself may take some seconds over one, when many evict
+	// callTimeout bounds one eviction or deletion, see Request.patience for less. The API server itself may take some seconds over one, when many evict
 	// pods of the same PodDisruptionBudget, and an admission webhook 30.
 	callTimeout = 35 * time.Second
 
@@ -71,8 +71,8 @@ func evictThrough(target client.Client) EvictFunc {
 }
 
 // evict asks for the eviction of a step's pod, and of no other that has taken its name.
-func (c *Controller) evict(ctx context.Context, s Step) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+func (c *Controller) evict(ctx context.Context, s Step, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	eviction := &policyv1.Eviction{
 		ObjectMeta:    metav1.ObjectMeta{Namespace: s.Pod.Namespace, Name: s.Pod.Name},
@@ -85,8 +85,8 @@ func (c *Controller) evict(ctx context.Context, s Step) error {
 }
 
 // delete deletes a step's pod with the grace that the step gives it.
-func (c *Controller) delete(ctx context.Context, s Step) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+func (c *Controller) delete(ctx context.Context, s Step, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: s.Pod.Namespace, Name: s.Pod.Name}}
 	return c.options.Target.Delete(ctx, pod, client.GracePeriodSeconds(s.Grace), client.Preconditions{UID: &s.UID})

@@ -197,7 +197,7 @@ func known(c *Controller) string {
 func TestAForkWaitsForPlacesOfItsOwn(t *testing.T) {
 	b := newBench(t, aNode("m1"), on("m1", aPod("a/web")))
 	b.restart(Options{Evictions: NewLimiter(1)})
-	b.Controller.options.Evictions.acquire(key("x"), nil)
+	b.Controller.options.Evictions.acquire(key("x"), 0, nil)
 	b.drain("m1")
 	b.runPass("m1")
 	b.expectEvictions()
@@ -212,7 +212,7 @@ func TestAForkWaitsForPlacesOfItsOwn(t *testing.T) {
 	if fmt.Sprint(heard) != "[m1]" || b.work.take() != nil {
 		t.Errorf("the fork's caller heard of %v", heard)
 	}
-	if b.Controller.options.Evictions.acquire(key("m1"), nil) {
+	if b.Controller.options.Evictions.acquire(key("m1"), 0, nil) {
 		t.Error("the fork's place was the origin's")
 	}
 

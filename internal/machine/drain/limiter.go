@@ -11,9 +11,10 @@ import (
 // is also the number of evictions in flight. Nobody blocks: who gets no place is queued, goes on with something else,
 // and is called when a place is free and it is its turn.
 type Limiter struct {
-	mu    sync.Mutex
-	free  int
-	queue []waiting
+	mu     sync.Mutex
+	places int
+	free   int
+	queue  []waiting
 }
 
 type waiting struct {
@@ -24,12 +25,13 @@ type waiting struct {
 
 // NewLimiter returns a limiter of n places, at least 1.
 func NewLimiter(n int) *Limiter {
-	return &Limiter{free: max(n, 1)}
+	return &Limiter{places: max(n, 1), free: max(n, 1)}
 }
 
 // acquire takes a place for the machine, which must be released. If there is none, or others have waited longer,
-// the machine is queued and call will be called with it, from another goroutine.
-func (l *Limiter) acquire(machine types.NamespacedName, call func(types.NamespacedName)) bool {
+// the machine is queued and call will be called with it, from another goroutine. Of the places that are taken, as many as
+// hang do not count; nobody is called when that changes.
+func (l *Limiter) acquire(machine types.NamespacedName, hanging int, call func(types.NamespacedName)) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	i := l.position(machine)
@@ -37,7 +39,7 @@ func (l *Limiter) acquire(machine types.NamespacedName, call func(types.Namespac
 		l.queue = append(l.queue, waiting{machine: machine, call: call})
 		i = len(l.queue) - 1
 	}
-	if i >= l.free {
+	if i >= l.free+hanging {
 		return false
 	}
 	l.queue = slices.Delete(l.queue, i, i+1)
@@ -73,7 +75,7 @@ func (l *Limiter) withdraw(machine types.NamespacedName) {
 // due returns those in the queue for whom a place is free and who do not know it yet.
 func (l *Limiter) due() []waiting {
 	var calls []waiting
-	for i := range min(l.free, len(l.queue)) {
+	for i := range min(max(l.free, 0), len(l.queue)) {
 		if !l.queue[i].called {
 			l.queue[i].called = true
 			calls = append(calls, l.queue[i])

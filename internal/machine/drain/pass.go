@@ -73,10 +73,11 @@ func (c *Controller) passDrain(ctx context.Context, r *record, request Request) 
 			c.finish(r, request, v1beta1.ReasonSkipped, "The Node is gone.")
 			return 0, nil
 		}
-		if queued, err = c.send(ctx, r, request, pods, decision.Steps); err != nil {
+		var idle bool
+		if queued, idle, err = c.send(ctx, r, request, pods, decision.Steps); err != nil {
 			return 0, err
 		}
-		if queued {
+		if queued || idle {
 			// There is no use in looking again before there is a place.
 			next = max(next, maxLook)
 		}
@@ -105,6 +106,7 @@ func (c *Controller) look(ctx context.Context, r *record, request Request) ([]co
 		Start:         request.Start,
 		Deadline:      request.Deadline,
 		NodeReachable: request.NodeReachable,
+		NotReadySince: request.NotReadySince,
 		Orphaned:      orphaned,
 		Tries:         pass.tries,
 		Look:          pass.look,
@@ -164,16 +166,16 @@ func (s Step) due() bool {
 }
 
 // send sends what is due: deletions, then evictions as far as there is a place for them, one after the other. queued is
-// true when there is none yet.
+// true when there is none yet, idle when nothing was sent since enough calls are under way in all of the namespaces, which are slow.
 func (c *Controller) send(
 	ctx context.Context, r *record, request Request, pods []corev1.Pod, steps []Step,
-) (queued bool, err error) {
+) (queued, idle bool, err error) {
 	budgets := budgetsByNamespace{reader: c.options.BudgetReader}
 	byUID := make(map[types.UID]*corev1.Pod, len(pods))
 	for i := range pods {
 		byUID[pods[i].UID] = &pods[i]
 	}
-	started, placed := c.options.Clock.Now(), false
+	started, placed, sent, passedOver := c.options.Clock.Now(), false, false, false
 	defer func() {
 		if placed {
 			c.options.Evictions.release()
@@ -181,39 +183,55 @@ func (c *Controller) send(
 	}()
 
 	for _, action := range []Action{Delete, Evict} {
-		for _, s := range steps {
-			if s.Action != action {
-				continue
-			}
+		for _, s := range c.calls.slowLast(steps, action, started) {
 			if c.options.Clock.Since(started) >= sendTime || !c.memory.wanted(request.Machine, r) {
 				c.work.ring(request.Machine)
-				return false, nil
+				return false, false, nil
+			}
+			now := c.options.Clock.Now()
+			begun, may := c.calls.begin(s.Pod.Namespace, action, now)
+			if !may {
+				passedOver = true
+				continue
 			}
 			if action == Evict && !placed {
-				if placed = c.options.Evictions.acquire(request.Machine, c.work.ring); !placed {
-					return true, nil
+				if placed = c.options.Evictions.acquire(request.Machine, c.calls.hanging(now), c.work.ring); !placed {
+					c.calls.cancel(begun)
+					return true, false, nil
 				}
 			}
-			if err := c.sendOne(ctx, r, s, byUID[s.UID], &budgets); err != nil {
-				return false, err
+			sent = true
+			if err := c.sendOne(ctx, r, request, s, begun, byUID[s.UID], &budgets); err != nil {
+				return false, false, err
 			}
 		}
 	}
-	return false, nil
+	return false, passedOver && !sent, nil
 }
 
-// sendOne evicts or deletes one pod and remembers what came of it. It returns an error only if the API server did not
+// patience is how long one eviction or deletion may take: long, for what cuts one off may keep it from ever being done, but
+// not all of a drain that has only seconds.
+func (r Request) patience(now time.Time) time.Duration {
+	if r.Deadline.IsZero() {
+		return callTimeout
+	}
+	return min(callTimeout, max(r.Deadline.Sub(now)/4, slowCall))
+}
+
+// sendOne evicts or deletes one pod, for which calls has begun, and remembers what came of it. It returns an error only if the API server did not
 // answer.
-func (c *Controller) sendOne(ctx context.Context, r *record, s Step, pod *corev1.Pod, budgets *budgetsByNamespace) error {
+func (c *Controller) sendOne(ctx context.Context, r *record, request Request, s Step, begun call, pod *corev1.Pod, budgets *budgetsByNamespace) error {
 	send, verb := c.evict, "evict"
 	if s.Action == Delete {
 		send, verb = c.delete, "delete"
 	}
-	err := send(ctx, s)
+	err := send(ctx, s, request.patience(begun.began))
+	now := c.options.Clock.Now()
+	c.calls.end(begun, now)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	result, try := judge(s.Action, err, r.drainPass.tries[s.UID], c.options.Clock.Now())
+	result, try := judge(s.Action, err, r.drainPass.tries[s.UID], now)
 	c.metrics.count(result)
 	logger := log.FromContext(ctx).V(1)
 	logger.Info("Sent", "verb", verb, "pod", s.Pod.String(), "result", result, "error", try.Why)

@@ -39,7 +39,7 @@ func TestWhoIsForgottenLeavesThePlaceToOthers(t *testing.T) {
 	b.restart(Options{Evictions: NewLimiter(1)})
 	b.drain("m1")
 	b.drain("m2")
-	b.Controller.options.Evictions.acquire(key("x"), nil)
+	b.Controller.options.Evictions.acquire(key("x"), 0, nil)
 	b.runPass("m1")
 	b.runPass("m2")
 	b.expectEvictions()
@@ -60,7 +60,7 @@ func TestWhoNoLongerNeedsAPlaceLeavesItToOthers(t *testing.T) {
 	b := newBench(t, aNode("m1"), aNode("m2"), leaving, on("m2", aPod("a/web-2")))
 	limiter := NewLimiter(1)
 	b.restart(Options{Evictions: limiter})
-	limiter.acquire(key("x"), nil)
+	limiter.acquire(key("x"), 0, nil)
 	for _, machine := range []string{"m1", "m2"} {
 		b.drain(machine)
 		b.runPass(machine)
@@ -76,9 +76,9 @@ func TestWhoNoLongerNeedsAPlaceLeavesItToOthers(t *testing.T) {
 	}
 
 	b.Forget(key("m2"))
-	limiter.acquire(key("x"), nil)
-	limiter.acquire(key("m2"), b.Controller.work.ring) // as a pass does that Forget overtakes
-	limiter.acquire(key("m3"), b.Controller.work.ring)
+	limiter.acquire(key("x"), 0, nil)
+	limiter.acquire(key("m2"), 0, b.Controller.work.ring) // as a pass does that Forget overtakes
+	limiter.acquire(key("m3"), 0, b.Controller.work.ring)
 	limiter.release()
 	b.runPass("m2")
 	if got := fmt.Sprint(b.work.take()); got != "[m2 m3]" {

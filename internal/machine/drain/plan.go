@@ -25,6 +25,11 @@ const (
 	// slowToLeave is after how long a terminating pod is named as one that holds up the drain.
 	slowToLeave = time.Minute
 
+	// NotReadyPatience is how long a terminating pod is waited for, after the end of its grace, on a node that reports and is
+	// not Ready: with a dead container runtime or a disk that is read-only its kubelet will never end it. It is as long as
+	// Kubernetes leaves pods on such a node by default.
+	NotReadyPatience = 5 * time.Minute
+
 	// deletePatience is how long the deletion of a pod is tried, in vain, before the drain goes on without it.
 	deletePatience = time.Minute
 )
@@ -57,6 +62,8 @@ type Input struct {
 	Start, Deadline time.Time
 	// NodeReachable is false when the node's kubelet is silent: nobody can confirm the end of a pod there.
 	NodeReachable bool
+	// NotReadySince is since when the node's kubelet reports that the node is not Ready, zero if it does not.
+	NotReadySince time.Time
 	// Orphaned holds the UIDs of DaemonSets that no longer exist. Their pods are evicted like others, since nobody puts
 	// them back.
 	Orphaned map[types.UID]bool
@@ -225,6 +232,10 @@ func (p *planner) terminating(pod *corev1.Pod, s *Step) {
 		return
 	}
 	ends := pod.DeletionTimestamp.Time
+	if stuckAt, ok := p.stuck(ends); ok && !p.Now.Before(stuckAt) {
+		s.leave("terminating on a node that is not Ready: its kubelet cannot end it")
+		return
+	}
 	if goneAt, ok := p.deadline.lingering(ends); ok && !p.Now.Before(goneAt) {
 		s.leave("still terminating after the deadline")
 		return
@@ -249,6 +260,21 @@ func (p *planner) terminating(pod *corev1.Pod, s *Step) {
 		s.Slow = true
 		s.Why = "terminating since " + since.UTC().Format(time.RFC3339)
 	}
+}
+
+// stuck returns when a pod that ought to have ended at the given time counts as gone, on a node that is not Ready. The drain
+// itself must have lasted as long: its start is by our own clock, and moves with outages.
+func (p *planner) stuck(ends time.Time) (time.Time, bool) {
+	if p.NotReadySince.IsZero() {
+		return time.Time{}, false
+	}
+	since := ends
+	for _, t := range []time.Time{p.NotReadySince, p.Start} {
+		if t.After(since) {
+			since = t
+		}
+	}
+	return since.Add(NotReadyPatience), true
 }
 
 // delete decides to delete a pod, unless that was tried a moment ago, or in vain for so long that the drain goes on.

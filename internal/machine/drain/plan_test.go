@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 // TestPlanTreatsOnePod checks every rule on a node with one pod, or on the last one of a node with two.
 //
-// M-34, M-39.
+// M-34, M-39, M-82.
 func TestPlanTreatsOnePod(t *testing.T) {
 	const hour = time.Hour
 	tests := []struct {
@@ -64,6 +64,18 @@ func TestPlanTreatsOnePod(t *testing.T) {
 			action: Evict, next: time.Second},
 		{name: "a terminating pod on an unreachable node counts as gone", unreachable: true,
 			pods: pods(aPod("a/web", terminating(noon, 30))), action: Ignore, left: true},
+		{name: "on a node that is not Ready a terminating pod is waited for", in: Input{NotReadySince: at(-hour)}, now: 30*time.Second + 5*time.Minute - 1,
+			pods: pods(aPod("a/web", terminating(noon, 30))), action: Await, next: time.Second},
+		{name: "until five minutes after its grace", in: Input{NotReadySince: at(-hour)}, now: 30*time.Second + 5*time.Minute,
+			pods: pods(aPod("a/web", terminating(noon, 30))), action: Ignore, left: true},
+		{name: "five minutes of which the node was not Ready", in: Input{NotReadySince: at(10 * time.Minute)}, now: 15*time.Minute - 1,
+			pods: pods(aPod("a/web", terminating(noon, 30))), action: Await, next: time.Second},
+		{name: "and which the drain lasted, whatever clocks said before", in: Input{NotReadySince: at(-hour)}, now: 5*time.Minute - 1,
+			pods: pods(aPod("a/web", terminating(at(-hour), 30))), action: Await, next: time.Second},
+		{name: "on such a node another pod keeps its budget", in: Input{NotReadySince: at(-hour)}, now: hour,
+			pods: pods(aPod("a/web")), action: Evict, next: time.Second},
+		{name: "critical pods do not wait for a pod that cannot end", in: Input{NotReadySince: at(-hour)}, now: hour,
+			pods: pods(aPod("a/web", terminating(noon, 30)), aPod("a/dns", withPriority(math.MaxInt32))), action: Evict, next: time.Second},
 		{name: "another pod on an unreachable node is evicted", unreachable: true,
 			pods: pods(aPod("a/web")), action: Evict, next: time.Second},
 		{name: "a pod that is terminating after the deadline is waited for a little longer", now: 2*hour + 9*time.Second,

@@ -28,6 +28,10 @@ type Request struct {
 	// NodeReachable is false when the node's kubelet is silent. Then terminating pods count as gone.
 	NodeReachable bool
 
+	// NotReadySince is since when the node's kubelet reports that the node is not Ready, zero if it does not. Then terminating
+	// pods count as gone after NotReadyPatience.
+	NotReadySince time.Time
+
 	// Epoch is that of the outages that are left out of Start and Deadline, see Options.Epoch.
 	Epoch uint64
 
@@ -49,10 +53,10 @@ func (r Request) needless() string {
 }
 
 func (r Request) equal(other Request) bool {
-	if !r.Start.Equal(other.Start) || !r.Deadline.Equal(other.Deadline) {
+	if !r.Start.Equal(other.Start) || !r.Deadline.Equal(other.Deadline) || !r.NotReadySince.Equal(other.NotReadySince) {
 		return false
 	}
-	other.Start, other.Deadline = r.Start, r.Deadline
+	other.Start, other.Deadline, other.NotReadySince = r.Start, r.Deadline, r.NotReadySince
 	return r == other
 }
 

@@ -13,12 +13,14 @@ type state struct {
 	refusals    refusals
 	attachments attachments
 	daemonSets  daemonSets
+	calls       *calls
 }
 
 func newState(o Options) *state {
 	return &state{
 		attachments: attachments{target: o.Target, clock: o.Clock},
 		daemonSets:  daemonSets{target: o.Target, clock: o.Clock},
+		calls:       newCalls(o.Evictions.places),
 	}
 }
 
@@ -44,6 +46,7 @@ func (s *state) clone(o Options) *state {
 	s.refusals.copyTo(&into.refusals)
 	s.attachments.copyTo(&into.attachments)
 	s.daemonSets.copyTo(&into.daemonSets)
+	s.calls.copyTo(into.calls)
 	return into
 }
 
@@ -115,7 +118,7 @@ func (d *daemonSets) copyTo(into *daemonSets) {
 func (l *Limiter) clone(call func(types.NamespacedName)) *Limiter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	into := &Limiter{free: l.free, queue: slices.Clone(l.queue)}
+	into := &Limiter{places: l.places, free: l.free, queue: slices.Clone(l.queue)}
 	for i := range into.queue {
 		into.queue[i].call = call
 	}

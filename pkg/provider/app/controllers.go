@@ -78,6 +78,10 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 		return err
 	}
 
+	signals, err := s.interruptions.Signals()
+	if err != nil {
+		return err
+	}
 	machines := machine.Options{
 		Cloud:       guarded,
 		ClusterID:   op.ClusterID(),
@@ -91,6 +95,7 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 		Metrics:     machineMetrics,
 
 		PreserveTimeout: s.preserveTimeout,
+		Signals:         signals,
 	}
 	if s.maxInFlightCreates > 0 {
 		machines.Places = cloud.NewPlaces(s.maxInFlightCreates)

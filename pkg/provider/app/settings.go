@@ -13,6 +13,8 @@ import (
 
 	"machinist.dev/machinist/internal/admission"
 	"machinist.dev/machinist/internal/machine"
+	"machinist.dev/machinist/internal/machine/drain"
+	"machinist.dev/machinist/internal/machine/interruption"
 	"machinist.dev/machinist/internal/safety/orphans"
 )
 
@@ -29,6 +31,7 @@ type settings struct {
 	bootstrapCAFile     string
 	approveKubeletCSRs  bool
 	preserveTimeout     time.Duration
+	interruptions       interruption.Flags
 	orphans             orphans.Rules
 	orphansAction       string
 	webhook             admission.Serving
@@ -42,7 +45,7 @@ const (
 
 func defaultSettings() *settings {
 	return &settings{
-		concurrentMachines: 32, concurrentClasses: 4, concurrentDrains: 16, concurrentEvictions: 20, cloudBurst: 10, approveKubeletCSRs: true,
+		concurrentMachines: 32, concurrentClasses: 4, concurrentDrains: drain.DefaultWorkers, concurrentEvictions: 20, cloudBurst: 10, approveKubeletCSRs: true,
 		orphans:         orphans.Rules{Period: orphans.DefaultPeriod, MinAge: orphans.DefaultMinAge, MaxDeletes: orphans.DefaultMaxDeletes},
 		orphansAction:   deleteOrphans,
 		preserveTimeout: machine.DefaultPreserveTimeout,
@@ -52,7 +55,7 @@ func defaultSettings() *settings {
 func (s *settings) addFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&s.concurrentMachines, "concurrent-machines", s.concurrentMachines, "machines worked on at the same time")
 	fs.IntVar(&s.concurrentClasses, "concurrent-classes", s.concurrentClasses, "machine classes worked on at the same time")
-	fs.IntVar(&s.concurrentDrains, "concurrent-drains", s.concurrentDrains, "nodes whose pods are looked at at the same time")
+	fs.IntVar(&s.concurrentDrains, "concurrent-drains", s.concurrentDrains, "nodes whose pods are looked at at the same time; at least half as many again as --concurrent-evictions, whatever is given")
 	fs.IntVar(&s.concurrentEvictions, "concurrent-evictions", s.concurrentEvictions, "evictions under way at the same time")
 	fs.IntVar(&s.maxInFlightCreates, "max-in-flight-creates", s.maxInFlightCreates, "instances being created at the same time, from the call that asks for one until it runs; 0 is no limit")
 	fs.Float64Var(&s.cloudQPS, "cloud-qps", s.cloudQPS, "calls to the cloud per second, of the whole process; 0 is no limit")
@@ -61,6 +64,7 @@ func (s *settings) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.bootstrapCAFile, "bootstrap-ca-file", "", "PEM file of the authority that verifies --bootstrap-endpoint; default: that of the target kubeconfig")
 	fs.BoolVar(&s.approveKubeletCSRs, "approve-kubelet-csrs", s.approveKubeletCSRs, "approve the certificates that the kubelets of this provider's machines ask for in the target cluster, each only for its own machine; otherwise the target cluster must have another approver")
 	fs.DurationVar(&s.preserveTimeout, "preserve-timeout", s.preserveTimeout, "time for which a machine that was set aside with the annotation machinist.dev/preserve is kept before it is deleted")
+	s.interruptions.AddFlags(fs)
 	fs.DurationVar(&s.orphans.Period, "machine-safety-orphan-vms-period", s.orphans.Period, "time between two looks for instances that have no Machine; one is removed if two looks in a row find it, and none for that long after an outage")
 	fs.DurationVar(&s.orphans.MinAge, "orphan-min-age", s.orphans.MinAge, "age from which an instance without a Machine is removed")
 	fs.StringVar(&s.orphansAction, "orphan-vms-action", s.orphansAction, "what to do with instances that have no Machine: delete or report")
@@ -94,6 +98,9 @@ func (s *settings) validate() error {
 	}
 	if s.preserveTimeout < time.Second {
 		errs = append(errs, fmt.Errorf("--preserve-timeout is %s; it must be at least 1s", s.preserveTimeout))
+	}
+	if _, err := s.interruptions.Signals(); err != nil {
+		errs = append(errs, err)
 	}
 	if s.orphans.Period < time.Second {
 		errs = append(errs, fmt.Errorf("--machine-safety-orphan-vms-period is %s; it must be at least 1s", s.orphans.Period))

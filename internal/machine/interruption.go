@@ -1,0 +1,148 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machine/drain"
+	"machinist.dev/machinist/internal/machine/interruption"
+	"machinist.dev/machinist/internal/preservation"
+)
+
+// interruptionMargin is how long before an instance is taken away its drain ends: the kubelet still has to report that the
+// last pods have ended.
+const interruptionMargin = 5 * time.Second
+
+// interrupted reports whether the cloud has announced that it takes the Machine's instance away.
+func interrupted(m *v1beta1.Machine) bool {
+	return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionInterruptionNotice)
+}
+
+// announcement is what was announced of an instance, and by whom.
+type announcement struct {
+	reason, source string
+	// at is when the instance is taken away. It is exact if the cloud itself said so, else estimated from now.
+	at    time.Time
+	exact bool
+}
+
+// announced returns what the provider and the Node say now. known is false where one of them cannot be asked, so that their
+// silence means nothing.
+func (p *pass) announced() (a announcement, found, known bool) {
+	known = p.Target == nil || p.node != nil
+	if n, ok := p.Signals.Of(p.node); ok {
+		a, found = announcement{reason: n.Reason, source: n.Source, at: p.now.Add(n.Lead)}, true
+	}
+	if !p.PollsInterruptions {
+		return a, found, known
+	}
+	polled := p.memory.of(p.machine).polled
+	if polled.providerID != p.machine.Spec.ProviderID {
+		return a, found, false
+	}
+	if polled.reason == "" {
+		return a, found, known
+	}
+	a.reason, a.source = polled.reason, "the provider"
+	if !polled.at.IsZero() {
+		a.at, a.exact = polled.at, true
+	} else if !found {
+		a.at = p.now.Add(interruption.DefaultLead)
+	}
+	return a, true, true
+}
+
+// noteInterruption brings the condition InterruptionNotice up to date.
+func (p *pass) noteInterruption() {
+	m := p.machine
+	if m.Replacing() {
+		return // The old instance is being removed in any case.
+	}
+	a, found, known := p.announced()
+	if !found {
+		if known && interrupted(m) {
+			p.withdrawInterruption()
+		}
+		return
+	}
+	// An estimate that was written down stays, unless there is less time left than it said: it began when the signal was
+	// first seen.
+	if at := metav1.NewTime(a.at.Truncate(time.Second)); m.Status.InterruptionTime == nil || a.exact || at.Before(m.Status.InterruptionTime) {
+		m.Status.InterruptionTime = &at
+	}
+	about := "at about"
+	if a.exact {
+		about = "at"
+	}
+	message := fmt.Sprintf("The instance is about to be taken away, %s %s: announced by %s.", about, m.Status.InterruptionTime.UTC().Format(time.RFC3339), a.source)
+	noticed := !interrupted(m)
+	if p.setCondition(v1beta1.ConditionInterruptionNotice, true, a.reason, message) && noticed {
+		p.warn(a.reason, "Interrupt", message)
+		p.noticed = a.reason
+	}
+}
+
+// withdrawInterruption takes back what was done to the Node because of a notice. It is uncordoned as after an update.
+func (p *pass) withdrawInterruption() {
+	const message = "It is no longer announced that the instance is taken away."
+	p.machine.Status.InterruptionTime = nil
+	p.setCondition(v1beta1.ConditionInterruptionNotice, false, v1beta1.ReasonInterruptionWithdrawn, message)
+	p.note(v1beta1.ReasonInterruptionWithdrawn, "Interrupt", message)
+	if p.machine.DeletionTimestamp.IsZero() {
+		p.endDrain()
+	}
+}
+
+// forgetInterruption drops what was announced of an instance that is gone.
+func (p *pass) forgetInterruption() {
+	p.machine.Status.InterruptionTime = nil
+	dropCondition(&p.machine.Status.Conditions, v1beta1.ConditionInterruptionNotice)
+}
+
+// heedInterruption notes whether the instance is about to be taken away and then empties its Node at once, whether or not
+// somebody deletes the Machine: nothing keeps the pods there any longer. A deletion goes on with the same drain.
+func (p *pass) heedInterruption(ctx context.Context) (progress, error) {
+	p.noteInterruption()
+	m := p.machine
+	if !interrupted(m) || m.Replacing() || m.Status.FailureReason != "" || p.node == nil ||
+		paused(m) || foreign(m) != "" || preservation.SetAside(m) || p.outage() {
+		return next, nil
+	}
+	if len(m.Spec.LifecycleHooks.PreDrain) > 0 {
+		// Whoever has a hook wants to be asked before pods go, which the deletion does.
+		node, err := drain.Cordon(ctx, p.Target.Nodes, p.node)
+		if err == nil {
+			p.node = node
+		}
+		return progress(err == nil), err
+	}
+	p.interrupting = true
+	defer func() { p.interrupting = false }()
+	if _, err := p.drain(ctx); err != nil {
+		return wait, err
+	}
+	return progress(p.node != nil), nil
+}
+
+// noteInterruptionInDeletion is heedInterruption for a Machine whose Node is about to be drained anyway.
+func (p *pass) noteInterruptionInDeletion(context.Context) (progress, error) {
+	p.noteInterruption()
+	return next, nil
+}
+
+// drainDeadline is when a drain that began at start ends. Where the instance is about to be taken away that is a moment
+// before, in however little time that leaves.
+func (p *pass) drainDeadline(start time.Time) time.Time {
+	end := start.Add(p.machine.Spec.Timeouts.DrainOrDefault())
+	if at := p.machine.Status.InterruptionTime; interrupted(p.machine) && at != nil {
+		if early := at.Add(-interruptionMargin); early.Before(end) {
+			end = early
+		}
+	}
+	return end
+}

@@ -1,0 +1,286 @@
+package machine
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machine/drain"
+)
+
+const spotTaint = "aws-node-termination-handler/spot-itn"
+
+// taintNode puts a taint on a Node, as a termination handler does.
+func (w *world) taintNode(name, key string) {
+	w.t.Helper()
+	node := w.getNode(name)
+	before := node.DeepCopy()
+	node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule})
+	if err := w.api.Patch(w.t.Context(), node, client.MergeFrom(before)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) untaintNode(name, key string) {
+	w.t.Helper()
+	node := w.getNode(name)
+	before := node.DeepCopy()
+	node.Spec.Taints = nil
+	for _, t := range before.Spec.Taints {
+		if t.Key != key {
+			node.Spec.Taints = append(node.Spec.Taints, t)
+		}
+	}
+	if err := w.api.Patch(w.t.Context(), node, client.MergeFrom(before)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// nodeSays sets a condition of a Node beside Ready.
+func (w *world) nodeSays(name string, kind corev1.NodeConditionType, status corev1.ConditionStatus, reason string) {
+	w.t.Helper()
+	node := w.getNode(name)
+	before := node.DeepCopy()
+	node.Status.Conditions = []corev1.NodeCondition{
+		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Test"},
+		{Type: kind, Status: status, Reason: reason},
+	}
+	if err := w.api.Status().Patch(w.t.Context(), node, client.MergeFrom(before)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) wantCordoned(name string, want bool) {
+	w.t.Helper()
+	if got := w.getNode(name).Spec.Unschedulable; got != want {
+		w.t.Errorf("node %s is cordoned: %t, want %t", name, got, want)
+	}
+}
+
+// M-80: the drain begins with the notice, not with a deletion, and ends before the instance does.
+func TestANodeIsDrainedAsSoonAsItsEndIsAnnounced(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	m := w.running("m")
+	node := m.Status.NodeRef.Name
+	w.podOn(node)
+	w.taintNode(node, spotTaint)
+	drainer := &asked{Drainer: w.process.Drainer}
+	w.process.Drainer = drainer
+	w.effects.clear()
+	w.events.take()
+	w.reconcile("m")
+
+	m = w.get("m")
+	end := w.clock.Now().Add(2 * time.Minute).Truncate(time.Second)
+	w.wantPhase(m, v1beta1.MachineRunning)
+	w.wantCondition(m, v1beta1.ConditionInterruptionNotice, "True", v1beta1.ReasonPreemptionNotice)
+	w.wantCondition(m, v1beta1.ConditionReady, "False", v1beta1.ReasonPreemptionNotice)
+	w.wantCondition(m, v1beta1.ConditionDrained, "False", v1beta1.ReasonDraining)
+	w.wantCondition(m, v1beta1.ConditionUpToDate, "True", v1beta1.ReasonUpToDate)
+	if at := m.Status.InterruptionTime; at == nil || !at.Time.Equal(end) {
+		t.Errorf("interruptionTime is %s, want %s", at, end)
+	}
+	w.wantCordoned(node, true)
+	want(t, "what is done", w.effects.of(), "API Node patch", "API Machine patch status")
+	if events := w.events.take(); len(events) != 1 {
+		t.Errorf("events: %q", events)
+	}
+	w.step(10 * time.Second)
+	w.wantQuiet("m")
+
+	// Another process goes on with the same drain, and so does a deletion.
+	w.restart()
+	drainer.Drainer, w.process.Drainer = w.process.Drainer, drainer
+	w.wantQuiet("m")
+	w.delete("m")
+	w.reconcile("m")
+	for _, r := range drainer.requests {
+		if !r.Start.Equal(drainer.requests[0].Start) || !r.Deadline.Equal(end.Add(-interruptionMargin)) {
+			t.Errorf("asked for a drain from %s to %s; the instance ends at %s", r.Start, r.Deadline, end)
+		}
+	}
+	if n := len(drainer.requests); n != 4 {
+		t.Errorf("asked %d times", n)
+	}
+}
+
+// M-80.
+func TestANodeWithoutPodsIsDrainedInThePassThatSeesTheNotice(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	m := w.running("m")
+	w.nodeSays(m.Status.NodeRef.Name, "Terminating", corev1.ConditionTrue, "TerminationRequested")
+	w.reconcile("m")
+	m = w.get("m")
+	w.wantCondition(m, v1beta1.ConditionDrained, "True", v1beta1.ReasonDrained)
+	w.wantCondition(m, v1beta1.ConditionReady, "False", v1beta1.ReasonPreemptionNotice)
+	w.wantCordoned(m.Status.NodeRef.Name, true)
+	w.wantQuiet("m")
+	// Nobody owns it, so nobody deletes it. What comes then is the end of any instance that goes by itself.
+	w.cloud.vanish(m.Spec.ProviderID)
+	w.nodeIs(m.Status.NodeRef.Name, corev1.ConditionUnknown)
+	w.reconcile("m")
+	m = w.get("m")
+	w.wantPhase(m, v1beta1.MachineFailed)
+	w.wantCondition(m, v1beta1.ConditionReady, "False", v1beta1.ReasonInstanceVanished)
+	w.wantQuiet("m")
+}
+
+// M-80: two hours are not there any more.
+func TestANoticeInTheMiddleOfADeletionShortensItsDrain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	m := w.running("m")
+	drainer := &asked{Drainer: w.process.Drainer}
+	w.process.Drainer = drainer
+	w.podOn(m.Status.NodeRef.Name)
+	w.delete("m")
+	w.reconcile("m")
+	w.step(time.Minute)
+	w.taintNode(m.Status.NodeRef.Name, "cloud.google.com/impending-node-termination")
+	w.reconcile("m")
+	if len(drainer.requests) != 2 {
+		t.Fatalf("asked %d times", len(drainer.requests))
+	}
+	first, second := drainer.requests[0], drainer.requests[1]
+	if !second.Start.Equal(first.Start) || !first.Deadline.Equal(first.Start.Add(2*time.Hour)) {
+		t.Errorf("the drain was from %s to %s, and is from %s", first.Start, first.Deadline, second.Start)
+	}
+	if wanted := w.clock.Now().Add(25 * time.Second).Truncate(time.Second); !second.Deadline.Equal(wanted) {
+		t.Errorf("the drain ends at %s, want %s", second.Deadline, wanted)
+	}
+	w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonDraining)
+}
+
+// M-81.
+func TestANoticeThatIsWithdrawnPutsTheNodeBackIntoService(t *testing.T) {
+	t.Parallel()
+	for name, drained := range map[string]bool{"in the middle of the drain": false, "after the drain": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.class("small", "")
+			m := w.running("m")
+			node := m.Status.NodeRef.Name
+			if !drained {
+				w.podOn(node)
+			}
+			w.taintNode(node, spotTaint)
+			w.reconcile("m")
+			w.wantCordoned(node, true)
+			w.untaintNode(node, spotTaint)
+			w.restart()
+			w.reconcile("m")
+			m = w.get("m")
+			w.wantCondition(m, v1beta1.ConditionInterruptionNotice, "False", v1beta1.ReasonInterruptionWithdrawn)
+			w.wantCondition(m, v1beta1.ConditionReady, "True", v1beta1.ReasonMachineReady)
+			if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionDrained); c != nil || m.Status.InterruptionTime != nil {
+				t.Errorf("Drained is %+v, interruptionTime %s", c, m.Status.InterruptionTime)
+			}
+			w.wantCordoned(node, false)
+			w.wantRest("m")
+		})
+	}
+}
+
+// M-81: what a person cordoned stays cordoned.
+func TestAWithdrawnNoticeLeavesACordonOfOthers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	m := w.running("m")
+	node := w.getNode(m.Status.NodeRef.Name)
+	before := node.DeepCopy()
+	node.Spec.Unschedulable = true
+	if err := w.api.Patch(t.Context(), node, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	w.taintNode(node.Name, spotTaint)
+	w.reconcile("m")
+	w.untaintNode(node.Name, spotTaint)
+	w.reconcile("m")
+	w.wantCordoned(node.Name, true)
+}
+
+// M-80: what nobody may touch is told all the same.
+func TestWhoIsLeftAloneIsNotDrainedForANotice(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		change   func(*v1beta1.Machine)
+		cordoned bool
+	}{
+		"paused":         {func(m *v1beta1.Machine) { set(&m.Annotations, v1beta1.AnnotationPaused, "") }, false},
+		"another schema": {func(m *v1beta1.Machine) { m.Labels[v1beta1.LabelTypeVersion] = "v9" }, false},
+		"preserved":      {func(m *v1beta1.Machine) { set(&m.Annotations, v1beta1.AnnotationPreserve, v1beta1.PreserveNow) }, true},
+		"with a hook to ask for": {func(m *v1beta1.Machine) {
+			m.Spec.LifecycleHooks.PreDrain = []v1beta1.LifecycleHook{{Name: "example.com/backup", Owner: "me"}}
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.class("small", "")
+			m := w.running("m")
+			w.podOn(m.Status.NodeRef.Name)
+			w.update("m", tc.change)
+			w.taintNode(m.Status.NodeRef.Name, spotTaint)
+			w.reconcile("m")
+			m = w.get("m")
+			w.wantCondition(m, v1beta1.ConditionInterruptionNotice, "True", v1beta1.ReasonPreemptionNotice)
+			if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionDrained); c != nil {
+				t.Errorf("it is drained: %+v", c)
+			}
+			w.wantCordoned(m.Status.NodeRef.Name, tc.cordoned)
+			w.wantQuiet("m")
+		})
+	}
+}
+
+// M-80: nothing is changed any more about what is about to be taken away.
+func TestNoUpdateBeginsOnAMachineThatIsAboutToBeTakenAway(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	w.class("large", "")
+	m := w.running("m")
+	w.taintNode(m.Status.NodeRef.Name, spotTaint)
+	w.reconcile("m")
+	w.update("m", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name = "large" })
+	w.effects.clear()
+	w.reconcile("m")
+	want(t, "driver calls", w.effects.calls())
+	w.wantCondition(w.get("m"), v1beta1.ConditionDrained, "True", v1beta1.ReasonDrained)
+}
+
+// failing is a Drainer that must not be asked.
+type failing struct {
+	Drainer
+	t testing.TB
+}
+
+func (f failing) Drain(context.Context, drain.Request) drain.Outcome {
+	f.t.Error("a drain was asked for")
+	return drain.Outcome{}
+}
+
+// M-80: advice is none.
+func TestAdviceDrainsNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	m := w.running("m")
+	w.process.Drainer = failing{w.process.Drainer, t}
+	w.taintNode(m.Status.NodeRef.Name, "aws-node-termination-handler/rebalance-recommendation")
+	w.wantRest("m")
+	w.wantCondition(w.get("m"), v1beta1.ConditionReady, metav1.ConditionTrue, v1beta1.ReasonMachineReady)
+}

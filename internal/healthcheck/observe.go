@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -163,6 +164,9 @@ func (p *pass) freeze(ctx context.Context, g group, s Situation) {
 	}
 }
 
+// ownerPoll is how soon the owner of an unhealthy machine is read again that could not be read.
+const ownerPoll = 10 * time.Second
+
 // ownerFrozen reports whether the set that owns the machine is frozen. A set that is not there does not hold anything up.
 func (p *pass) ownerFrozen(ctx context.Context, m *v1beta1.Machine) bool {
 	owner := metav1.GetControllerOf(m)
@@ -174,7 +178,11 @@ func (p *pass) ownerFrozen(ctx context.Context, m *v1beta1.Machine) bool {
 	if !known {
 		set := &v1beta1.MachineSet{}
 		err := p.Client.Get(ctx, key, set)
-		frozen = err == nil && has(set.Labels, v1beta1.LabelFreeze) || err != nil && !apierrors.IsNotFound(err)
+		unknown := err != nil && !apierrors.IsNotFound(err)
+		if unknown {
+			p.wakeIn(ownerPoll) // It counts as frozen, and no event says when it can be read.
+		}
+		frozen = err == nil && has(set.Labels, v1beta1.LabelFreeze) || unknown
 		p.frozenSets[key] = frozen
 	}
 	return frozen

@@ -299,7 +299,13 @@ func (d driver) Create(_ context.Context, req provider.CreateRequest) (out *prov
 			return nil
 		}
 		var err error
-		out, err = d.create(req, d.now(), d.now().Add(d.Settle))
+		// What a former leader had sent shows within the settling time since the next one began to lead: its own process has
+		// ended by then.
+		shown := d.now().Add(d.Settle)
+		if d.process.former {
+			shown = d.process.deposedAt.Add(d.Settle)
+		}
+		out, err = d.create(req, d.now(), shown)
 		return err
 	})
 	if err != nil {

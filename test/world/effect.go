@@ -48,6 +48,9 @@ func (p *Process) do(e Effect, apply func(late bool) error) error {
 		return err // The clients of package operator ask the fence; for the cloud package cloud does.
 	}
 	e.Process, e.Controller = p.name, w.top().name()
+	if f := w.top(); f != nil {
+		f.sent = w.control.Revision()
+	}
 	w.interleave()
 	if p.dead {
 		return errDead

@@ -19,7 +19,13 @@ const Former = " (former)"
 func (w *World) depose(p *Process) {
 	p.former, p.suspended = true, true
 	p.actAsFormer()
+	p.deposedAt = w.clock.at
 	w.tell("%s is deposed", p.name)
+	if w.guards.links[toControl].down() {
+		// Nobody is elected before it is back.
+		w.processes = append(w.processes, &Process{world: w, name: p.name, dead: true, clock: p.clock, control: &cache{}, target: &cache{}})
+		return
+	}
 	successor, err := w.start(p.name, w.lateness(p))
 	if err != nil {
 		w.oracle.broken(err)

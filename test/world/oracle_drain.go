@@ -47,6 +47,21 @@ func stays(p *corev1.Pod) bool {
 	return owner != nil && (owner.Kind == string(DaemonSet) || owner.Kind == string(Static))
 }
 
+// wasToBeDrained reports whether a machine that has no reason to be drained now had one when the request was sent.
+func (o *oracle) wasToBeDrained(m *v1beta1.Machine) bool {
+	f := o.world.top()
+	if f == nil || m == nil || !m.DeletionTimestamp.IsZero() || updating(m) {
+		return false
+	}
+	reason := false
+	for _, v := range o.history[m.UID] {
+		if v.revision <= f.sent {
+			reason = v.machine != nil && (updating(v.machine) || !v.machine.DeletionTimestamp.IsZero())
+		}
+	}
+	return reason
+}
+
 // mayEnd judges the eviction or deletion of a pod.
 func (o *oracle) mayEnd(c store.Change, before, after *corev1.Pod) {
 	told := before.DeletionTimestamp.IsZero() && !after.DeletionTimestamp.IsZero()
@@ -66,6 +81,8 @@ func (o *oracle) mayEnd(c store.Change, before, after *corev1.Pod) {
 		return
 	case node == nil:
 		return // It went a moment ago.
+	case o.wasToBeDrained(m):
+		return // The reason went while the request was on its way.
 	case m == nil || m.DeletionTimestamp.IsZero() && !updating(m):
 		o.breach("I7", "%s ends pod %s on node %s, which has no reason to be drained", c.Actor, before.Name, node.Name)
 		return

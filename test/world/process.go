@@ -42,7 +42,7 @@ type Process struct {
 
 	// former is true for a life that another one has followed already. It is suspended at first, and at work until.
 	former, suspended bool
-	until             time.Time
+	deposedAt, until  time.Time
 	// denials is what it may not do for a while, rewind how many changes the first lists of the life after it lack.
 	denials []denial
 	rewind  int
@@ -364,6 +364,8 @@ type frame struct {
 	// began is when the pass did, and revision that of the control cluster then.
 	began    time.Time
 	revision int64
+	// sent is the revision of the control cluster when its last request was sent.
+	sent int64
 }
 
 func (f *frame) name() string {

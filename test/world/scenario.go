@@ -67,10 +67,10 @@ func Scenarios() []Scenario {
 		{Name: "roll", Group: Lifecycle, Base: fleet(2, "a"), Script: always(roll("b"))},
 		{Name: "churn", Group: Fleets, Variants: 3, Base: fleet(2, "a", strategy(1, 0)), Script: func(r *rand.Rand) []Deed {
 			return append([]Deed{setStrategy(strategy(r.IntN(2), r.IntN(3)))}, churn(r)...)
-		}},
-		{Name: "churn-recreate", Group: Fleets, Base: fleet(2, "a", ofType(v1beta1.StrategyRecreate)), Script: churn},
+		}, MayDiffer: passedRevisions},
+		{Name: "churn-recreate", Group: Fleets, Base: fleet(2, "a", ofType(v1beta1.StrategyRecreate)), Script: churn, MayDiffer: passedRevisions},
 		{Name: "churn-on-delete", Group: Fleets, Base: fleet(2, "a", ofType(v1beta1.StrategyOnDelete)), Script: churn, MayDiffer: anyEnd},
-		{Name: "churn-in-place", Group: Fleets, Variants: 3, Base: fleet(3, "a", ofType(v1beta1.StrategyInPlace)), Script: churn},
+		{Name: "churn-in-place", Group: Fleets, Variants: 3, Base: fleet(3, "a", ofType(v1beta1.StrategyInPlace)), Script: churn, MayDiffer: passedRevisions},
 		{Name: "in-place-by-selection", Group: Fleets, Base: fleet(3, "a", bySelection(1)), Script: selections, MayDiffer: anyEnd},
 		{Name: "update-by-agent", Group: Fleets, Variants: 4, Base: fleet(2, agentClass, ofType(v1beta1.StrategyInPlace), ofVersion(firstVersion)), Script: updates},
 		{Name: "autoscaler", Group: Autoscaling, Base: fleet(4, "a", nodeGroup), Script: autoscaled, MayDiffer: anyEnd},

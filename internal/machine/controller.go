@@ -271,6 +271,8 @@ type pass struct {
 	// is the reason if this pass is the first to know.
 	interrupting bool
 	noticed      string
+	// withdrawn is true when this pass is the first to know that a notice was withdrawn.
+	withdrawn bool
 	// gone is true once the finalizer is removed: there is no status to write any more.
 	gone bool
 }

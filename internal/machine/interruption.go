@@ -87,7 +87,8 @@ func (p *pass) noteInterruption() {
 	}
 }
 
-// withdrawInterruption takes back what was done to the Node because of a notice. It is uncordoned as after an update.
+// withdrawInterruption takes back what was done because of a notice. The Node is uncordoned as after an update, but not before
+// the withdrawal is written: an owner that acts upon the notice until then deletes the Machine, and its Node stays cordoned.
 func (p *pass) withdrawInterruption() {
 	const message = "It is no longer announced that the instance is taken away."
 	p.machine.Status.InterruptionTime = nil
@@ -95,6 +96,8 @@ func (p *pass) withdrawInterruption() {
 	p.note(v1beta1.ReasonInterruptionWithdrawn, "Interrupt", message)
 	if p.machine.DeletionTimestamp.IsZero() {
 		p.endDrain()
+		p.withdrawn = true
+		p.wakeIn(time.Millisecond)
 	}
 }
 
@@ -113,6 +116,14 @@ func (p *pass) heedInterruption(ctx context.Context) (progress, error) {
 		paused(m) || foreign(m) != "" || preservation.SetAside(m) || p.outage() {
 		return next, nil
 	}
+	if p.noticed != "" {
+		// Its owner may act at once, and what follows goes by the time that is written down, whatever becomes of this process.
+		p.summarize()
+		if err := p.writeStatus(ctx); err != nil {
+			return wait, err
+		}
+		m = p.machine
+	}
 	if len(m.Spec.LifecycleHooks.PreDrain) > 0 {
 		// Whoever has a hook wants to be asked before pods go, which the deletion does.
 		node, err := drain.Cordon(ctx, p.Target.Nodes, p.node)
@@ -130,9 +141,12 @@ func (p *pass) heedInterruption(ctx context.Context) (progress, error) {
 }
 
 // noteInterruptionInDeletion is heedInterruption for a Machine whose Node is about to be drained anyway.
-func (p *pass) noteInterruptionInDeletion(context.Context) (progress, error) {
+func (p *pass) noteInterruptionInDeletion(ctx context.Context) (progress, error) {
 	p.noteInterruption()
-	return next, nil
+	if p.noticed == "" {
+		return next, nil
+	}
+	return next, p.writeStatus(ctx)
 }
 
 // drainDeadline is when a drain that began at start ends. Where the instance is about to be taken away that is a moment

@@ -42,13 +42,13 @@ func (w *world) untaintNode(name, key string) {
 	}
 }
 
-// nodeSays sets a condition of a Node beside Ready.
-func (w *world) nodeSays(name string, kind corev1.NodeConditionType, status corev1.ConditionStatus, reason string) {
+// nodeSays sets a condition of a Node, and Ready.
+func (w *world) nodeSays(name string, kind corev1.NodeConditionType, status corev1.ConditionStatus, reason string, ready corev1.ConditionStatus) {
 	w.t.Helper()
 	node := w.getNode(name)
 	before := node.DeepCopy()
 	node.Status.Conditions = []corev1.NodeCondition{
-		{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "Test"},
+		{Type: corev1.NodeReady, Status: ready, Reason: "Test"},
 		{Type: kind, Status: status, Reason: reason},
 	}
 	if err := w.api.Status().Patch(w.t.Context(), node, client.MergeFrom(before)); err != nil {
@@ -89,7 +89,7 @@ func TestANodeIsDrainedAsSoonAsItsEndIsAnnounced(t *testing.T) {
 		t.Errorf("interruptionTime is %s, want %s", at, end)
 	}
 	w.wantCordoned(node, true)
-	want(t, "what is done", w.effects.of(), "API Node patch", "API Machine patch status")
+	want(t, "what is done", w.effects.of(), "API Machine patch status", "API Node patch", "API Machine patch status")
 	if events := w.events.take(); len(events) != 1 {
 		t.Errorf("events: %q", events)
 	}
@@ -118,7 +118,7 @@ func TestANodeWithoutPodsIsDrainedInThePassThatSeesTheNotice(t *testing.T) {
 	w := newWorld(t)
 	w.class("small", "")
 	m := w.running("m")
-	w.nodeSays(m.Status.NodeRef.Name, "Terminating", corev1.ConditionTrue, "TerminationRequested")
+	w.nodeSays(m.Status.NodeRef.Name, "Terminating", corev1.ConditionTrue, "TerminationRequested", corev1.ConditionTrue)
 	w.reconcile("m")
 	m = w.get("m")
 	w.wantCondition(m, v1beta1.ConditionDrained, "True", v1beta1.ReasonDrained)
@@ -127,10 +127,8 @@ func TestANodeWithoutPodsIsDrainedInThePassThatSeesTheNotice(t *testing.T) {
 	w.wantQuiet("m")
 	// Nobody owns it, so nobody deletes it. What comes then is the end of any instance that goes by itself.
 	w.cloud.vanish(m.Spec.ProviderID)
-	w.nodeIs(m.Status.NodeRef.Name, corev1.ConditionUnknown)
-	w.reconcile("m")
-	m = w.get("m")
-	w.wantPhase(m, v1beta1.MachineFailed)
+	w.nodeSays(m.Status.NodeRef.Name, "Terminating", corev1.ConditionTrue, "TerminationRequested", corev1.ConditionUnknown)
+	m = w.untilPhase("m", v1beta1.MachineFailed)
 	w.wantCondition(m, v1beta1.ConditionReady, "False", v1beta1.ReasonInstanceVanished)
 	w.wantQuiet("m")
 }
@@ -180,6 +178,10 @@ func TestANoticeThatIsWithdrawnPutsTheNodeBackIntoService(t *testing.T) {
 			w.wantCordoned(node, true)
 			w.untaintNode(node, spotTaint)
 			w.restart()
+			if again := w.reconcile("m").RequeueAfter; again != time.Millisecond {
+				t.Errorf("it is looked at again after %s", again)
+			}
+			w.wantCordoned(node, true) // Its owner may still act upon the notice.
 			w.reconcile("m")
 			m = w.get("m")
 			w.wantCondition(m, v1beta1.ConditionInterruptionNotice, "False", v1beta1.ReasonInterruptionWithdrawn)
@@ -209,6 +211,8 @@ func TestAWithdrawnNoticeLeavesACordonOfOthers(t *testing.T) {
 	w.reconcile("m")
 	w.untaintNode(node.Name, spotTaint)
 	w.reconcile("m")
+	w.reconcile("m")
+	w.wantCondition(w.get("m"), v1beta1.ConditionInterruptionNotice, "False", v1beta1.ReasonInterruptionWithdrawn)
 	w.wantCordoned(node.Name, true)
 }
 

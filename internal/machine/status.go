@@ -179,7 +179,7 @@ func (p *pass) blocker() *metav1.Condition {
 	if p.heldUp != nil {
 		return p.heldUp
 	}
-	if m.Replacing() || meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionDrained) != nil {
+	if m.Replacing() || meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionDrained) != nil && !interrupted(m) {
 		return meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate)
 	}
 	order := []string{v1beta1.ConditionLaunched, v1beta1.ConditionRegistered, v1beta1.ConditionNodeHealthy}

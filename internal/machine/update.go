@@ -285,7 +285,7 @@ func (p *pass) suspendDrain() {
 // uncordon ends the disruption of an update once the node is Ready again. One that was drained for a change that is still
 // to be made stays out of service.
 func (p *pass) uncordon(ctx context.Context) error {
-	if paused(p.machine) || foreign(p.machine) != "" || isUpdating(p.machine) || interrupted(p.machine) ||
+	if paused(p.machine) || foreign(p.machine) != "" || isUpdating(p.machine) || interrupted(p.machine) || p.withdrawn ||
 		meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionDrained) != nil {
 		return nil
 	}

@@ -46,7 +46,8 @@ func (p *pass) apply(ctx context.Context, plan Plan) (again bool, err error) {
 	case err != nil, p.heldBack:
 		return false, err
 	}
-	return p.create(ctx, plan.Create)
+	again, err = p.create(ctx, plan.Create)
+	return again && !p.late, err
 }
 
 // confirm reads the set live and reports whether it still is what was decided upon.
@@ -174,7 +175,8 @@ func (p *pass) remediate(ctx context.Context, candidates []*v1beta1.Machine) err
 	}
 	free := max(0, p.state.MaxInFlight-p.state.InFlight)
 	lost, others := lostFirst(candidates)
-	deleted, err := p.each("replace", slices.Concat(lost, others[:min(len(others), free)]), func(cached *v1beta1.Machine) (bool, error) {
+	tried := slices.Concat(lost, others[:min(len(others), free)])
+	deleted, err := p.each("replace", tried, func(cached *v1beta1.Machine) (bool, error) {
 		m := &v1beta1.Machine{}
 		if err := p.Live.Get(ctx, client.ObjectKeyFromObject(cached), m); err != nil {
 			return false, err
@@ -197,6 +199,9 @@ func (p *pass) remediate(ctx context.Context, candidates []*v1beta1.Machine) err
 		for _, m := range deleted {
 			p.Remediated(remediationReason(m))
 		}
+	}
+	if p.late = err == nil && len(deleted) < len(tried); p.late {
+		p.wakeIn(conflictDelay) // The cache is, and would have the same decided again and again.
 	}
 	p.done.remediated = append(p.done.remediated, deleted...)
 	p.deletionFailed(err)

@@ -128,7 +128,9 @@ type pass struct {
 	failure Reason
 	// heldBack says that machines were not deleted that the cache let go.
 	heldBack bool
-	done     deeds
+	// late says that machines were not replaced which the cache has as ones to be replaced, and the API server has not.
+	late bool
+	done deeds
 	// wakeAfter is when to look again without an event; zero is never.
 	wakeAfter time.Duration
 }

@@ -57,6 +57,7 @@ type instance struct {
 	registered bool
 	// hung is true when the kubelet does nothing any more, although the instance runs.
 	hung bool
+	reclaim
 	// trail is what the collection of orphans knows of it.
 	trail trail
 }
@@ -112,6 +113,7 @@ func (c *Cloud) next() (at time.Time, any bool) {
 		consider(r.at)
 	}
 	for _, in := range c.instances {
+		consider(in.takenAt)
 		switch {
 		case !in.dying.IsZero():
 			consider(in.dying.Add(c.Shutdown))
@@ -138,7 +140,7 @@ func (c *Cloud) elapse(w *World) {
 	c.elapseTagging(w, now)
 	c.elapseRemovals(w)
 	c.instances = slices.DeleteFunc(c.instances, func(in *instance) bool {
-		gone := !in.dying.IsZero() && !now.Before(in.dying.Add(c.Shutdown))
+		gone := in.due(now) || !in.dying.IsZero() && !now.Before(in.dying.Add(c.Shutdown))
 		if gone {
 			w.tell("cloud: %s is gone", in.ProviderID)
 			c.goes(in)

@@ -32,6 +32,7 @@ func (w *World) marksMissing() (missing []string) {
 // rollouts is what people do who think better of a rollout.
 func rollouts(r *rand.Rand) []Deed {
 	deeds := []Deed{roll("b")}
+	nodes := 3 // How many there come to be in any case.
 	for range 1 + r.IntN(3) {
 		switch r.IntN(5) {
 		case 0, 1:
@@ -39,12 +40,14 @@ func rollouts(r *rand.Rand) []Deed {
 		case 2:
 			deeds = append(deeds, pause(r.IntN(2) == 0))
 		case 3:
-			deeds = append(deeds, scale(int32(2+r.IntN(3))))
+			to := 2 + r.IntN(3)
+			nodes = min(nodes, to)
+			deeds = append(deeds, scale(int32(to)))
 		case 4:
 			deeds = append(deeds, breakInstance(r.IntN(4)))
 		}
 		n := len(deeds) - 1
-		deeds[n] = deeds[n].onceThereIs(2+r.IntN(2), "Node")
+		deeds[n] = deeds[n].onceThereIs(min(2+r.IntN(2), nodes), "Node")
 	}
 	return append(deeds, pause(false))
 }

@@ -83,7 +83,7 @@ func (o *oracle) mayEnd(c store.Change, before, after *corev1.Pod) {
 		return // It went a moment ago.
 	case o.wasToBeDrained(m):
 		return // The reason went while the request was on its way.
-	case m == nil || m.DeletionTimestamp.IsZero() && !updating(m):
+	case m == nil || m.DeletionTimestamp.IsZero() && !updating(m) && !o.announced(m, node):
 		o.breach("I7", "%s ends pod %s on node %s, which has no reason to be drained", c.Actor, before.Name, node.Name)
 		return
 	case !node.Spec.Unschedulable:
@@ -101,8 +101,8 @@ func (o *oracle) mayEnd(c store.Change, before, after *corev1.Pod) {
 			return
 		}
 	}
-	length, asked := m.Spec.Timeouts.DrainOrDefault(), time.Duration(*before.Spec.TerminationGracePeriodSeconds)*time.Second
-	end := start.Add(length)
+	end, asked := o.drainEnds(m, start), time.Duration(*before.Spec.TerminationGracePeriodSeconds)*time.Second
+	length := max(end.Sub(start), 0)
 	if moment := end.Add(-min(asked, length/2)); o.world.clock.at.Before(moment) {
 		o.breach("I7", "%s deletes pod %s %s before its time", c.Actor, before.Name, moment.Sub(o.world.clock.at))
 	}
@@ -197,7 +197,7 @@ func (o *oracle) mayDisturb(in *instance, id uid, does bool) {
 			return p.Spec.NodeName == node.Name && !stays(p) && !ended(p) && !(silent && !p.DeletionTimestamp.IsZero())
 		})
 		start, known := o.drainBegan(m)
-		if len(left) > 0 && (!known || o.world.clock.at.Before(start.Add(m.Spec.Timeouts.DrainOrDefault()))) {
+		if len(left) > 0 && (!known || o.world.clock.at.Before(o.drainEnds(m, start))) {
 			o.breach("I7", "instance %s of machine %s is disturbed, and pod %s runs there", in.ProviderID, m.Name, left[0].Name)
 		}
 	}

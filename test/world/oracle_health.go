@@ -115,7 +115,7 @@ func (o *oracle) mayRemediate(c store.Change) {
 	}
 	o.mayActInOutage(c, "deleted")
 	owner := metav1.GetControllerOfNoCopy(before)
-	if requested(before) || before.Status.Phase == v1beta1.MachineFailed || owner == nil || o.sets[owner.UID] == nil {
+	if requested(before) || interrupted(before) || before.Status.Phase == v1beta1.MachineFailed || owner == nil || o.sets[owner.UID] == nil {
 		return
 	}
 	live := o.live(owner.UID) + o.extra(owner.UID)

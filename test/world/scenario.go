@@ -78,7 +78,7 @@ func Scenarios() []Scenario {
 		{Name: "delete", Group: Lifecycle, Base: fleet(2, "a"), Script: always(remove())},
 		{Name: "adopt", Group: Lifecycle, Variants: 6, Script: adoptions, MayDiffer: anyEnd},
 		{Name: "preserve", Group: Lifecycle, Variants: 4, Base: fleet(2, "a"), Script: preservations},
-	}, drainScenarios(), lifecycleScenarios(), guardScenarios())
+	}, drainScenarios(), interruptionScenarios(), lifecycleScenarios(), guardScenarios())
 }
 
 // churn is what a few impatient people do to a deployment, while instances break.

@@ -185,3 +185,26 @@ func TestAnUpdateThatTheProviderRefusesIsTriedAgain(t *testing.T) {
 		t.Errorf("the instance is of class %s", got)
 	}
 }
+
+// M-84: a try that is due and has to wait for its turn does not change what is said of the machine.
+func TestARefusedMachineWaitsForItsTurnAsRefused(t *testing.T) {
+	t.Parallel()
+	w, queue := narrow(t)
+	w.born("refused")
+	w.cloud.fail("Create", provider.Errorf(provider.FailedPrecondition, "a policy forbids it"))
+	wait := w.reconcile("refused").RequeueAfter
+	w.cloud.boot = 2 * wait
+	w.born("other")
+	w.reconcile("other")
+	w.step(wait)
+	w.wantQuiet("refused")
+	w.step(time.Minute)
+	w.wantQuiet("refused")
+	w.wantRefused(w.get("refused"))
+
+	w.cloud.boot = 0
+	w.reconcile("other")
+	w.wantWoken(queue, "refused")
+	w.reconcile("refused")
+	w.wantPhase(w.get("refused"), v1beta1.MachineProvisioned)
+}

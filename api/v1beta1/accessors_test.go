@@ -93,7 +93,7 @@ func TestKeysAreQualifiedNames(t *testing.T) {
 		MachineFinalizer, InUseFinalizer,
 		LabelTemplateHash, LabelMachineSet, LabelMachineDeployment, LabelProvider, LabelFreeze, LabelSelectedForUpdate, LabelTypeVersion,
 		AnnotationDeleteMachine, AnnotationDeletePriority, AnnotationPaused, AnnotationClusterAPIPaused, AnnotationSkipDrain,
-		AnnotationSkipRemediation, AnnotationRemediate, AnnotationForceDelete, AnnotationPreserve, AnnotationPreservedUntil,
+		AnnotationSkipRemediation, AnnotationRemediate, AnnotationRetry, AnnotationForceDelete, AnnotationPreserve, AnnotationPreservedUntil,
 		AnnotationUnfreeze, AnnotationRevision, AnnotationHashVersion, AnnotationMoveTo, AnnotationReceiveFrom,
 		NodeLabelMachine, NodeAnnotationMachine, NodeAnnotationClusterNamespace, NodeAnnotationLastAppliedNodeTemplate,
 		NodeAnnotationUpdateRequested, NodeAnnotationUpdateResult, NodeTaintUninitialized, NodeTaintOutdated,

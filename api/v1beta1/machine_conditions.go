@@ -56,9 +56,9 @@ const (
 	// ReasonInstanceAdopted surfaces when an existing instance was taken over.
 	ReasonInstanceAdopted = "InstanceAdopted"
 
-	// ReasonInvalidConfiguration surfaces when spec, class, user data or provider spec is refused. Nothing is tried
-	// until one of them changes. MachineSets show it too, in ReplicaFailure, and MachineHealthChecks, in
-	// RemediationAllowed.
+	// ReasonInvalidConfiguration surfaces when spec, class, user data or provider spec is refused. If the provider refused
+	// it, lastOperation says so with a code and with the time of the next try. Otherwise nothing is tried until one of
+	// them changes. MachineSets show it too, in ReplicaFailure, and MachineHealthChecks, in RemediationAllowed.
 	ReasonInvalidConfiguration = "InvalidConfiguration"
 
 	// ReasonUnknownTypeVersion surfaces when the label machinist.dev/type-version has a value other than ours.

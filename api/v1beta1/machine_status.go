@@ -297,4 +297,9 @@ type LastOperation struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Attempts int32 `json:"attempts,omitempty"`
+
+	// nextTryTime is when a creation or an update that failed is tried again. It is tried earlier when the machine, its
+	// class or a Secret changes, or when the provider's process is restarted.
+	// +optional
+	NextTryTime *metav1.Time `json:"nextTryTime,omitempty"`
 }

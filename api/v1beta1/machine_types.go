@@ -104,7 +104,8 @@ type NodeTemplate struct {
 	Taints []corev1.Taint `json:"taints,omitempty"`
 
 	// startupTaints are present on the Node when it registers and are removed by others, such as a network plugin. The
-	// machine is not Running until they are gone.
+	// machine is not Running until they are gone. A Node that may run pods already, such as that of an adopted instance, does
+	// not get them.
 	// +optional
 	// +listType=map
 	// +listMapKey=key

@@ -67,6 +67,10 @@ const (
 	// AnnotationRemediate asks for remediation of a Machine, whatever its health.
 	AnnotationRemediate = "machinist.dev/remediate"
 
+	// AnnotationRetry tries at once what the provider refused or failed at: the creation or the update of the instance of a
+	// Machine. Every new value is one try; without it the provider is asked when the next try is due.
+	AnnotationRetry = "machinist.dev/retry"
+
 	// AnnotationForceDelete deletes a Machine without drain and without waiting for volumes, also in the middle.
 	AnnotationForceDelete = "machinist.dev/force-delete"
 

@@ -29,7 +29,7 @@ func (p *pass) findLaunched(ctx context.Context, inputs resolve.Resolved, attemp
 		return instance, err
 	}
 	if left := p.createUnsettled(); left > 0 {
-		p.launching("Waiting until an instance that may have been asked for would have shown.")
+		p.preparing("Waiting until an instance that may have been asked for would have shown.")
 		p.wakeIn(left)
 		return nil, nil
 	}
@@ -58,7 +58,7 @@ func (p *pass) openAttempt(ctx context.Context, last bootstrap.Attempt) error {
 		launch.OldProviderID = before.OldProviderID
 	}
 	p.machine.Status.Launch = launch
-	p.launching(fmt.Sprintf("Attempt %d to create the instance begins.", last.Number+1))
+	p.preparing(fmt.Sprintf("Attempt %d to create the instance begins.", last.Number+1))
 	p.memory.update(p.machine, func(m *recollection) { *m = recollection{} })
 	p.wakeIn(time.Millisecond)
 	return nil
@@ -85,7 +85,7 @@ func (p *pass) renderUserData(ctx context.Context, inputs resolve.Resolved, atte
 			p.memory.update(p.machine, func(m *recollection) { m.token = true })
 		}
 		if err != nil {
-			p.launching("The bootstrap token cannot be made: " + err.Error())
+			p.preparing("The bootstrap token cannot be made: " + err.Error())
 			return provider.Secret{}, wait, err
 		}
 		if token.Expires.Sub(p.now) < tokenReserve+life/2 {
@@ -114,11 +114,13 @@ func (p *pass) attempt() bootstrap.Attempt {
 	return bootstrap.Attempt{Machine: client.ObjectKeyFromObject(p.machine), UID: p.machine.UID, Number: p.machine.LaunchAttempt()}
 }
 
-// fingerprintOf changes whenever trying Create again could have another outcome for a reason of ours. It is kept in
-// memory only and compared for equality; the hash keeps secrets out of it.
+// fingerprintOf changes whenever trying Create again could have another outcome for a reason of ours, or a person asks for
+// a try. It is kept in memory only and compared for equality; the hash keeps secrets out of it.
 func fingerprintOf(m *v1beta1.Machine, inputs resolve.Resolved, attempt bootstrap.Attempt) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s\x00%s\x00%s\x00", attempt, m.Spec.Version, inputs.ClassName)
+	retry, asked := m.Annotations[v1beta1.AnnotationRetry]
+	fmt.Fprintf(h, "%t\x00%d\x00%s", asked, len(retry), retry)
 	for _, part := range [][]byte{inputs.ProviderSpec, inputs.UserData} {
 		fmt.Fprintf(h, "%d\x00", len(part))
 		h.Write(part)

@@ -19,11 +19,18 @@ type consequence struct {
 
 func (c consequence) terminal() bool { return c.most == 0 }
 
+// refusal reports whether the provider refuses the configuration. That is no failure of the machine: another one of the
+// same configuration would be refused as well.
+func (c consequence) refusal() bool { return c.reason == v1beta1.ReasonInvalidConfiguration }
+
 // createConsequence is the one table from a code to what happens after a failed Create.
 func createConsequence(code provider.Code) consequence {
 	switch code {
-	case provider.InvalidArgument, provider.FailedPrecondition, provider.Unimplemented:
-		return consequence{reason: v1beta1.ReasonInvalidConfiguration}
+	case provider.InvalidArgument, provider.FailedPrecondition:
+		// A policy, a missing image, terms that nobody accepted: people mend that at the cloud, and nothing here changes.
+		return consequence{v1beta1.ReasonInvalidConfiguration, 10 * time.Minute, 30 * time.Minute}
+	case provider.Unimplemented:
+		return consequence{reason: v1beta1.ReasonInvalidConfiguration} // Only another driver can do it.
 	case provider.ResourceExhausted:
 		return consequence{v1beta1.ReasonInsufficientResources, time.Minute, 10 * time.Minute}
 	case provider.Unauthenticated, provider.PermissionDenied:

@@ -2,6 +2,10 @@ package machine
 
 import (
 	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,8 +22,9 @@ func TestCreateConsequences(t *testing.T) {
 		first    time.Duration
 		most     time.Duration
 	}{
-		{provider.InvalidArgument, v1beta1.ReasonInvalidConfiguration, true, 0, 0},
-		{provider.FailedPrecondition, v1beta1.ReasonInvalidConfiguration, true, 0, 0},
+		{provider.InvalidArgument, v1beta1.ReasonInvalidConfiguration, false, 10 * time.Minute, 30 * time.Minute},
+		{provider.FailedPrecondition, v1beta1.ReasonInvalidConfiguration, false, 10 * time.Minute, 30 * time.Minute},
+		{provider.Unimplemented, v1beta1.ReasonInvalidConfiguration, true, 0, 0},
 		{provider.ResourceExhausted, v1beta1.ReasonInsufficientResources, false, time.Minute, 10 * time.Minute},
 		{provider.Unauthenticated, v1beta1.ReasonCredentialsRefused, false, 30 * time.Second, 10 * time.Minute},
 		{provider.Unavailable, v1beta1.ReasonProviderUnavailable, false, time.Second, 5 * time.Minute},
@@ -37,6 +42,49 @@ func TestCreateConsequences(t *testing.T) {
 			within(t, "the first wait", c.backoff(1, 0, "m"), tc.first, tc.first*5/4)
 			within(t, "the hundredth wait", c.backoff(100, 0, "m"), tc.most, tc.most*5/4)
 		})
+	}
+}
+
+// M-11: people who write providers read in their guide what follows a code.
+func TestTheGuideSaysWhatFollowsACode(t *testing.T) {
+	guide, err := os.ReadFile("../../docs/provider-guide.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	says := map[provider.Code]string{}
+	for line := range strings.Lines(string(guide)) {
+		if cells := strings.Split(line, "|"); len(cells) == 5 {
+			for _, code := range regexp.MustCompile("`([A-Za-z]+)`").FindAllStringSubmatch(cells[1], -1) {
+				says[provider.Code(code[1])] = cells[3]
+			}
+		}
+	}
+	bounds := regexp.MustCompile(`(\d+)(?: (second|minute)s?)? to (\d+) minutes`)
+	for _, code := range []provider.Code{
+		provider.InvalidArgument, provider.FailedPrecondition, provider.Unimplemented, provider.ResourceExhausted, provider.Unauthenticated,
+		provider.PermissionDenied, provider.Throttled, provider.Unavailable, provider.DeadlineExceeded, provider.Aborted, provider.Canceled,
+		provider.Internal, provider.Unknown,
+	} {
+		c, found := createConsequence(code), bounds.FindStringSubmatch(says[code])
+		if c.terminal() {
+			if !strings.Contains(says[code], "no retry") {
+				t.Errorf("%s is not tried again; the guide says %q", code, says[code])
+			}
+			continue
+		}
+		if found == nil {
+			t.Errorf("%s is tried again from %s to %s; the guide says %q", code, c.first, c.most, says[code])
+			continue
+		}
+		unit := time.Minute
+		if found[2] == "second" {
+			unit = time.Second
+		}
+		first, _ := strconv.Atoi(found[1])
+		most, _ := strconv.Atoi(found[3])
+		if time.Duration(first)*unit != c.first || time.Duration(most)*time.Minute != c.most {
+			t.Errorf("%s is tried again from %s to %s; the guide says %q", code, c.first, c.most, says[code])
+		}
 	}
 }
 

@@ -20,20 +20,30 @@ type lastApplied struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
 	Taints      []corev1.Taint    `json:"taints,omitempty"`
+	// InService is true if the Node may have run pods before: startup taints do not concern it.
+	InService bool `json:"inService,omitempty"`
+}
+
+// lastAppliedTo returns what the Node says that it carries on our account, and whether it says so. What cannot be read cannot
+// be merged against: then nothing is removed, and the record is written anew.
+func lastAppliedTo(node *corev1.Node) (last lastApplied, known bool) {
+	recorded, known := node.Annotations[v1beta1.NodeAnnotationLastAppliedNodeTemplate]
+	if known {
+		if err := json.Unmarshal([]byte(recorded), &last); err != nil {
+			last = lastApplied{}
+		}
+	}
+	return last, known
 }
 
 // dressed returns the Node with all that the Machine wants on it, or nil when it has it already. Startup taints are put
 // on only the first time, before the taint that keeps pods away until then is taken off: whoever removes them later has
-// done his part.
-func dressed(node *corev1.Node, m *v1beta1.Machine) (*corev1.Node, error) {
-	want := lastApplied{Labels: m.Spec.Node.Labels, Annotations: m.Spec.Node.Annotations, Taints: m.Spec.Node.Taints}
-	var last lastApplied
-	recorded, known := node.Annotations[v1beta1.NodeAnnotationLastAppliedNodeTemplate]
-	if known {
-		// What cannot be read cannot be merged against: then nothing is removed, and the record is written anew.
-		if err := json.Unmarshal([]byte(recorded), &last); err != nil {
-			last = lastApplied{}
-		}
+// done his part. A Node that is in service does not get them.
+func dressed(node *corev1.Node, m *v1beta1.Machine, inService bool) (*corev1.Node, error) {
+	last, known := lastAppliedTo(node)
+	want := lastApplied{
+		Labels: m.Spec.Node.Labels, Annotations: m.Spec.Node.Annotations, Taints: m.Spec.Node.Taints,
+		InService: last.InService || !known && inService,
 	}
 	out := node.DeepCopy()
 	out.Labels = merged(out.Labels, last.Labels, want.Labels)
@@ -41,10 +51,10 @@ func dressed(node *corev1.Node, m *v1beta1.Machine) (*corev1.Node, error) {
 
 	taints := without(out.Spec.Taints, last.Taints, want.Taints)
 	taints = with(taints, want.Taints)
-	if !known {
+	if !known && !want.InService {
 		taints = with(taints, m.Spec.Node.StartupTaints)
 	}
-	taints = without(taints, []corev1.Taint{{Key: v1beta1.NodeTaintUninitialized, Effect: corev1.TaintEffectNoSchedule}}, nil)
+	taints = without(taints, []corev1.Taint{uninitializedTaint}, nil)
 	out.Spec.Taints = taints
 
 	record, err := json.Marshal(want)
@@ -69,6 +79,25 @@ func dressed(node *corev1.Node, m *v1beta1.Machine) (*corev1.Node, error) {
 	}
 	return out, nil
 }
+
+// inService reports whether the Node may have run pods before it is given what the Machine wants for the first time. Startup
+// taints are for a Node that starts: on one that runs pods, those with NoExecute evict all of them, and where nobody removes
+// the taints any more the machine fails for want of time and is replaced.
+//
+// That a Node is Ready says nothing: the kubelet of a new one may be quicker than we are.
+func (p *pass) inService(node *corev1.Node) bool {
+	if p.hasRun() {
+		return true // The Node of a machine that works was made anew.
+	}
+	if find(node.Spec.Taints, uninitializedTaint) >= 0 {
+		return false // No pod was let onto it yet.
+	}
+	launched := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionLaunched)
+	return launched != nil && launched.Reason == v1beta1.ReasonInstanceAdopted || node.CreationTimestamp.Before(&p.machine.CreationTimestamp)
+}
+
+// uninitializedTaint keeps pods off a Node until it carries what its Machine wants.
+var uninitializedTaint = corev1.Taint{Key: v1beta1.NodeTaintUninitialized, Effect: corev1.TaintEffectNoSchedule}
 
 // settled reports whether nothing is to be updated, so that an agent on the node has nothing to do. What it is asked for then
 // was asked by a former leader, whose request came late.

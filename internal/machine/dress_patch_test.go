@@ -93,7 +93,7 @@ func TestDressingMeetsNobodyElsesWrites(t *testing.T) {
 			if tc.seen != nil {
 				tc.seen(seen)
 			}
-			wanted, err := dressed(seen, m)
+			wanted, err := dressed(seen, m, false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -114,7 +114,7 @@ func TestDressingMeetsNobodyElsesWrites(t *testing.T) {
 				}
 				return
 			}
-			want, err := dressed(there, m)
+			want, err := dressed(there, m, false)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -17,14 +17,14 @@ func taint(key, value string) corev1.Taint {
 // dressOnce applies dressed and checks that it asks for nothing more after one step.
 func dressOnce(t *testing.T, node *corev1.Node, m *v1beta1.Machine) *corev1.Node {
 	t.Helper()
-	out, err := dressed(node, m)
+	out, err := dressed(node, m, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if out == nil {
 		return node
 	}
-	if again, err := dressed(out, m); err != nil || again != nil {
+	if again, err := dressed(out, m, false); err != nil || again != nil {
 		t.Errorf("dressing is not done after one patch: %s (error %v)", cmp.Diff(out, again), err)
 	}
 	return out
@@ -86,7 +86,7 @@ func TestDressing(t *testing.T) {
 		}
 	})
 	t.Run("a dressed node costs no patch", func(t *testing.T) {
-		if out, err := dressed(node, m); out != nil || err != nil {
+		if out, err := dressed(node, m, false); out != nil || err != nil {
 			t.Errorf("dressed = %v, %v; want nothing to do", out, err)
 		}
 	})

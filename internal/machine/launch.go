@@ -47,7 +47,9 @@ func (p *pass) launch(ctx context.Context) (progress, error) {
 			return wait, nil // Refused for good, and nothing has changed.
 		}
 		if left := m.notBefore.Sub(p.now); left > 0 {
-			p.failAfterTimeout(nil)
+			if !p.refusedByProvider() {
+				p.failAfterTimeout(nil)
+			}
 			p.wakeIn(left)
 			return wait, nil
 		}
@@ -269,6 +271,22 @@ func (p *pass) launching(message string) {
 	p.failAfterTimeout(nil)
 }
 
+// preparing says what is done before the next Create. If the provider refused the last one, that stays the reason until the
+// next one has another answer: the owner would count the machine as one that is coming up, and there would be an event for
+// each try.
+func (p *pass) preparing(message string) {
+	if !p.refusedByProvider() {
+		p.launching(message)
+	}
+}
+
+// refusedByProvider reports whether the provider refused the configuration when it was last asked to create the instance.
+func (p *pass) refusedByProvider() bool {
+	launched, last := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionLaunched), p.machine.Status.LastOperation
+	return launched != nil && launched.Status == metav1.ConditionFalse && launched.Reason == v1beta1.ReasonInvalidConfiguration &&
+		last != nil && last.Type == v1beta1.OperationCreate && last.Code != ""
+}
+
 // trying says why there is no instance yet although one is wanted. Where the launch was refused before, its time begins
 // only now.
 func (p *pass) trying(reason, message string) (transition bool) {
@@ -311,27 +329,33 @@ func (p *pass) launchRefused(reason, message string) {
 
 // launchFailed records an error of Create and when the next try is due.
 func (p *pass) launchFailed(err error, fingerprint string) {
-	code := provider.CodeOf(err)
-	c := createConsequence(code)
-	failures := p.failuresOf(v1beta1.OperationCreate) + 1
+	c := createConsequence(provider.CodeOf(err))
 	message := messageOf(err)
-	retry := time.Time{}
-	state := v1beta1.OperationFailed
-	if !c.terminal() {
-		state = v1beta1.OperationProcessing
-		d := c.backoff(failures, provider.RetryAfter(err), string(p.machine.UID))
-		retry = p.now.Add(d)
-		p.wakeIn(d)
-	}
-	p.memory.update(p.machine, func(m *recollection) { m.tried, m.notBefore = fingerprint, retry })
 	if p.trying(c.reason, message) {
 		p.warn(c.reason, "Launch", message)
 	}
-	p.operation(v1beta1.OperationCreate, state, message, code)
-	p.machine.Status.LastOperation.Attempts = failures
-	if !c.terminal() {
+	p.operationFailed(v1beta1.OperationCreate, c, err, fingerprint)
+	if !c.refusal() {
 		p.failAfterTimeout(err)
 	}
+}
+
+// operationFailed records a failed call, how many there were in a row and when the next one is due.
+func (p *pass) operationFailed(kind v1beta1.OperationType, c consequence, err error, fingerprint string) {
+	failures, state := p.failuresOf(kind)+1, v1beta1.OperationProcessing
+	if c.refusal() {
+		state = v1beta1.OperationFailed
+	}
+	p.operation(kind, state, messageOf(err), provider.CodeOf(err))
+	last, retry := p.machine.Status.LastOperation, time.Time{}
+	last.Attempts, last.NextTryTime = failures, nil
+	if !c.terminal() {
+		d := c.backoff(failures, provider.RetryAfter(err), string(p.machine.UID))
+		retry = p.now.Add(d)
+		last.NextTryTime = &metav1.Time{Time: retry}
+		p.wakeIn(d)
+	}
+	p.memory.update(p.machine, func(m *recollection) { m.tried, m.notBefore = fingerprint, retry })
 }
 
 func identity(m *v1beta1.Machine) provider.Machine {

@@ -24,8 +24,8 @@ func TestErrorsOfCreate(t *testing.T) {
 		phase    v1beta1.MachinePhase
 		low, top time.Duration // both zero: not before something changes
 	}{
-		{provider.InvalidArgument, v1beta1.ReasonInvalidConfiguration, v1beta1.MachinePending, 0, 0},
-		{provider.FailedPrecondition, v1beta1.ReasonInvalidConfiguration, v1beta1.MachinePending, 0, 0},
+		{provider.InvalidArgument, v1beta1.ReasonInvalidConfiguration, v1beta1.MachinePending, 10 * time.Minute, 12*time.Minute + 30*time.Second},
+		{provider.FailedPrecondition, v1beta1.ReasonInvalidConfiguration, v1beta1.MachinePending, 10 * time.Minute, 12*time.Minute + 30*time.Second},
 		{provider.Unimplemented, v1beta1.ReasonInvalidConfiguration, v1beta1.MachinePending, 0, 0},
 		{provider.ResourceExhausted, v1beta1.ReasonInsufficientResources, v1beta1.MachineProvisioning, time.Minute, 75 * time.Second},
 		{provider.Unauthenticated, v1beta1.ReasonCredentialsRefused, v1beta1.MachineProvisioning, 30 * time.Second, 38 * time.Second},

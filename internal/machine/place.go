@@ -50,7 +50,7 @@ func (p *pass) awaitPlace() progress {
 // waitSilently waits for something that has yet to be there before the launch can begin, and says so if that takes long.
 func (p *pass) waitSilently(message string) {
 	launched := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionLaunched)
-	if launched != nil && isTrying(launched.Reason) {
+	if launched != nil && isTrying(launched.Reason) || p.refusedByProvider() {
 		return // Why the last try failed is worth more.
 	}
 	if launched == nil || launched.Reason == v1beta1.ReasonReplacing {

@@ -155,7 +155,7 @@ func (p *pass) dress(ctx context.Context, node *corev1.Node) (refused string, er
 		return refused, nil
 	}
 	for attempt := 0; ; attempt++ {
-		dressed, err := dressed(node, p.machine)
+		dressed, err := dressed(node, p.machine, p.inService(node))
 		if err != nil || dressed == nil {
 			return "", err
 		}

@@ -100,12 +100,12 @@ func (p *pass) fail(reason v1beta1.MachineFailureReason, message string) {
 	}
 	m.Status.Phase, m.Status.FailureReason, m.Status.FailureMessage = v1beta1.MachineFailed, reason, message
 	// What the provider said last stays, and so does the backoff that is counted from it.
-	attempts, code := p.failuresOf(v1beta1.OperationCreate), provider.OK
+	attempts, code, retry := p.failuresOf(v1beta1.OperationCreate), provider.OK, (*metav1.Time)(nil)
 	if attempts > 0 {
-		code = provider.Code(m.Status.LastOperation.Code)
+		code, retry = provider.Code(m.Status.LastOperation.Code), m.Status.LastOperation.NextTryTime
 	}
 	p.operation(v1beta1.OperationCreate, v1beta1.OperationFailed, message, code)
-	m.Status.LastOperation.Attempts = attempts
+	m.Status.LastOperation.Attempts, m.Status.LastOperation.NextTryTime = attempts, retry
 }
 
 // hasRun reports whether the Machine was a usable Node before, and has not Failed since. Then the time for becoming one

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -242,20 +241,8 @@ func (p *pass) notUpdated(reason, message string) {
 
 // updateFailed records an error of Update and when the next try is due.
 func (p *pass) updateFailed(err error, fingerprint string) {
-	code := provider.CodeOf(err)
-	c := createConsequence(code)
-	failures := p.failuresOf(v1beta1.OperationUpdate) + 1
-	message := messageOf(err)
-	retry, state := time.Time{}, v1beta1.OperationFailed
-	if !c.terminal() {
-		d := c.backoff(failures, provider.RetryAfter(err), string(p.machine.UID))
-		retry, state = p.now.Add(d), v1beta1.OperationProcessing
-		p.wakeIn(d)
-	}
-	p.memory.update(p.machine, func(r *recollection) { r.tried, r.notBefore = fingerprint, retry })
-	p.notUpdated(v1beta1.ReasonUpdateError, message)
-	p.operation(v1beta1.OperationUpdate, state, message, code)
-	p.machine.Status.LastOperation.Attempts = failures
+	p.notUpdated(v1beta1.ReasonUpdateError, messageOf(err))
+	p.operationFailed(v1beta1.OperationUpdate, createConsequence(provider.CodeOf(err)), err, fingerprint)
 }
 
 // drainedForUpdate reports whether the node was drained for a change that is not done yet, and its volumes are no longer

@@ -17,6 +17,8 @@ func backoff(code provider.Code, failures int, retryAfter time.Duration, seed st
 		first, most = 30*time.Second, 10*time.Minute
 	case provider.ResourceExhausted:
 		first, most = time.Minute, 10*time.Minute
+	case provider.InvalidArgument, provider.FailedPrecondition:
+		first, most = 10*time.Minute, 30*time.Minute // As machines of it that the cloud refuses.
 	}
 	d := min(first<<min(failures-1, 20), most)
 	h := fnv.New32a()

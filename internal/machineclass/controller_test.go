@@ -219,19 +219,36 @@ func TestAFailureThatMayPassIsRetriedNotBeforeTheCloudAskedFor(t *testing.T) {
 	}
 }
 
-func TestARefusalIsNotRetried(t *testing.T) {
+// C-1: an image that is made public, or a policy that is lifted, is no change of the class.
+func TestWhatTheCloudRefusesIsAskedAgainSlowly(t *testing.T) {
 	driver := &scripted{name: "sim", capacity: func(provider.Class) (provider.Capacity, error) {
-		return provider.Capacity{}, provider.InvalidField("disk.sizeGiB", "must be at least 30")
+		return provider.Capacity{}, provider.Errorf(provider.FailedPrecondition, "there is no such image")
 	}}
 	b := newBench(t, driver, testClass(), testSecret())
-	for range 3 {
-		if result := b.reconcile(); result.RequeueAfter != 0 {
-			t.Errorf("looks again after %s", result.RequeueAfter)
+	for i, want := range []time.Duration{10, 20, 30, 30} {
+		result := b.reconcile()
+		if low := want * time.Minute; result.RequeueAfter < low || result.RequeueAfter > low*5/4 {
+			t.Errorf("after %d refusals it asks again after %s, want %s and some jitter", i+1, result.RequeueAfter, low)
 		}
-		b.clock.SetTime(b.clock.Now().Add(time.Hour))
+		b.clock.SetTime(b.clock.Now().Add(result.RequeueAfter))
 	}
-	if driver.asked() != 1 || b.eventCount() != 1 {
-		t.Errorf("%d questions, %d events", driver.asked(), b.eventCount())
+	if driver.asked() != 4 || b.writes != 1 || b.eventCount() != 1 {
+		t.Errorf("%d questions, %d writes, %d events; want 4, 1, 1", driver.asked(), b.writes, b.eventCount())
+	}
+	driver.answers(func(s *scripted) { s.capacity = nil })
+	if result := b.reconcile(); result.RequeueAfter != 0 || b.class().Status.NodeInfo == nil || b.eventCount() != 2 {
+		t.Errorf("after it was mended: looks again after %s, status %+v, %d events", result.RequeueAfter, b.class().Status, b.eventCount())
+	}
+}
+
+// C-1: what the driver refuses by itself does not become another thing with time.
+func TestWhatTheDriverRefusesIsNotAskedAgain(t *testing.T) {
+	driver := &scripted{name: "sim", validate: func(provider.Class) error {
+		return provider.InvalidField("disk.sizeGiB", "must be at least 30")
+	}}
+	b := newBench(t, driver, testClass(), testSecret())
+	if result := b.reconcile(); result.RequeueAfter != 0 || driver.asked() != 0 || b.eventCount() != 1 {
+		t.Errorf("looks again after %s, %d questions, %d events", result.RequeueAfter, driver.asked(), b.eventCount())
 	}
 }
 

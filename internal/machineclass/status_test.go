@@ -95,8 +95,8 @@ func TestConsequenceOfEveryCode(t *testing.T) {
 	}{
 		{provider.OK, true, v1beta1.ReasonValid, false},
 		{provider.Unimplemented, true, v1beta1.ReasonValid, false},
-		{provider.InvalidArgument, true, v1beta1.ReasonInvalidProviderSpec, false},
-		{provider.FailedPrecondition, true, v1beta1.ReasonInvalidProviderSpec, false},
+		{provider.InvalidArgument, true, v1beta1.ReasonInvalidProviderSpec, true},
+		{provider.FailedPrecondition, true, v1beta1.ReasonInvalidProviderSpec, true},
 		{provider.Unauthenticated, false, v1beta1.ReasonCredentialsNotFound, false},
 		{provider.Unauthenticated, true, v1beta1.ReasonProviderUnavailable, true},
 		{provider.PermissionDenied, true, v1beta1.ReasonProviderUnavailable, true},

@@ -95,7 +95,8 @@ func consequence(capacity provider.Capacity, err error, hasCredentials bool) (v 
 		// A driver that cannot tell leaves it to the hints in the class.
 		return valid(capacity), false
 	case code.Terminal():
-		return refused(v1beta1.ReasonInvalidProviderSpec, err), false
+		// The driver accepted the specification by itself, so it is the cloud that refuses it, and people may mend it there.
+		return refused(v1beta1.ReasonInvalidProviderSpec, err), true
 	case code == provider.Unauthenticated && !hasCredentials:
 		return refused(v1beta1.ReasonCredentialsNotFound, err), false
 	default:

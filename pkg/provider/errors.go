@@ -13,10 +13,11 @@ type Code string
 const (
 	// OK is no error.
 	OK Code = "OK"
-	// InvalidArgument: the specification is wrong. Not retried until spec, class or a Secret changes.
+	// InvalidArgument: the specification is wrong. Retried from ten to thirty minutes, and when spec, class or a Secret
+	// changes.
 	InvalidArgument Code = "InvalidArgument"
 	// FailedPrecondition: the specification is right but cannot be served as things are (an image that does not exist,
-	// tags of somebody else). Treated like InvalidArgument.
+	// a policy, tags of somebody else). Treated like InvalidArgument: people may mend it at the cloud.
 	FailedPrecondition Code = "FailedPrecondition"
 	// NotFound: the cloud answered and has no such instance. What follows is said at Driver.Get.
 	NotFound Code = "NotFound"
@@ -38,7 +39,7 @@ const (
 	Aborted Code = "Aborted"
 	// Canceled: the caller went away. The call may have taken effect.
 	Canceled Code = "Canceled"
-	// Unimplemented: the driver cannot do this at all. Treated like InvalidArgument.
+	// Unimplemented: the driver cannot do this at all. Not retried until spec, class or a Secret changes.
 	Unimplemented Code = "Unimplemented"
 	// Internal: the cloud or the driver is broken. Retried. The call may have taken effect.
 	Internal Code = "Internal"
@@ -46,7 +47,8 @@ const (
 	Unknown Code = "Unknown"
 )
 
-// Terminal reports whether trying again without a change of specification, class or Secret is pointless.
+// Terminal reports whether trying again soon is pointless: what was asked for is refused, and only a change of it or, of
+// InvalidArgument and FailedPrecondition, of the things at the cloud has another outcome.
 func (c Code) Terminal() bool {
 	return c == InvalidArgument || c == FailedPrecondition || c == Unimplemented
 }

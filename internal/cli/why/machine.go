@@ -62,6 +62,7 @@ func (e *explanation) condition(kind string) *metav1.Condition {
 func (e *explanation) blocked(c *metav1.Condition) Finding {
 	f := e.plain(c)
 	timeouts, until := e.Machine.Spec.Timeouts, time.Time{}
+	next := e.nextTry()
 	switch {
 	case c.Type == failed || c.Type == v1beta1.ConditionPaused || c.Type == v1beta1.ConditionRemediationRequested:
 	case c.Type == v1beta1.ConditionInterruptionNotice:
@@ -81,6 +82,13 @@ func (e *explanation) blocked(c *metav1.Condition) Finding {
 			until = last.LastUpdateTime.Add(timeouts.UpdateOrDefault())
 			f.Ends = "It goes on when that is done; after the time given it is said to take too long."
 		}
+		if c.Reason == v1beta1.ReasonUpdateError {
+			until = next
+		}
+	case c.Type == v1beta1.ConditionLaunched && c.Reason == v1beta1.ReasonInvalidConfiguration && !next.IsZero():
+		m := refusedByProvider()
+		f.What, f.Ends, f.Do = m.Says, m.Ends, m.Do
+		until = next
 	case joins(c):
 		// Time to join begins anew when Launched changes; the target cluster's absences are left out, which only the process
 		// knows.
@@ -90,6 +98,9 @@ func (e *explanation) blocked(c *metav1.Condition) Finding {
 		}
 		until = began.Add(timeouts.CreationOrDefault())
 		f.Ends = strings.TrimSpace(f.Ends + " If it is not Running by then it is Failed; time in which its cluster is away does not count.")
+		if c.Type == v1beta1.ConditionLaunched && next.After(e.Now) {
+			f.Ends += fmt.Sprintf(" The next try is due at %s.", stamp(next))
+		}
 	}
 	if until.After(e.Now) {
 		f.Until = at(until)
@@ -102,6 +113,14 @@ func (e *explanation) blocked(c *metav1.Condition) Finding {
 		f.Message = strings.TrimSpace(fmt.Sprintf("%s (%s failed %s, with %s.)", f.Message, last.Type, tries, last.Code))
 	}
 	return f
+}
+
+// nextTry is when a creation or an update that failed is tried again, zero if none is due.
+func (e *explanation) nextTry() time.Time {
+	if last := e.Machine.Status.LastOperation; last != nil && last.NextTryTime != nil {
+		return last.NextTryTime.Time
+	}
+	return time.Time{}
 }
 
 // joins says whether the creation timeout runs while a machine waits for this.

@@ -27,6 +27,18 @@ func check(reason, message string) v1beta1.MachineHealthCheck {
 	return c
 }
 
+// tried is a creation that failed so often, and is tried again after that time, or not at all.
+func tried(code string, times int32, next time.Duration) func(*v1beta1.Machine) {
+	return func(m *v1beta1.Machine) {
+		m.Status.LastOperation = &v1beta1.LastOperation{Type: v1beta1.OperationCreate, State: v1beta1.OperationFailed, Code: code, Attempts: times}
+		if next > 0 {
+			m.Status.LastOperation.NextTryTime = &metav1.Time{Time: now.Add(next)}
+		}
+	}
+}
+
+// M-84: what the provider refused tells when it is tried again, and how to have that at once.
+//
 // Each is a machine as its controllers leave it, and what a person is told of it.
 func TestWhatAMachineWaitsFor(t *testing.T) {
 	none, refused := intstr.FromInt32(0), &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Name: "small"}}
@@ -57,12 +69,18 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 			Machine:  machine(),
 			Provider: Process{Name: "machinist-provider-sim", Known: true, Seen: at(now.Add(-3 * time.Minute))},
 		},
-		"no-lease":      {Machine: machine(starting), Provider: Process{Name: "machinist-provider-sim", Searched: []string{"machinist-system", "kube-system"}}},
-		"paused":        {Machine: machine(annotated(v1beta1.AnnotationPaused, ""), yes(v1beta1.ConditionPaused, v1beta1.ReasonPausedByAnnotation, "", time.Minute))},
-		"queue":         {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonPending, "Waiting for one of the 5 places for creations under way.", time.Minute))},
-		"class":         {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonClassNotFound, `MachineClass "small" does not exist in namespace "prod"`, time.Minute)), ClassMissing: true},
-		"class-refused": {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonInvalidConfiguration, "the provider refuses it", time.Minute)), Class: refused},
-		"credentials":   {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonCredentialsRefused, "wrong token", time.Minute))},
+		"no-lease":         {Machine: machine(starting), Provider: Process{Name: "machinist-provider-sim", Searched: []string{"machinist-system", "kube-system"}}},
+		"paused":           {Machine: machine(annotated(v1beta1.AnnotationPaused, ""), yes(v1beta1.ConditionPaused, v1beta1.ReasonPausedByAnnotation, "", time.Minute))},
+		"queue":            {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonPending, "Waiting for one of the 5 places for creations under way.", time.Minute))},
+		"class":            {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonClassNotFound, `MachineClass "small" does not exist in namespace "prod"`, time.Minute)), ClassMissing: true},
+		"class-refused":    {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonInvalidConfiguration, "the provider refuses it", time.Minute)), Class: refused},
+		"provider-refuses": {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonInvalidConfiguration, "FailedPrecondition: a policy of the subscription forbids it", 25*time.Minute), tried("FailedPrecondition", 2, 15*time.Minute))},
+		"driver-cannot":    {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonInvalidConfiguration, "Unimplemented: no machines of this kind", 25*time.Minute), tried("Unimplemented", 1, 0))},
+		"cloud-down":       {Machine: machine(starting, phase(v1beta1.MachineProvisioning), no(v1beta1.ConditionLaunched, v1beta1.ReasonProviderUnavailable, "Unavailable: no answer", 4*time.Minute), tried("Unavailable", 7, 80*time.Second))},
+		"update-fails": {Machine: machine(no(v1beta1.ConditionUpToDate, v1beta1.ReasonUpdateError, "Unavailable: no answer", time.Hour), tried("Unavailable", 7, 80*time.Second), func(m *v1beta1.Machine) {
+			m.Status.LastOperation.Type = v1beta1.OperationUpdate
+		})},
+		"credentials": {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonCredentialsRefused, "wrong token", time.Minute))},
 		"quota": {Machine: machine(starting, phase(v1beta1.MachineProvisioning), no(v1beta1.ConditionLaunched, v1beta1.ReasonInsufficientResources, "quota of 10 used up", 4*time.Minute), func(m *v1beta1.Machine) {
 			m.Status.LastOperation = &v1beta1.LastOperation{Type: v1beta1.OperationCreate, State: v1beta1.OperationProcessing, Code: "ResourceExhausted", Attempts: 3}
 		})},

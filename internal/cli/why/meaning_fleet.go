@@ -18,7 +18,7 @@ func fleetMeanings() map[string]Meaning {
 		v1beta1.ReasonTooManyMachines:     {Says: "There are far too many machines, those being deleted included: no more are made.", Ends: "It goes on when deletions are done.", Do: "See what holds those deletions up: machinist status."},
 		v1beta1.ReasonInvalidSelector:     {Says: "The selector is empty, cannot be read or does not match the template: nothing is done.", Ends: untilChanged, Do: "Make a new object with a selector that matches its template; a selector does not change."},
 		v1beta1.ReasonNoFailure:           {Says: "Machines can be made and deleted."},
-		v1beta1.ConditionReplicaFailure + "/" + v1beta1.ReasonInvalidConfiguration: {Says: "What machines are to be made from is refused: no more are made, of what only the provider refuses no more than three.", Ends: untilChanged, Do: "Mend what the message names in the template, or see machinist why machine/NAME for one of the machines."},
+		v1beta1.ConditionReplicaFailure + "/" + v1beta1.ReasonInvalidConfiguration: {Says: "What machines are to be made from is refused: no more are made, of what only the provider refuses no more than three.", Ends: "Machines that the provider refuses are tried again by themselves, 10 to 30 minutes apart; the rest goes on when it is mended.", Do: "Mend what the message names in the template, or see machinist why machine/NAME for one of the machines."},
 
 		v1beta1.ReasonEnoughReplicas:   {Says: "A matching machine without an owner is not adopted: there are as many as wanted.", Ends: "It is adopted when one is missing.", Do: "Delete it, take its labels off, or raise replicas."},
 		v1beta1.ReasonSetDeleting:      {Says: "A matching machine without an owner is not adopted: the set is being deleted."},

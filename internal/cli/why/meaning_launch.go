@@ -5,7 +5,17 @@ import "machinist.dev/machinist/api/v1beta1"
 const (
 	triesAgain   = "It is tried again by itself, less and less often, at most 5 minutes apart."
 	untilChanged = "Nothing is tried until that changes; then it goes on at once."
+	tryNow       = "To have it tried at once: kubectl annotate ma NAME " + v1beta1.AnnotationRetry + "=$(date +%s) --overwrite"
 )
+
+// refusedByProvider is what InvalidConfiguration means where it was the provider that refused.
+func refusedByProvider() Meaning {
+	return Meaning{
+		Says: "The provider refuses what it is to be made from.",
+		Ends: "It is tried again by itself, 10 to 30 minutes apart, and at once when the machine, its class or a Secret changes.",
+		Do:   "Mend what the message names: at the cloud (a policy, an image, terms to accept), in the class (make another one, classes do not change), the user data or the deployment's template. " + tryNow,
+	}
+}
 
 // launchMeanings are the reasons of Launched and Paused, of the Ready of machines and classes, and of failures.
 func launchMeanings() map[string]Meaning {
@@ -52,6 +62,6 @@ func launchMeanings() map[string]Meaning {
 
 		v1beta1.ReasonValid: {Says: "The provider accepts the class."},
 		classReady + "/" + v1beta1.ReasonProviderUnavailable: {Says: "The provider could not have the class checked: its cloud does not answer, or refuses the credentials.", Ends: triesAgain},
-		v1beta1.ReasonInvalidProviderSpec:                    {Says: "The provider refuses the class's providerSpec.", Ends: "Classes do not change: machines go on with another class.", Do: "Make a class that is right and name it in the deployment's template."},
+		v1beta1.ReasonInvalidProviderSpec:                    {Says: "The provider refuses the class's providerSpec.", Ends: "What the cloud refuses is asked again by itself, 10 to 30 minutes apart. Classes do not change: otherwise machines go on with another class.", Do: "Make a class that is right and name it in the deployment's template."},
 	}
 }

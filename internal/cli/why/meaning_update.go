@@ -19,7 +19,7 @@ func updateMeanings() map[string]Meaning {
 			Ends: "Nothing is tried until the specification changes.",
 			Do:   "Take the change back, or delete the machine so that its set makes a new one.",
 		},
-		v1beta1.ReasonUpdateError:   {Says: "The change of its instance failed. The instance goes on as it is.", Ends: "It is tried again by itself, unless the change itself is refused; then nothing is tried until it is another one.", Do: "The message says what failed: mend that, or take the change back."},
+		v1beta1.ReasonUpdateError:   {Says: "The change of its instance failed. The instance goes on as it is.", Ends: "It is tried again by itself, unless the driver cannot make such a change at all.", Do: "The message says what failed: mend that, or take the change back. " + tryNow},
 		v1beta1.ReasonUpdateTimeout: {Says: "The change of its instance takes longer than timeouts.update.", Ends: "It is still followed, and may end well.", Do: "Look at the instance; delete the machine if it is of no use any more."},
 		v1beta1.ConditionUpToDate + "/" + v1beta1.ReasonUnknownTypeVersion: {Says: "Its label " + v1beta1.LabelTypeVersion + " names a schema that this version does not know: it is not changed.", Ends: untilChanged},
 	}

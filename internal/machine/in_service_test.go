@@ -1,0 +1,164 @@
+package machine
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// evicting is a startup taint that no pod stays with.
+var evicting = corev1.Taint{Key: "network.example.com/not-ready", Effect: corev1.TaintEffectNoExecute}
+
+func startsWith(taints ...corev1.Taint) func(*v1beta1.Machine) {
+	return func(m *v1beta1.Machine) { m.Spec.Node.StartupTaints = taints }
+}
+
+// M-86: startup taints are for a Node that starts, however quick its kubelet is.
+func TestWhichNodesAreInService(t *testing.T) {
+	noon := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+	launched := func(reason string) func(*v1beta1.Machine, *corev1.Node) {
+		return func(m *v1beta1.Machine, _ *corev1.Node) {
+			meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{Type: v1beta1.ConditionLaunched, Status: metav1.ConditionTrue, Reason: reason})
+		}
+	}
+	registered := func(after time.Duration) func(*v1beta1.Machine, *corev1.Node) {
+		return func(_ *v1beta1.Machine, n *corev1.Node) { n.CreationTimestamp = metav1.NewTime(noon.Add(after)) }
+	}
+	ready := func(_ *v1beta1.Machine, n *corev1.Node) {
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	}
+	uninitialized := func(_ *v1beta1.Machine, n *corev1.Node) {
+		n.Spec.Taints = append(n.Spec.Taints, uninitializedTaint)
+	}
+	phase := func(p v1beta1.MachinePhase) func(*v1beta1.Machine, *corev1.Node) {
+		return func(m *v1beta1.Machine, _ *corev1.Node) { m.Status.Phase = p }
+	}
+	paired := func(m *v1beta1.Machine, _ *corev1.Node) {
+		m.Status.NodeRef = &v1beta1.NodeRef{Name: "n", UID: "before"}
+	}
+	ours, adopted := launched(v1beta1.ReasonInstanceLaunched), launched(v1beta1.ReasonInstanceAdopted)
+	type changes []func(*v1beta1.Machine, *corev1.Node)
+	for name, test := range map[string]struct {
+		is   changes
+		want bool
+	}{
+		"a new Node":                                 {changes{ours, registered(time.Minute), uninitialized}, false},
+		"a new Node without a taint":                 {changes{ours, registered(time.Minute)}, false},
+		"a new Node that is Ready already":           {changes{ours, registered(time.Minute), uninitialized, ready}, false},
+		"a new one, Ready and without a taint":       {changes{ours, registered(time.Minute), ready}, false},
+		"of the second in which the machine came":    {changes{ours, registered(0), ready}, false},
+		"of an instance that was taken over":         {changes{adopted, registered(-time.Hour), ready}, true},
+		"that one, when it is not Ready":             {changes{adopted, registered(-time.Hour)}, true},
+		"that one, registered anew":                  {changes{adopted, registered(time.Minute), ready}, true},
+		"of an adopted instance that joins only now": {changes{adopted, registered(time.Minute), uninitialized}, false},
+		"older than the machine":                     {changes{ours, registered(-time.Second), ready}, true},
+		"older by a clock, but for no pods yet":      {changes{ours, registered(-time.Minute), uninitialized}, false},
+		"made anew while the machine runs":           {changes{ours, registered(time.Hour), paired, phase(v1beta1.MachineRunning)}, true},
+		"made anew, with the taint":                  {changes{ours, registered(time.Hour), uninitialized, paired, phase(v1beta1.MachineUnhealthy)}, true},
+		"made anew while it is updated in place":     {changes{ours, registered(time.Hour), paired, phase(v1beta1.MachineUpdating)}, true},
+		"of an instance that replaced another":       {changes{ours, registered(time.Hour), uninitialized, phase(v1beta1.MachineProvisioned)}, false},
+		"made anew before the machine ran":           {changes{ours, registered(time.Minute), paired, phase(v1beta1.MachineProvisioned)}, false},
+	} {
+		m, n := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(noon)}}, &corev1.Node{}
+		for _, change := range test.is {
+			change(m, n)
+		}
+		p := &pass{machine: m, before: m.DeepCopy()}
+		if got := p.inService(n); got != test.want {
+			t.Errorf("%s: in service is %v", name, got)
+		}
+	}
+}
+
+// A Node that serves when its machine takes it over gets what the machine wants on it for good. Startup taints would evict its
+// pods, and with nobody to remove them the machine would fail and be replaced.
+//
+// M-86.
+func TestANodeThatServesGetsNoStartupTaints(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	id := w.adoptable()
+	node := w.foreignNode(id)
+	// Its administrator keeps some pods off it for good, by a taint that new Nodes only start with.
+	kept := w.getNode(node.Name)
+	kept.Spec.Taints = append(kept.Spec.Taints, taint("network", ""))
+	if err := w.api.Update(t.Context(), kept); err != nil {
+		t.Fatal(err)
+	}
+	w.born("m", of(id), startsWith(evicting, taint("network", "")), func(m *v1beta1.Machine) {
+		m.Spec.Node.Labels = map[string]string{"pool": "db"}
+		m.Spec.Node.Taints = []corev1.Taint{taint("dedicated", "db")}
+	})
+	began := w.clock.Now()
+	w.untilPhase("m", v1beta1.MachineRunning)
+	within(t, "the time until it runs", w.clock.Since(began), 0, time.Minute)
+	n := w.getNode(node.Name)
+	if find(n.Spec.Taints, evicting) >= 0 || find(n.Spec.Taints, taint("dedicated", "db")) < 0 || find(n.Spec.Taints, taint("network", "")) < 0 || n.Labels["pool"] != "db" {
+		t.Errorf("the node has the labels %v and the taints %v", n.Labels, n.Spec.Taints)
+	}
+	w.step(24 * time.Hour)
+	w.wantRest("m")
+}
+
+// M-19, M-86: an adopted instance that joins only now, and a Node that is Ready before anybody has seen it, start.
+func TestANodeThatStartsGetsStartupTaints(t *testing.T) {
+	t.Parallel()
+	t.Run("adopted before it joined", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		id := w.adoptable()
+		w.born("m", of(id), startsWith(evicting))
+		w.untilPhase("m", v1beta1.MachineProvisioned)
+		w.wantHeldByStartupTaint(w.node("m", true))
+	})
+	t.Run("Ready at once, and nothing keeps pods off it", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.class("small", "")
+		w.born("m", startsWith(evicting))
+		w.reconcile("m")
+		w.wantHeldByStartupTaint(w.node("m", true, func(n *corev1.Node) { n.Spec.Taints = nil }))
+	})
+}
+
+func (w *world) wantHeldByStartupTaint(node *corev1.Node) {
+	w.t.Helper()
+	w.reconcile("m")
+	w.wantCondition(w.get("m"), v1beta1.ConditionReady, metav1.ConditionFalse, v1beta1.ReasonWaitingForStartupTaints)
+	n := w.getNode(node.Name)
+	if find(n.Spec.Taints, evicting) < 0 {
+		w.t.Errorf("the taints are %v", n.Spec.Taints)
+	}
+	n.Spec.Taints = without(n.Spec.Taints, []corev1.Taint{evicting}, nil)
+	if err := w.api.Update(w.t.Context(), n); err != nil {
+		w.t.Fatal(err)
+	}
+	w.reconcile("m")
+	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
+}
+
+// The Node of a machine that works is registered anew, because somebody deleted it: its pods may still run.
+//
+// M-86.
+func TestANodeMadeAnewGetsNoStartupTaints(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	w.born("m", startsWith(evicting))
+	w.reconcile("m")
+	w.wantHeldByStartupTaint(w.node("m", true))
+	w.dropNode(w.get("m"))
+	w.reconcile("m")
+	w.wantPhase(w.get("m"), v1beta1.MachineUnhealthy)
+	node := w.node("m", true)
+	w.reconcile("m")
+	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
+	if n := w.getNode(node.Name); find(n.Spec.Taints, evicting) >= 0 || find(n.Spec.Taints, uninitializedTaint) >= 0 {
+		t.Errorf("the taints are %v", n.Spec.Taints)
+	}
+}

@@ -1,0 +1,210 @@
+package machine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/cli/why"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// wantRefused fails the test unless the machine is shown as one that the provider refuses, and nothing else.
+func (w *world) wantRefused(m *v1beta1.Machine) {
+	w.t.Helper()
+	w.wantPhase(m, v1beta1.MachinePending)
+	w.wantCondition(m, v1beta1.ConditionLaunched, "False", v1beta1.ReasonInvalidConfiguration)
+}
+
+// tryAgain makes passes, each of which must show the refusal, until the provider was asked to create the instance once more,
+// and returns how long that took.
+func (w *world) tryAgain(name string, wait time.Duration) (took, next time.Duration) {
+	w.t.Helper()
+	asked, began := len(w.cloud.created()), w.clock.Now()
+	for range 5 {
+		w.step(wait)
+		wait = w.reconcile(name).RequeueAfter
+		w.wantRefused(w.get(name))
+		if len(w.cloud.created()) > asked {
+			return w.clock.Since(began), wait
+		}
+	}
+	w.t.Fatalf("the instance is not asked for again; done: %q", lastOf(w.effects.of(), 20))
+	return 0, 0
+}
+
+// What a cloud refuses may be mended there, and nothing changes here: it is tried again, more and more rarely. Meanwhile the
+// machine is shown as refused all the time, also while a try needs another bootstrap token, and never as failed or coming up:
+// its set would replace it or make others.
+//
+// M-84, M-15.
+func TestWhatTheProviderRefusesIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	for name, userData := range map[string]string{"without a token": "", "with a token": joinsWithToken} {
+		for _, code := range []provider.Code{provider.FailedPrecondition, provider.InvalidArgument} {
+			t.Run(fmt.Sprint(code, " ", name), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, joining)
+				w.class("small", userData)
+				w.born("m")
+				for range 6 {
+					w.cloud.fail("Create", provider.Errorf(code, "a policy forbids it"))
+				}
+				wait := w.reconcile("m").RequeueAfter
+				for n, low := range []time.Duration{10, 20, 30, 30} {
+					low *= time.Minute
+					within(t, "the wait", wait, low, low*5/4)
+					m := w.get("m")
+					w.wantRefused(m)
+					if next := m.Status.LastOperation.NextTryTime; next == nil {
+						t.Error("lastOperation does not say when the next try is")
+					} else {
+						within(t, "the time of the next try", next.Sub(w.clock.Now()), wait-2*time.Second, wait+2*time.Second)
+					}
+					w.effects.clear()
+					var took time.Duration
+					took, wait = w.tryAgain("m", wait)
+					within(t, "the time until the next try", took, low, low*5/4+time.Second)
+					if writes := w.effects.writes(); len(writes) > 2 {
+						t.Errorf("try %d took the writes %q", n+2, writes)
+					}
+				}
+				// A new process need not know that time.
+				w.restart()
+				settle := w.reconcile("m").RequeueAfter
+				w.wantRefused(w.get("m"))
+				if len(w.cloud.created()) < 6 {
+					took, _ := w.tryAgain("m", settle)
+					within(t, "the first try of a new process", took, 0, 2*time.Minute)
+				}
+				want(t, "events of one refusal", reasons(w.events.take()), v1beta1.ReasonInvalidConfiguration)
+
+				// Somebody lifts the policy.
+				m := w.untilPhase("m", v1beta1.MachineRunning)
+				if o := m.Status.LastOperation; o.NextTryTime != nil || o.Attempts != 0 {
+					t.Errorf("lastOperation of a machine that runs is %+v", o)
+				}
+				w.wantRest("m")
+				if live := w.cloud.live(); len(live) != 1 {
+					t.Errorf("there are %d instances", len(live))
+				}
+			})
+		}
+	}
+}
+
+// A person who has mended the cause does as machinist why says, to the letter, and need not wait.
+//
+// M-85.
+func TestAPersonHurriesTheNextTry(t *testing.T) {
+	t.Parallel()
+	for _, code := range []provider.Code{provider.FailedPrecondition, provider.InvalidArgument} {
+		t.Run(string(code), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, joining)
+			w.class("small", joinsWithToken)
+			w.born("m")
+			for range 3 {
+				w.cloud.fail("Create", provider.Errorf(code, "a policy forbids it"))
+			}
+			w.reconcile("m")
+			for _, value := range []string{"1764", "1765"} {
+				w.step(time.Second)
+				w.follow("m", value)
+				asked := len(w.cloud.created())
+				wait := w.reconcile("m").RequeueAfter
+				w.wantRefused(w.get("m"))
+				if len(w.cloud.created()) != asked+1 {
+					t.Fatalf("%s does not lead to a try", value)
+				}
+				within(t, "the wait after a try that a person asked for", wait, 10*time.Minute, 38*time.Minute)
+				w.wantQuiet("m") // One value is one try.
+			}
+			w.follow("m", "1766")
+			w.reconcile("m")
+			w.wantPhase(w.get("m"), v1beta1.MachineProvisioned)
+			w.untilPhase("m", v1beta1.MachineRunning)
+			w.wantRest("m")
+		})
+	}
+}
+
+// follow does what machinist why advises for a machine that the provider refuses.
+func (w *world) follow(name, date string) {
+	w.t.Helper()
+	m := w.get(name)
+	findings := why.Explain(why.Facts{Now: w.clock.Now(), Machine: m, Provider: why.Process{Known: true, Name: "p", Seen: &m.CreationTimestamp.Time}})
+	at := slices.IndexFunc(findings, func(f why.Finding) bool { return f.Reason == v1beta1.ReasonInvalidConfiguration })
+	if at < 0 {
+		w.t.Fatalf("machinist why says %+v", findings)
+	}
+	if until := findings[at].Until; until == nil || !until.Equal(m.Status.LastOperation.NextTryTime.Time) {
+		w.t.Errorf("the next try is due at %v; machinist why says %v", m.Status.LastOperation.NextTryTime, until)
+	}
+	_, command, found := strings.Cut(findings[at].Do, ": kubectl ")
+	fields := strings.Fields(strings.ReplaceAll(command, "$(date +%s)", date))
+	if !found || len(fields) != 7 || !slices.Equal(fields[:5], []string{"annotate", "ma", name, "-n", w.namespace}) || fields[6] != "--overwrite" {
+		w.t.Fatalf("machinist why advises %q", findings[at].Do)
+	}
+	key, value, _ := strings.Cut(fields[5], "=")
+	w.update(name, func(m *v1beta1.Machine) { set(&m.Annotations, key, value) })
+}
+
+// M-85: it holds for whatever is waited for after an error.
+func TestAPersonHurriesATryAfterAnyError(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, joining)
+	w.class("small", "")
+	w.born("m")
+	w.cloud.fail("Create", provider.Errorf(provider.ResourceExhausted, "no"))
+	w.reconcile("m")
+	w.update("m", func(m *v1beta1.Machine) { set(&m.Annotations, v1beta1.AnnotationRetry, "") })
+	w.reconcile("m")
+	w.wantPhase(w.get("m"), v1beta1.MachineProvisioned)
+}
+
+// M-84: an update that the cloud refuses is tried again as a creation is.
+func TestAnUpdateThatTheProviderRefusesIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	w, _ := changed(t, &answers{
+		errs:  []error{provider.Errorf(provider.FailedPrecondition, "a policy forbids it")},
+		given: []provider.UpdateResult{{Outcome: provider.UpdateDone}},
+	})
+	wait := w.reconcile("m").RequeueAfter
+	m := w.get("m")
+	w.wantPhase(m, v1beta1.MachineRunning)
+	w.wantCondition(m, v1beta1.ConditionUpToDate, "False", v1beta1.ReasonUpdateError)
+	within(t, "the wait", wait, 10*time.Minute, 12*time.Minute+30*time.Second)
+	w.wantQuiet("m")
+	w.step(wait)
+	w.reconcile("m")
+	if got := w.get("m").Status.Applied.ClassName; got != "large" {
+		t.Errorf("the instance is of class %s", got)
+	}
+}
+
+// M-84: a try that is due and has to wait for its turn does not change what is said of the machine.
+func TestARefusedMachineWaitsForItsTurnAsRefused(t *testing.T) {
+	t.Parallel()
+	w, queue := narrow(t)
+	w.born("refused")
+	w.cloud.fail("Create", provider.Errorf(provider.FailedPrecondition, "a policy forbids it"))
+	wait := w.reconcile("refused").RequeueAfter
+	w.cloud.boot = 2 * wait
+	w.born("other")
+	w.reconcile("other")
+	w.step(wait)
+	w.wantQuiet("refused")
+	w.step(time.Minute)
+	w.wantQuiet("refused")
+	w.wantRefused(w.get("refused"))
+
+	w.cloud.boot = 0
+	w.reconcile("other")
+	w.wantWoken(queue, "refused")
+	w.reconcile("refused")
+	w.wantPhase(w.get("refused"), v1beta1.MachineProvisioned)
+}

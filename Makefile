@@ -51,7 +51,7 @@ chaos: controlplane build ## Beat the real processes up for DURATION while peopl
 	$(GO) run ./test/chaos --duration $(DURATION) $(ARGS)
 
 .PHONY: simulate
-simulate: ## Run the controllers in the deterministic world: an even sample of fault plans, and random runs (3 minutes)
+simulate: ## Run the controllers in the deterministic world: other clouds, an even sample of fault plans, and random runs (4 minutes)
 	$(GO) run ./test/simulate $(ARGS)
 
 .PHONY: simulate-full

@@ -202,7 +202,7 @@ func TestDeletionBeforeTheInstanceIsKnownWaitsForItToShow(t *testing.T) {
 		}, 5 * time.Minute},
 		{"a look fails", func(w *world) {
 			w.cloud.fail("Delete", nil, provider.Errorf(provider.Unavailable, "no"))
-		}, 2 * time.Minute},
+		}, time.Minute},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

@@ -184,6 +184,11 @@ func (p *pass) followInstance(ctx context.Context) (progress, error) {
 		}
 		// Otherwise following is a courtesy: the Node may come all the same.
 		return progress(known), nil
+	case undescribed(p.machine) && instance.OwnedBy(p.ClusterID, identity(p.machine)) != nil && p.showsWithin() > 0:
+		// The tags of what was made for the Machine may not show yet. Taken for somebody else's, it would be for good.
+		p.launching("Waiting until the provider would show the instance's tags.")
+		p.wakeIn(min(p.showsWithin(), p.pollInterval()))
+		return wait, nil
 	case undescribed(p.machine) && instance.OwnedBy(p.ClusterID, identity(p.machine)) != nil:
 		return p.adopt(ctx)
 	}

@@ -83,6 +83,8 @@ const (
 	// FaultVanishes deletes the instance behind its owner's back: it is no
 	// longer readable, but its client token is still remembered.
 	FaultVanishes InstanceFaultKind = "Vanishes"
+	// FaultReclaimed is FaultVanishes that the cloud announces: until it happens, Instance.ReclaimTime says when.
+	FaultReclaimed InstanceFaultKind = "Reclaimed"
 	// FaultSilent stops the machine (no heartbeats, no pods, connections
 	// closed) while the instance is still reported as running.
 	FaultSilent InstanceFaultKind = "Silent"

@@ -67,6 +67,8 @@ type Instance struct {
 	// is never handed out.
 	UserDataSHA256 string    `json:"userDataSHA256,omitempty"`
 	LaunchTime     time.Time `json:"launchTime"`
+	// ReclaimTime is when the cloud takes the instance away, as a spot market does; nil where it does not.
+	ReclaimTime *time.Time `json:"reclaimTime,omitempty"`
 	// TerminationTime is set once the instance is terminated.
 	TerminationTime *time.Time `json:"terminationTime,omitempty"`
 	// Host tells what the machine itself is doing. It is never delayed by

@@ -13,12 +13,20 @@ import (
 
 func main() {
 	var o driver.Options
+	interruptions := false
 	app.Main(app.Provider{
 		Name: driver.Name,
 		AddFlags: func(fs *pflag.FlagSet) {
 			fs.StringSliceVar(&o.Endpoints, "cloud-endpoint", nil, "URLs of the simulated clouds that may be used; the first is the default. Required")
 			fs.DurationVar(&o.CreateSettle, "create-settle", 5*time.Second, "how long a creation whose answer was lost can still take effect at the cloud")
+			fs.BoolVar(&interruptions, "poll-interruptions", false, "ask the cloud every 15 seconds which instances it is about to take away")
 		},
-		New: func() (provider.Driver, error) { return driver.New(o) },
+		New: func() (provider.Driver, error) {
+			d, err := driver.New(o)
+			if err != nil || !interruptions {
+				return d, err
+			}
+			return driver.Announcing{Driver: d}, nil
+		},
 	})
 }

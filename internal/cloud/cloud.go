@@ -97,6 +97,15 @@ func (c *Cloud) Adopt(ctx context.Context, req provider.AdoptRequest) (*provider
 	return call(ctx, c, "Adopt", changes, func(ctx context.Context) (*provider.Instance, error) { return adopter.Adopt(ctx, req) })
 }
 
+// Interruptions implements provider.Interrupter; it fails with Unimplemented when the driver cannot.
+func (c *Cloud) Interruptions(ctx context.Context, req provider.InterruptionsRequest) ([]provider.Interruption, error) {
+	interrupter, ok := c.Driver.(provider.Interrupter)
+	if !ok {
+		return nil, provider.Errorf(provider.Unimplemented, "provider %s does not announce interruptions", c.Name())
+	}
+	return call(ctx, c, "Interruptions", reads, func(ctx context.Context) ([]provider.Interruption, error) { return interrupter.Interruptions(ctx, req) })
+}
+
 // ListScope implements provider.Scoper with the driver's name of the scope; it is empty when the driver names none. It makes
 // no call to the cloud and is not limited.
 func (c *Cloud) ListScope(class provider.Class) (name string, err error) {

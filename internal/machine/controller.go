@@ -47,8 +47,8 @@ type Options struct {
 	Drainer Drainer
 	// Signals are how a Node shows that its instance is about to be taken away. Default interruption.Known.
 	Signals interruption.Signals
-	// PollsInterruptions says that the provider is asked which instances are about to be taken away, see Interruptions.
-	PollsInterruptions bool
+	// Interrupter tells which instances are about to be taken away; nil where the driver cannot. NoticesWiring has it asked.
+	Interrupter provider.Interrupter
 	// Reach tells of outages of the target cluster; nil where nobody watches it.
 	Reach Reach
 	// PreserveTimeout is how long a Machine that is set aside is kept. Default 96 hours.

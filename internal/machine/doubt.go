@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// doubts wakes Machines whose instances seem to be missing.
+// doubts wakes Machines whose instances seem to be missing, or are about to be taken away.
 type doubts struct {
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -31,11 +31,16 @@ func (d *doubts) wakes() source.Source {
 // time, and returns at once. The Machine is not changed.
 func (r *Reconciler) Doubt(m *v1beta1.Machine) {
 	r.memory.update(m, func(known *recollection) { known.doubted = m.Spec.ProviderID })
-	r.doubts.mu.Lock()
-	defer r.doubts.mu.Unlock()
+	r.doubts.wake(m)
+}
+
+// wake has the Machine looked at.
+func (d *doubts) wake(m *v1beta1.Machine) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	// Without a queue it is before the start, at which every Machine is looked at.
-	if r.doubts.queue != nil {
-		r.doubts.queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(m)})
+	if d.queue != nil {
+		d.queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(m)})
 	}
 }
 

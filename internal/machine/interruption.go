@@ -34,11 +34,11 @@ type announcement struct {
 // announced returns what the provider and the Node say now. known is false where one of them cannot be asked, so that their
 // silence means nothing.
 func (p *pass) announced() (a announcement, found, known bool) {
-	known = p.Target == nil || p.node != nil
+	known = p.Target == nil || p.node != nil || p.machine.Status.NodeRef == nil
 	if n, ok := p.Signals.Of(p.node); ok {
 		a, found = announcement{reason: n.Reason, source: n.Source, at: p.now.Add(n.Lead)}, true
 	}
-	if !p.PollsInterruptions {
+	if p.Interrupter == nil {
 		return a, found, known
 	}
 	polled := p.memory.of(p.machine).polled

@@ -54,6 +54,9 @@ func (r *record) switchedOn() bool {
 
 // addFault lets something befall the instance at a time.
 func (r *record) addFault(f simcloud.InstanceFault, at time.Time) {
+	if earlier := r.Instance.ReclaimTime; f.Kind == simcloud.FaultReclaimed && (earlier == nil || at.Before(*earlier)) {
+		r.Instance.ReclaimTime = &at
+	}
 	f.After = simcloud.Duration(at.Sub(r.Instance.LaunchTime))
 	i, _ := slices.BinarySearchFunc(r.Faults, f.After, func(g simcloud.InstanceFault, after simcloud.Duration) int {
 		if g.After <= after { // after those of the same time
@@ -157,7 +160,7 @@ func (r *record) suffer(at time.Time, s simcloud.Settings) {
 	if state == simcloud.StateTerminated {
 		return
 	}
-	if f.Kind == simcloud.FaultVanishes {
+	if f.Kind == simcloud.FaultVanishes || f.Kind == simcloud.FaultReclaimed {
 		r.terminate(at, s)
 		r.Instance.StateReason = "fault: vanished"
 		r.Hidden = true

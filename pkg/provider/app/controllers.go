@@ -100,6 +100,9 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 	if s.maxInFlightCreates > 0 {
 		machines.Places = cloud.NewPlaces(s.maxInFlightCreates)
 	}
+	if _, ok := driver.(provider.Interrupter); ok {
+		machines.Interrupter = guarded
+	}
 	var (
 		targetEvents wiring.TargetEvents
 		drainWakes   source.Source
@@ -145,6 +148,11 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 	reconciler := machine.New(machines)
 	if err := reconciler.Wiring(control.Cache, drainWakes).Add(mgr, targetEvents); err != nil {
 		return err
+	}
+	if machines.Interrupter != nil {
+		if err := reconciler.NoticesWiring().Add(mgr, nil); err != nil {
+			return fmt.Errorf("add the notices of interruptions: %w", err)
+		}
 	}
 	classes := machineclass.New(machineclass.Options{
 		Driver: guarded, Client: control.Client, Live: control.Live,

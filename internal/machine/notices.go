@@ -1,0 +1,156 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/index"
+	"machinist.dev/machinist/internal/machineclass/resolve"
+	"machinist.dev/machinist/internal/wiring"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+const (
+	// noticePeriod is how often the provider is asked which instances are about to be taken away.
+	noticePeriod = 15 * time.Second
+	// noticeHorizon is how far ahead an announced end is acted upon. What lies beyond is advice.
+	noticeHorizon = 15 * time.Minute
+)
+
+// notices asks the provider which instances are about to be taken away, and wakes their Machines.
+type notices struct{ *Reconciler }
+
+// NoticesWiring is the table of what asks the provider for interruptions: its start, and from then on itself. It is for
+// processes whose Options have an Interrupter.
+func (r *Reconciler) NoticesWiring() wiring.Table {
+	start := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: "interruptions"}})
+		return nil
+	})
+	return wiring.Table{Name: "interruptions", Reconciler: notices{r}, Concurrency: 1, Sources: []source.Source{start}}
+}
+
+// noticeScope is the Machines about whose instances one call tells.
+type noticeScope struct {
+	class    provider.Class
+	machines []*v1beta1.Machine
+}
+
+// Reconcile asks once for each scope.
+func (n notices) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	scopes, err := n.scopes(ctx)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(scopes)) {
+		s := scopes[name]
+		found, err := n.Interrupter.Interruptions(ctx, provider.InterruptionsRequest{Class: s.class, ClusterID: n.ClusterID})
+		if err != nil {
+			// What was announced before still is, as far as anybody knows.
+			logf.FromContext(ctx).Info("The provider does not tell which instances are about to be taken away", "machine", s.machines[0].Name, "cause", messageOf(err))
+			continue
+		}
+		horizon, announced := n.Clock.Now().Add(noticeHorizon), map[string]provider.Interruption{}
+		for _, i := range found {
+			if !i.At.After(horizon) {
+				announced[i.ProviderID] = i
+			}
+		}
+		for _, m := range s.machines {
+			i, is := announced[m.Spec.ProviderID]
+			n.learn(m, i, is)
+		}
+	}
+	return reconcile.Result{RequeueAfter: noticePeriod}, nil
+}
+
+// scopes groups the Machines that have an instance by the scope that the driver names for them and the Secret with their
+// credentials. Each class is resolved once.
+func (n notices) scopes(ctx context.Context) (map[string]*noticeScope, error) {
+	machines, err := index.Shared[v1beta1.Machine](ctx, n.Client, &v1beta1.MachineList{}, client.DisableReadYourWritesConsistency)
+	if err != nil {
+		return nil, fmt.Errorf("list machines: %w", err)
+	}
+	scopes, byClass := map[string]*noticeScope{}, map[string]*noticeScope{}
+	for _, m := range machines {
+		if m.Spec.ProviderID == "" || m.Status.FailureReason != "" || recordedProvider(m) != n.Cloud.Name() {
+			continue
+		}
+		class := classNameOf(m)
+		s, known := byClass[class]
+		if !known {
+			inputs, err := n.Classes.ResolveForDeletion(ctx, m)
+			if err == nil && len(inputs.ProviderSpec) > 0 {
+				name := m.Namespace + "/" + n.scopeNameOf(inputs)
+				if s = scopes[name]; s == nil {
+					s = &noticeScope{class: inputs.Class()}
+					scopes[name] = s
+				}
+			}
+			byClass[class] = s // Nil where nobody can be asked: the Machines say why.
+		}
+		if s != nil {
+			s.machines = append(s.machines, m)
+		}
+	}
+	return scopes, nil
+}
+
+// classNameOf names what the Machine is made from.
+func classNameOf(m *v1beta1.Machine) string {
+	if m.Spec.ClassRef != nil {
+		return "class/" + m.Namespace + "/" + m.Spec.ClassRef.Name
+	}
+	credentials, spec := "", resolve.Resolved{}
+	if m.Spec.CredentialsRef != nil {
+		credentials = m.Spec.CredentialsRef.Name
+	}
+	if m.Spec.ProviderSpec != nil {
+		spec.ProviderSpec = m.Spec.ProviderSpec.Raw
+	}
+	return "machine/" + m.Namespace + "/" + credentials + "/" + spec.SpecHash()
+}
+
+// scopeNameOf is what classes have in common that one call tells of: the Secret, and the scope or else the specification.
+func (n notices) scopeNameOf(inputs resolve.Resolved) string {
+	name := ""
+	if inputs.CredentialsRef != nil {
+		name = inputs.CredentialsRef.Name
+	}
+	if scoper, ok := n.Cloud.(provider.Scoper); ok {
+		if scope, err := scoper.ListScope(inputs.Class()); err == nil && scope != "" {
+			return name + "/scope/" + scope
+		}
+	}
+	return name + "/spec/" + inputs.SpecHash()
+}
+
+// learn takes note of what was said of a Machine's instance, and wakes the Machine if that is new to it.
+func (n notices) learn(m *v1beta1.Machine, i provider.Interruption, announced bool) {
+	before := n.memory.of(m).polled
+	now := polled{providerID: m.Spec.ProviderID}
+	if announced {
+		now.at, now.reason = i.At, v1beta1.ReasonTerminationNotice
+		if i.Reason == provider.Preemption {
+			now.reason = v1beta1.ReasonPreemptionNotice
+		}
+	} else if before.reason == "" && !interrupted(m) {
+		return // As nearly always.
+	}
+	if before.providerID == now.providerID && before.reason == now.reason && before.at.Equal(now.at) {
+		return
+	}
+	n.memory.update(m, func(known *recollection) { known.polled = now })
+	n.doubts.wake(m)
+}

@@ -1,0 +1,133 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// announcer is a cloud that says what it is about to take away.
+type announcer struct {
+	ends  []provider.Interruption
+	err   error
+	asked []provider.InterruptionsRequest
+}
+
+func (a *announcer) Interruptions(_ context.Context, req provider.InterruptionsRequest) ([]provider.Interruption, error) {
+	a.asked = append(a.asked, req)
+	return a.ends, a.err
+}
+
+// announced is a world whose cloud announces interruptions.
+func announced(t *testing.T) (*world, *announcer) {
+	w, a := newWorld(t), &announcer{}
+	w.options.Interrupter = a
+	w.restart()
+	return w, a
+}
+
+// poll asks the cloud once.
+func (w *world) poll() {
+	w.t.Helper()
+	result, err := notices{w.process}.Reconcile(w.t.Context(), reconcile.Request{})
+	if err != nil || result.RequeueAfter != noticePeriod {
+		w.t.Fatalf("the cloud is asked again after %s: %v", result.RequeueAfter, err)
+	}
+}
+
+// M-80.
+func TestWhatTheCloudAnnouncesIsActedUpon(t *testing.T) {
+	t.Parallel()
+	w, cloud := announced(t)
+	w.class("small", "")
+	m := w.running("m")
+	w.running("other")
+	w.poll()
+	w.wantRest("m")
+	if len(cloud.asked) == 0 || cloud.asked[0].ClusterID != "cluster" || cloud.asked[0].Class.Credentials.Empty() {
+		t.Errorf("asked %+v", cloud.asked)
+	}
+	w.class("same", "") // Of the same specification and other credentials.
+	w.born("third", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name = "same" })
+	w.reconcile("third")
+	scopes, err := notices{w.process}.scopes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sizes := map[int]int{}
+	for _, s := range scopes {
+		if s.machines[0].Namespace == w.namespace {
+			sizes[len(s.machines)]++
+		}
+	}
+	if len(sizes) != 2 || sizes[1] != 1 || sizes[2] != 1 {
+		t.Errorf("scopes of %v machines, want one of two and one of one", sizes)
+	}
+	// An end that is far off is advice.
+	end := w.clock.Now().Add(40 * time.Second).Truncate(time.Second)
+	cloud.ends = []provider.Interruption{{ProviderID: m.Spec.ProviderID, At: end.Add(time.Hour), Reason: provider.Preemption}}
+	w.poll()
+	w.wantRest("m")
+
+	cloud.ends[0].At = end
+	w.poll()
+	w.reconcile("m")
+	m = w.get("m")
+	w.wantCondition(m, v1beta1.ConditionInterruptionNotice, "True", v1beta1.ReasonPreemptionNotice)
+	w.wantCordoned(m.Status.NodeRef.Name, true)
+	if at := m.Status.InterruptionTime; at == nil || !at.Time.Equal(end) {
+		t.Errorf("interruptionTime is %s, want %s", at, end)
+	}
+	w.wantRest("other")
+
+	// Neither an error nor a new process that has not asked yet means that it was withdrawn.
+	cloud.err = errors.New("no answer")
+	w.poll()
+	w.wantQuiet("m")
+	w.restart()
+	w.wantQuiet("m")
+	cloud.ends[0].At, cloud.err = end.Add(10*time.Second), nil
+	w.poll()
+	w.reconcile("m")
+	if at := w.get("m").Status.InterruptionTime; at == nil || !at.Time.Equal(end.Add(10*time.Second)) {
+		t.Errorf("interruptionTime is %s after the cloud put it off", at)
+	}
+
+	// M-81.
+	cloud.ends = nil
+	w.restart()
+	w.poll()
+	w.reconcile("m")
+	w.reconcile("m")
+	m = w.get("m")
+	w.wantCondition(m, v1beta1.ConditionInterruptionNotice, "False", v1beta1.ReasonInterruptionWithdrawn)
+	w.wantCordoned(m.Status.NodeRef.Name, false)
+	w.wantRest("m")
+}
+
+// M-80: its set need not wait for a node that will never be one.
+func TestWhatTheCloudAnnouncesOfAMachineWithoutANodeIsReported(t *testing.T) {
+	t.Parallel()
+	w, cloud := announced(t)
+	w.class("small", "")
+	w.born("m")
+	w.reconcile("m")
+	cloud.ends = []provider.Interruption{{ProviderID: w.get("m").Spec.ProviderID}}
+	w.poll()
+	w.reconcile("m")
+	m := w.get("m")
+	w.wantCondition(m, v1beta1.ConditionInterruptionNotice, "True", v1beta1.ReasonTerminationNotice)
+	w.wantCondition(m, v1beta1.ConditionReady, "False", v1beta1.ReasonTerminationNotice)
+	w.poll()
+	w.wantQuiet("m")
+	cloud.ends = nil
+	w.poll()
+	w.reconcile("m")
+	w.wantCondition(w.get("m"), v1beta1.ConditionInterruptionNotice, "False", v1beta1.ReasonInterruptionWithdrawn)
+}

@@ -1,0 +1,36 @@
+package driver
+
+import (
+	"context"
+
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/simcloud"
+)
+
+// Announcing is a Driver that also tells which instances the cloud is about to take away. It is one of its own since it has
+// Machinist list the instances every few seconds.
+type Announcing struct{ *Driver }
+
+var _ provider.Interrupter = Announcing{}
+
+// Interruptions implements provider.Interrupter.
+func (d Announcing) Interruptions(ctx context.Context, req provider.InterruptionsRequest) ([]provider.Interruption, error) {
+	if req.ClusterID == "" {
+		return nil, provider.Errorf(provider.InvalidArgument, "look for interruptions: the cluster id is empty")
+	}
+	client, err := d.client(d.endpointOf("", req.Class.Spec), req.Class.Credentials)
+	if err != nil {
+		return nil, err
+	}
+	var found []provider.Interruption
+	tags := map[string]string{provider.TagCluster: req.ClusterID}
+	for in, err := range client.Instances(ctx, simcloud.ListInstancesOptions{Tags: tags, States: liveStates()}) {
+		if err != nil {
+			return nil, translate(err, "look for interruptions")
+		}
+		if in.ReclaimTime != nil {
+			found = append(found, provider.Interruption{ProviderID: in.ProviderID, At: *in.ReclaimTime, Reason: provider.Preemption})
+		}
+	}
+	return found, nil
+}

@@ -80,6 +80,9 @@ func (w *World) rest(wrong func(*World) string) error {
 // is not).
 func (w *World) settling() time.Duration {
 	settle := settleTime
+	if w.guards.rooms.has(Orphans) {
+		settle += 3 * orphanPeriod // What one pass could not list is an orphan only to the second after it.
+	}
 	for _, p := range w.processes {
 		for _, d := range p.denials {
 			settle = max(settle, d.until.Sub(w.clock.at)+wiring.LongestRetry+settleTime/2)

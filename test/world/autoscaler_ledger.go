@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machinedeployment"
 	"machinist.dev/machinist/test/world/store"
 )
 
@@ -161,14 +162,18 @@ func (l *ledger) settleOne() {
 	}
 }
 
-// sizedFor is the number of replicas that the manager last acted upon.
-func (l *ledger) sizedFor() (int, bool) {
+// sizedFor is the number of replicas that the manager last acted upon: what the newest set says. Older ones keep what was
+// recorded while they were the newest.
+func (l *ledger) sizedFor() (n int, known bool) {
+	newest := int64(-1)
 	for _, o := range l.world.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineSet")) {
-		if n, err := strconv.Atoi(o.GetAnnotations()[v1beta1.AnnotationSizedFor]); err == nil {
-			return n, true
+		set := o.(*v1beta1.MachineSet)
+		recorded, err := strconv.Atoi(set.Annotations[v1beta1.AnnotationSizedFor])
+		if revision := machinedeployment.Revision(set); err == nil && revision > newest {
+			n, known, newest = recorded, true, revision
 		}
 	}
-	return 0, false
+	return n, known
 }
 
 // taken judges the deletion of a machine by the manager.

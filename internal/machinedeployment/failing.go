@@ -60,7 +60,7 @@ func (f *failures) replaced(machines []*v1beta1.Machine) []v1beta1.FailedMachine
 // observe takes note of the set's machines, and of those seen failing that may be gone by now. It returns how many
 // failed in a row, and when one last became Ready.
 func (f *failures) observe(set types.UID, machines []*v1beta1.Machine, seen []launchFailure) (inARow int, ready time.Time) {
-	if f.set != set {
+	if f.set != set || f.machines == nil {
 		*f = failures{set: set, machines: map[string]v1beta1.FailedMachine{}}
 	}
 	for _, failure := range seen {

@@ -200,3 +200,15 @@ func TestAStatusDescribesAtMostTenFailedMachines(t *testing.T) {
 		t.Errorf("described are %q, expected the replaced z and b, and the first 8 of the others", got)
 	}
 }
+
+// What is remembered of a set can be added to from the first look on, whichever set it is: also where nothing was recalled
+// and the set has no UID yet, as one that is only previewed.
+func TestFailuresCanBeNotedFromTheFirstLookOn(t *testing.T) {
+	var f failures
+	m := &v1beta1.Machine{}
+	m.Name, m.Status.Phase, m.Status.FailureReason = "web-1", v1beta1.MachineFailed, v1beta1.FailureCreateError
+	m.CreationTimestamp = metav1.Unix(1, 0)
+	if inARow, _ := f.observe("", []*v1beta1.Machine{m}, nil); inARow != 1 {
+		t.Errorf("%d failed in a row, want 1", inARow)
+	}
+}

@@ -198,6 +198,10 @@ func (l *ledger) taken(m *v1beta1.Machine) {
 	if isAvailable {
 		l.inTurn(m, owner.UID, told.revision)
 	}
+	// The manager chose by what was so when it told the set: a machine may have become available since.
+	if then := at(o.history[m.UID], told.revision); then != nil && !available(then, 0, l.world.clock.at) {
+		isAvailable = false
+	}
 	switch {
 	case l.replaced(m, told.known):
 		l.settleOne() // it made the room

@@ -82,7 +82,7 @@ type MachineDeploymentSpec struct {
 	// remediation bounds the replacement of failed and unhealthy machines.
 	// +optional
 	// +kubebuilder:default={}
-	Remediation DeploymentRemediation `json:"remediation,omitzero"`
+	Remediation MachineRemediation `json:"remediation,omitzero"`
 }
 
 // DeploymentStrategyType names a way to replace an old revision by a new one.
@@ -159,10 +159,11 @@ type InPlaceUpdate struct {
 	Orchestration InPlaceOrchestration `json:"orchestration,omitempty"`
 }
 
-// DeploymentRemediation bounds the replacement of failed and unhealthy machines.
-type DeploymentRemediation struct {
+// MachineRemediation bounds the replacement of failed and unhealthy machines.
+type MachineRemediation struct {
 	// maxInFlight is how many failed or unhealthy machines are replaced at a time: a number, or a percentage of
-	// replicas, rounded up and at least 1 unless it is 0. Defaults to 1.
+	// replicas, rounded up and at least 1 unless it is 0. Defaults to 1. Machines whose instance vanished are replaced
+	// at once, however many they are, unless it is 0.
 	// +optional
 	// +kubebuilder:default=1
 	MaxInFlight *intstr.IntOrString `json:"maxInFlight,omitempty"`
@@ -348,7 +349,7 @@ func (s DeploymentStrategy) OrchestrationOrDefault() InPlaceOrchestration {
 }
 
 // MaxInFlightOrDefault returns the remediations that may be in flight, 1 if unset.
-func (r DeploymentRemediation) MaxInFlightOrDefault() intstr.IntOrString {
+func (r MachineRemediation) MaxInFlightOrDefault() intstr.IntOrString {
 	return intOrStringOr(r.MaxInFlight, DefaultMaxInFlight)
 }
 

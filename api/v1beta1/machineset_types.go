@@ -78,6 +78,11 @@ type MachineSetSpec struct {
 	// +optional
 	// +kubebuilder:default=Random
 	DeletePolicy DeletePolicy `json:"deletePolicy,omitempty"`
+
+	// remediation bounds the replacement of failed and unhealthy machines. It has no effect on a set that a
+	// MachineDeployment owns: the deployment's own holds for all of its sets together.
+	// +optional
+	Remediation MachineRemediation `json:"remediation,omitzero"`
 }
 
 // MachineSetStatus is what was observed of a set.

@@ -55,15 +55,20 @@ func Deployment(d *v1beta1.MachineDeployment, s Surroundings) (v Verdict) {
 			v.warn(strategy.Child("inPlace", "maxUnavailable"), "100%% lets a rollout take all machines away at once")
 		}
 	}
-	if m := d.Spec.Remediation.MaxInFlight; none(m) {
-		v.warn(spec.Child("remediation", "maxInFlight"), "%s replaces no failed or unhealthy machine", m.String())
-	} else if all(m) {
-		v.warn(spec.Child("remediation", "maxInFlight"), "100%% replaces all failed and unhealthy machines at once")
-	}
+	v.remediation(spec.Child("remediation"), d.Spec.Remediation)
 	if limit := d.Spec.RevisionHistoryLimit; limit != nil && *limit == 0 {
 		v.warn(spec.Child("revisionHistoryLimit"), "0 keeps nothing that a rollout could be undone to")
 	}
 	return v
+}
+
+// remediation judges what bounds the replacement of machines.
+func (v *Verdict) remediation(path *field.Path, r v1beta1.MachineRemediation) {
+	if m := r.MaxInFlight; none(m) {
+		v.warn(path.Child("maxInFlight"), "%s replaces no failed or unhealthy machine", m.String())
+	} else if all(m) {
+		v.warn(path.Child("maxInFlight"), "100%% replaces all failed and unhealthy machines at once")
+	}
 }
 
 // Set judges a MachineSet.
@@ -76,6 +81,7 @@ func Set(m *v1beta1.MachineSet, s Surroundings) (v Verdict) {
 	v.reserved(spec.Child("template", "metadata", "labels"), m.Spec.Template.ObjectMeta.Labels,
 		v1beta1.LabelMachineSet, v1beta1.LabelMachineDeployment)
 	v.classExists(spec.Child("template", "spec"), &m.Spec.Template.Spec, s)
+	v.remediation(spec.Child("remediation"), m.Spec.Remediation)
 	v.overlap(spec.Child("selector"), Claim{
 		Kind: "MachineSet", Name: m.Name, Selector: &m.Spec.Selector, Labels: m.Spec.Template.ObjectMeta.Labels,
 	}, s)

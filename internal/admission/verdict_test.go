@@ -190,6 +190,12 @@ func TestTemplate(t *testing.T) {
 	owned.OwnerReferences = []metav1.OwnerReference{{Kind: "MachineDeployment", Name: "d", Controller: ptr.To(true)}}
 	owned.Spec.Template.ObjectMeta.Labels[v1beta1.LabelMachineDeployment] = "d"
 	want{}.check(t, Set(owned, there("", claim("MachineDeployment", "d", "a"))))
+	none := intstr.FromInt32(0)
+	owned.Spec.Remediation.MaxInFlight = &none
+	want{}.check(t, Set(owned, there(""))) // The deployment's own holds.
+	alone := setNamed("s")
+	alone.Spec.Remediation.MaxInFlight = &none
+	want{warnings: []string{"spec.remediation.maxInFlight: 0 replaces no"}}.check(t, Set(alone, there("")))
 }
 
 //

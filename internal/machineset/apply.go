@@ -173,39 +173,56 @@ func (p *pass) remediate(ctx context.Context, candidates []*v1beta1.Machine) err
 	if err := p.countInFlight(ctx); err != nil {
 		return err
 	}
+	lost, broken := lostFirst(candidates)
 	free := max(0, p.state.MaxInFlight-p.state.InFlight)
-	lost, others := lostFirst(candidates)
-	tried := slices.Concat(lost, others[:min(len(others), free)])
+	tried := slices.Concat(lost[:min(len(lost), maxBatch)], broken[:min(len(broken), free)])
 	deleted, err := p.each("replace", tried, func(cached *v1beta1.Machine) (bool, error) {
 		m := &v1beta1.Machine{}
 		if err := p.Live.Get(ctx, client.ObjectKeyFromObject(cached), m); err != nil {
 			return false, err
 		}
-		if m.UID != cached.UID || !remediable(m) || wellAgain(m, p.state.Now) > 0 || !metav1.IsControlledBy(m, p.state.Set) {
+		if m.UID != cached.UID || !remediable(m) || wellAgain(m, p.state.Now) > 0 || !metav1.IsControlledBy(m, p.state.Set) ||
+			lostForSure(m) != lostForSure(cached) {
 			return false, nil
 		}
 		return true, p.Client.Delete(ctx, reference(m), client.Preconditions{UID: &m.UID, ResourceVersion: &m.ResourceVersion})
 	})
-	_, remediated := lostFirst(deleted)
-	if len(remediated) > 0 {
-		in, _ := p.shared.replacementsOf(p.state.Set.UID)
-		for _, m := range remediated {
-			in = in.Begin(m.Name)
-		}
-		p.shared.keepReplacements(p.state.Set.UID, in)
-		p.memory.remediation.fail(p.state.Now, minRemediationBackoff, maxRemediationBackoff)
-	}
 	if p.Remediated != nil {
 		for _, m := range deleted {
 			p.Remediated(remediationReason(m))
 		}
 	}
+	p.noteRemediated(deleted)
 	if p.late = err == nil && len(deleted) < len(tried); p.late {
 		p.wakeIn(conflictDelay) // The cache is, and would have the same decided again and again.
 	}
 	p.done.remediated = append(p.done.remediated, deleted...)
 	p.deletionFailed(err)
 	return err
+}
+
+// noteRemediated takes note of machines that were deleted in order to replace them.
+func (p *pass) noteRemediated(deleted []*v1beta1.Machine) {
+	lost, broken := lostFirst(deleted)
+	in, _ := p.shared.replacementsOf(p.state.Set.UID)
+	again := false
+	for _, m := range lost {
+		// One that was itself a replacement, of either kind, begins a row of its own kind now.
+		again = again || slices.Contains(p.memory.lostReplacements, m.Name)
+		p.memory.lostReplacements = p.memory.lostReplacements.Begin(m.Name)
+		in = in.without(m.Name)
+	}
+	if again {
+		p.memory.lost.fail(p.state.Now, minRemediationBackoff, maxRemediationBackoff)
+	}
+	for _, m := range broken {
+		in = in.Begin(m.Name)
+		p.memory.lostReplacements = p.memory.lostReplacements.without(m.Name)
+	}
+	if len(broken) > 0 {
+		p.memory.remediation.fail(p.state.Now, minRemediationBackoff, maxRemediationBackoff)
+	}
+	p.shared.keepReplacements(p.state.Set.UID, in)
 }
 
 // each does f to every machine and returns those to which it was done. A machine that is gone is not an error.

@@ -53,7 +53,10 @@ func (p *pass) create(ctx context.Context, n int) (again bool, _ error) {
 		failure = firstOf(failure, b.err)
 	}
 	in, _ := p.shared.replacementsOf(p.state.Set.UID)
+	// Those that use up budget come first: the budget may be used more slowly, never exceeded.
+	blank := in.blank()
 	p.shared.keepReplacements(p.state.Set.UID, in.Assign(names))
+	p.memory.lostReplacements = p.memory.lostReplacements.Assign(names[min(blank, len(names)):])
 
 	if failure == nil {
 		p.batch = min(2*p.batch, maxBatch)

@@ -63,6 +63,12 @@ func comingUp(m *v1beta1.Machine) bool {
 
 func failed(m *v1beta1.Machine) bool { return m.Status.Phase == v1beta1.MachineFailed }
 
+// vanished reports whether the machine failed because its instance is gone: nothing is left that could recover, run pods or
+// be looked at.
+func vanished(m *v1beta1.Machine) bool {
+	return failed(m) && m.Status.FailureReason == v1beta1.FailureInstanceVanished
+}
+
 // interrupted reports whether the cloud has announced that it takes the machine's instance away.
 func interrupted(m *v1beta1.Machine) bool {
 	return conditionIsTrue(m, v1beta1.ConditionInterruptionNotice)

@@ -108,6 +108,13 @@ func launched(m *v1beta1.Machine) {
 func broken(m *v1beta1.Machine) {
 	up(m)
 	m.Status.Phase = v1beta1.MachineFailed
+	m.Status.FailureReason, m.Status.FailureMessage = v1beta1.FailureJoinClusterTimeout, "there is no node"
+	setCondition(m, v1beta1.ConditionReady, false, string(v1beta1.FailureJoinClusterTimeout), time.Minute)
+}
+
+// lost is a machine whose instance vanished.
+func lost(m *v1beta1.Machine) {
+	broken(m)
 	m.Status.FailureReason, m.Status.FailureMessage = v1beta1.FailureInstanceVanished, "the instance is gone"
 	setCondition(m, v1beta1.ConditionReady, false, v1beta1.ReasonInstanceVanished, time.Minute)
 }

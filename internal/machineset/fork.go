@@ -16,6 +16,7 @@ func (r *Reconciler) Fork(o Options) *Reconciler {
 	for key, known := range m.sets {
 		copied := *known
 		copied.updated = maps.Clone(known.updated)
+		copied.lostReplacements = slices.Clone(known.lostReplacements)
 		f.shared.sets[key] = &copied
 	}
 	for set, in := range m.replacements {

@@ -49,6 +49,10 @@ type recollection struct {
 	// remediation and creation are how long to wait after failures, and what failed.
 	remediation, creation backoff
 	creationFailure       Reason
+	// lostReplacements replace machines whose instance vanished, and have not become available yet. lost is how long to wait
+	// after some of them vanished as well.
+	lostReplacements Replacements
+	lost             backoff
 	// updated is when each machine was last patched in place. It has those that were not seen in sync since.
 	updated map[types.UID]updateSent
 }

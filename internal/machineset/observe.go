@@ -31,7 +31,7 @@ func (p *pass) observe(ctx context.Context) error {
 	}
 	p.memory = p.shared.of(set)
 	p.memory.observed(set)
-	p.state = State{Set: set, MaxInFlight: v1beta1.DefaultMaxInFlight, Now: p.Clock.Now()}
+	p.state = State{Set: set, MaxInFlight: remediationLimit(set.Spec.Remediation, set.ReplicasOrDefault()), Now: p.Clock.Now()}
 	if p.Stopped != nil {
 		p.state.Stopped = p.Stopped()
 	}
@@ -175,7 +175,7 @@ func (p *pass) readOwner(ctx context.Context) error {
 		return fmt.Errorf("get the set's deployment: %w", err)
 	}
 	p.deployment = d
-	p.state.MaxInFlight = remediationLimit(d)
+	p.state.MaxInFlight = remediationLimit(d.Spec.Remediation, d.ReplicasOrDefault())
 	p.state.Surge = surgeOf(d)
 	return nil
 }
@@ -199,6 +199,11 @@ func (p *pass) countInFlight(ctx context.Context) error {
 	}
 	s.NextRemediation = p.memory.remediation.until
 	s.InFlight = in
+	lost, recovered := p.memory.lostReplacements.Settle(s.Machines, int(s.Set.ReplicasOrDefault()), s.Set.Spec.MinReadySeconds, s.Now)
+	if p.memory.lostReplacements = lost; recovered {
+		p.memory.lost = backoff{}
+	}
+	s.LostReplacements, s.NextLost = lost, p.memory.lost.until
 	if p.deployment == nil || !slices.ContainsFunc(s.Machines, remediable) {
 		return nil
 	}

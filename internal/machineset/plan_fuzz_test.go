@@ -85,7 +85,9 @@ func (w *world) happen() {
 			up(m)
 			setCondition(m, v1beta1.ConditionReady, true, v1beta1.ReasonMachineReady, since)
 		case 5:
-			broken(m)
+			if broken(m); w.rand.Intn(2) == 0 {
+				lost(m)
+			}
 		case 6:
 			unhealthy(m)
 		case 7:
@@ -182,8 +184,8 @@ func (w *world) check(p Plan) {
 			}
 		}
 	}
-	if n := len(p.Remediate); n > 0 && s.InFlight+n > s.MaxInFlight {
-		w.Fatalf("%d replacements in flight and %d more exceed %d: %s", s.InFlight, n, s.MaxInFlight, p)
+	if _, budgeted := lostFirst(p.Remediate); len(budgeted) > 0 && s.InFlight+len(budgeted) > s.MaxInFlight {
+		w.Fatalf("%d replacements in flight and %d more exceed %d: %s", s.InFlight, len(budgeted), s.MaxInFlight, p)
 	}
 	for _, m := range p.Remediate {
 		if !toBeReplaced(m) || paused(m) || !live(m) {
@@ -279,6 +281,9 @@ func (w *world) carryOut(p Plan, wholly bool) {
 			changed := m.DeepCopy()
 			leaving(changed)
 			replace(m, changed)
+			if lostForSure(m) {
+				continue
+			}
 			w.in = w.in.Begin(m.Name)
 			w.wait.fail(w.state.Now, minRemediationBackoff, maxRemediationBackoff)
 		}

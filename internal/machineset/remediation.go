@@ -43,8 +43,9 @@ func remediationCandidates(machines []*v1beta1.Machine, now time.Time) (candidat
 	return candidates, wait
 }
 
-// lostForSure reports whether the machine is lost whatever is done, so that nothing is saved by replacing it later.
-func lostForSure(m *v1beta1.Machine) bool { return interrupted(m) && !failed(m) }
+// lostForSure reports whether the machine is lost whatever is done, so that nothing is saved by replacing it later: its
+// instance is gone, or about to be taken away.
+func lostForSure(m *v1beta1.Machine) bool { return vanished(m) || interrupted(m) && !failed(m) }
 
 // lostFirst returns those of the candidates that are lost for sure, and the others. Only the others use up budget.
 func lostFirst(candidates []*v1beta1.Machine) (lost, others []*v1beta1.Machine) {
@@ -77,11 +78,11 @@ func wellAgain(m *v1beta1.Machine, now time.Time) time.Duration {
 	return last.Add(withdrawal).Sub(now)
 }
 
-// remediationLimit resolves a deployment's maxInFlight: a percentage of replicas is rounded up, and it is at least 1
-// unless written 0. What cannot be read counts as the default.
-func remediationLimit(d *v1beta1.MachineDeployment) int {
-	value := d.Spec.Remediation.MaxInFlightOrDefault()
-	n, err := intstr.GetScaledValueFromIntOrPercent(&value, int(d.ReplicasOrDefault()), true)
+// remediationLimit resolves the maxInFlight of a deployment, or of a set alone: a percentage of replicas is rounded up, and
+// it is at least 1 unless written 0. What cannot be read counts as the default.
+func remediationLimit(r v1beta1.MachineRemediation, replicas int32) int {
+	value := r.MaxInFlightOrDefault()
+	n, err := intstr.GetScaledValueFromIntOrPercent(&value, int(replicas), true)
 	if err != nil || n < 0 {
 		return v1beta1.DefaultMaxInFlight
 	}
@@ -93,6 +94,8 @@ func remediationLimit(d *v1beta1.MachineDeployment) int {
 
 // Replacements are the remediations of a set that are in flight, each by the name of the machine that replaces the one
 // deleted, or "" until there is one.
+//
+// Those of machines whose instance vanished are kept apart: they use up no budget, and only whether they come to run matters.
 //
 // They live in memory. After a restart every machine that is coming up counts as one (see Resume): the budget may then
 // be used more slowly, never exceeded.
@@ -171,10 +174,25 @@ func (r Replacements) InFlight(machines []*v1beta1.Machine) int {
 
 // Begin notes that a machine was deleted to be replaced.
 func (r Replacements) Begin(victim string) Replacements {
-	if at := slices.Index(r, victim); at >= 0 {
-		r = slices.Delete(slices.Clone(r), at, at+1)
+	return append(r.without(victim), "")
+}
+
+// without returns the replacements without the one of that name.
+func (r Replacements) without(name string) Replacements {
+	if at := slices.Index(r, name); at >= 0 {
+		return slices.Delete(slices.Clone(r), at, at+1)
 	}
-	return append(r, "")
+	return r
+}
+
+// blank counts the replacements that are not made yet.
+func (r Replacements) blank() (n int) {
+	for _, name := range r {
+		if name == "" {
+			n++
+		}
+	}
+	return n
 }
 
 // Assign notes machines that were made.

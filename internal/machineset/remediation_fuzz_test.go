@@ -24,10 +24,8 @@ func FuzzRemediationLimit(f *testing.F) {
 		if text == "" {
 			limit = intstr.FromInt32(number)
 		}
-		d := &v1beta1.MachineDeployment{}
-		d.Spec.Replicas, d.Spec.Remediation.MaxInFlight = &replicas, &limit
 		none := limit == intstr.FromInt32(0) || limit == intstr.FromString("0%")
-		if n := remediationLimit(d); n < 0 || n == 0 && !none || none && n != 0 {
+		if n := remediationLimit(v1beta1.MachineRemediation{MaxInFlight: &limit}, replicas); n < 0 || n == 0 && !none || none && n != 0 {
 			t.Errorf("%s of %d is %d", limit.String(), replicas, n)
 		}
 	})

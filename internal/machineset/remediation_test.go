@@ -89,25 +89,69 @@ func TestRemediationBacksOff(t *testing.T) {
 	}
 }
 
-// S-7.
+// S-7, S-21.
 func TestRemediationLimit(t *testing.T) {
 	for value, want := range map[intstr.IntOrString]int{
 		intstr.FromInt32(1): 1, intstr.FromInt32(0): 0, intstr.FromInt32(7): 7, intstr.FromInt32(-1): 1,
 		intstr.FromString("0%"): 0, intstr.FromString("1%"): 1, intstr.FromString("20%"): 3, intstr.FromString("100%"): 11, intstr.FromString("many"): 1,
 	} {
-		d := &v1beta1.MachineDeployment{Spec: v1beta1.MachineDeploymentSpec{Replicas: ptr.To[int32](11)}}
-		d.Spec.Remediation.MaxInFlight = &value
-		if got := remediationLimit(d); got != want {
+		if got := remediationLimit(v1beta1.MachineRemediation{MaxInFlight: &value}, 11); got != want {
 			t.Errorf("maxInFlight %s of 11: %d, want %d", value.String(), got, want)
 		}
 	}
-	empty := &v1beta1.MachineDeployment{Spec: v1beta1.MachineDeploymentSpec{Replicas: ptr.To[int32](0)}}
-	empty.Spec.Remediation.MaxInFlight = ptr.To(intstr.FromString("50%"))
-	if got := remediationLimit(empty); got != 1 {
+	if got := remediationLimit(v1beta1.MachineRemediation{MaxInFlight: ptr.To(intstr.FromString("50%"))}, 0); got != 1 {
 		t.Errorf("a share of nothing: %d, want at least 1", got)
 	}
-	if got := remediationLimit(&v1beta1.MachineDeployment{}); got != 1 {
+	if got := remediationLimit(v1beta1.MachineRemediation{}, 1); got != 1 {
 		t.Errorf("the default: %d, want 1", got)
+	}
+}
+
+// S-20: a set of which replacements of vanished machines vanish in a row waits longer and longer, until one of them runs.
+// Whatever replaces vanished machines uses up no budget.
+func TestReplacementsThatVanishInARowAreWaitedFor(t *testing.T) {
+	set := aSet(2)
+	p := &pass{Reconciler: New(Options{}), state: State{Set: set, Now: epoch}}
+	p.memory = p.shared.of(set)
+	settle := func(machines ...*v1beta1.Machine) {
+		p.state.Machines = machines
+		if err := p.countInFlight(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	replace := func(victim, by string) {
+		p.noteRemediated([]*v1beta1.Machine{newMachine(victim, lost)})
+		p.memory.lostReplacements = p.memory.lostReplacements.Assign([]string{by})
+	}
+	b := newMachine("b", up)
+	settle(newMachine("a", lost), b)
+	replace("a", "a1")
+	if settle(newMachine("a1"), b); p.state.InFlight != 0 || !p.state.NextLost.IsZero() {
+		t.Fatalf("after the first: %d in flight, waits until %s", p.state.InFlight, p.state.NextLost)
+	}
+	replace("a1", "a2")
+	settle(newMachine("a2"), b)
+	if wait := p.state.NextLost.Sub(epoch); wait != minRemediationBackoff {
+		t.Fatalf("after the second it waits for %s", wait)
+	}
+	replace("a2", "a3")
+	settle(newMachine("a3"), b)
+	if wait := p.state.NextLost.Sub(epoch); wait != 2*minRemediationBackoff {
+		t.Fatalf("after the third it waits for %s", wait)
+	}
+	if settle(newMachine("a3", up), b); !p.state.NextLost.IsZero() || len(p.state.LostReplacements) != 0 {
+		t.Errorf("the third runs: waits until %s for %q", p.state.NextLost, p.state.LostReplacements)
+	}
+	// A replacement within the budget that vanishes gives its place back.
+	p.noteRemediated([]*v1beta1.Machine{newMachine("b", broken)})
+	in, _ := p.shared.replacementsOf(set.UID)
+	p.shared.keepReplacements(set.UID, in.Assign([]string{"b1"}))
+	if settle(newMachine("a3", up), newMachine("b1")); p.state.InFlight != 1 {
+		t.Fatalf("%d in flight, want 1", p.state.InFlight)
+	}
+	replace("b1", "b2")
+	if settle(newMachine("a3", up), newMachine("b2")); p.state.InFlight != 0 || !slices.Equal(p.state.LostReplacements, Replacements{"b2"}) {
+		t.Errorf("%d in flight, want none; %q replace vanished ones", p.state.InFlight, p.state.LostReplacements)
 	}
 }
 

@@ -51,6 +51,10 @@ type State struct {
 	MaxInFlight, InFlight int
 	// NextRemediation and NextCreation are the times before which nothing is remediated or created, after failures.
 	NextRemediation, NextCreation time.Time
+	// LostReplacements are the machines that replace some whose instance vanished and that have not become available yet.
+	// Before NextLost none of these is replaced because its own instance vanished.
+	LostReplacements Replacements
+	NextLost         time.Time
 	// CreationFailure is why nothing is created before NextCreation.
 	CreationFailure Reason
 	// Stopped says why this process creates and remediates nothing now; its reason is empty if it does.
@@ -269,8 +273,9 @@ func (p *Plan) create(s State, missing int) {
 	p.Create = min(missing, room)
 }
 
-// remediate plans to delete failed and unhealthy machines within the budget, and beside it those that are lost for sure. Where no replacement could be made now, they
-// stay: they may recover, and people can look at them.
+// remediate plans to delete failed and unhealthy machines, all that are lost for sure and the others within the budget.
+// Where the API refuses machines now, they stay: they may recover, and people can look at them. Machines whose
+// configuration the cloud refuses stop creation only: they must not keep others from being replaced that broke.
 func (p *Plan) remediate(s State, kept []*v1beta1.Machine) {
 	candidates, wait := remediationCandidates(kept, s.Now)
 	if wait > 0 {
@@ -285,7 +290,7 @@ func (p *Plan) remediate(s State, kept []*v1beta1.Machine) {
 	}
 	// A set that may not create leaves the replacement to its deployment.
 	if !has(s.Set.Annotations, v1beta1.AnnotationNoCreate) {
-		if p.Refused.Reason != "" || s.refusal().Reason != "" {
+		if p.Refused.Reason == v1beta1.ReasonTooManyMachines || s.unknownSchema().Reason != "" {
 			return
 		}
 		if wait := s.NextCreation.Sub(s.Now); wait > 0 {
@@ -294,9 +299,19 @@ func (p *Plan) remediate(s State, kept []*v1beta1.Machine) {
 		}
 	}
 	lost, others := lostFirst(candidates)
-	p.Remediate = lost
-	free := s.MaxInFlight - s.InFlight
-	if free <= 0 || len(others) == 0 {
+	for _, m := range lost {
+		wait := s.NextLost.Sub(s.Now)
+		switch {
+		case vanished(m) && s.MaxInFlight <= 0:
+		case vanished(m) && wait > 0 && slices.Contains(s.LostReplacements, m.Name):
+			p.BackingOff = true
+			p.waitFor(wait)
+		default:
+			p.Remediate = append(p.Remediate, m)
+		}
+	}
+	free := min(len(others), s.MaxInFlight-s.InFlight)
+	if free <= 0 {
 		return
 	}
 	if wait := s.NextRemediation.Sub(s.Now); wait > 0 {
@@ -304,7 +319,7 @@ func (p *Plan) remediate(s State, kept []*v1beta1.Machine) {
 		p.waitFor(wait)
 		return
 	}
-	p.Remediate = slices.Concat(lost, others[:min(len(others), free)])
+	p.Remediate = append(p.Remediate, others[:free]...)
 }
 
 // awaitThaw has a set looked at again whose process is stopped; of a label, the watch tells.
@@ -322,11 +337,19 @@ func (s State) frozen() Reason {
 	return s.Stopped
 }
 
-// refusal says why no machine of the template may be made.
-func (s State) refusal() Reason {
+// unknownSchema says that the template is written for another schema than this process knows.
+func (s State) unknownSchema() Reason {
 	if templateLabels := s.Set.Spec.Template.ObjectMeta.Labels; !knownTypeVersion(templateLabels) {
 		return Reason{v1beta1.ReasonUnknownTypeVersion, fmt.Sprintf("the template's label %s is %q; this process knows %q",
 			v1beta1.LabelTypeVersion, templateLabels[v1beta1.LabelTypeVersion], v1beta1.TypeVersion)}
+	}
+	return Reason{}
+}
+
+// refusal says why no machine of the template may be made.
+func (s State) refusal() Reason {
+	if unknown := s.unknownSchema(); unknown.Reason != "" {
+		return unknown
 	}
 	var without []*v1beta1.Machine
 	for _, m := range s.Machines {

@@ -60,7 +60,11 @@ func TestDecide(t *testing.T) {
 
 		{"two refused do not stop creation", stateOf(aSet(4), several("m", 2, misconfigured)...), "create 2"},
 		{"three refused do", stateOf(aSet(4), several("m", 3, misconfigured)...), "but InvalidConfiguration"},
-		{"three refused stop replacement", stateOf(aSet(4), append(several("m", 3, misconfigured), newMachine("x", broken))...), "rest"},
+		// S-22: what is refused stops creation only.
+		{"three refused do not stop replacement", stateOf(aSet(4), append(several("m", 3, misconfigured), newMachine("x", broken))...), "replace x"},
+		{"nor that of unhealthy ones, within the budget", stateOf(aSet(5), append(several("m", 3, misconfigured), several("x", 2, toRemediate)...)...), "replace x0"},
+		{"nor that of vanished ones, of which none is made anew", stateOf(aSet(6), append(several("m", 3, misconfigured), newMachine("x", lost), newMachine("y", lost))...), "replace x y; but InvalidConfiguration"},
+		{"a template of another schema does", stateOf(aSet(1, func(s *v1beta1.MachineSet) { s.Spec.Template.ObjectMeta.Labels[v1beta1.LabelTypeVersion] = "v9" }), newMachine("x", broken)), "update x"},
 		{"refused ones of another configuration do not count", stateOf(aSet(4), several("m", 3, misconfigured, func(m *v1beta1.Machine) { m.Spec.Version = "v1.36.0" })...), "create 1"},
 		{"refused ones that leave do not count", stateOf(aSet(3), several("m", 3, misconfigured, leaving)...), "create 3"},
 
@@ -121,6 +125,39 @@ func TestDecideHonoursWhatWasLearned(t *testing.T) {
 		{"above the ceiling", stateOf(aSet(3), several("gone", 20, leaving)...), "but TooManyMachines"},
 		{"the ceiling counts surge", with(stateOf(aSet(3), several("gone", 14, leaving)...), func(s *State) { s.Surge = 1 }), "create 3"},
 		{"the ceiling follows what was there", with(stateOf(aSet(3), several("gone", 14, leaving)...), func(s *State) { s.Set.Status.Replicas = 10 }), "create 3"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := Decide(test.state).String(); got != test.want {
+				t.Errorf("\n got: %s\nwant: %s", got, test.want)
+			}
+		})
+	}
+}
+
+// S-20: machines whose instance vanished are replaced at once, whatever the budget has under way, unless replacements of such
+// machines vanish in a row.
+func TestVanishedMachinesAreReplacedAtOnce(t *testing.T) {
+	with := func(s State, change func(*State)) State { change(&s); return s }
+	preempted := stateOf(aSet(5), newMachine("a", lost), newMachine("b", lost), newMachine("c", lost), newMachine("d", broken), newMachine("e", toRemediate))
+	again := func(names ...string) func(*State) {
+		return func(s *State) { s.LostReplacements, s.NextLost = names, epoch.Add(time.Minute) }
+	}
+	for _, test := range []struct {
+		name  string
+		state State
+		want  string
+	}{
+		{"beside one that is within the budget", preempted, "replace a b c d"},
+		{"when the budget is used up", with(preempted, func(s *State) { s.InFlight = 1 }), "replace a b c"},
+		{"when the budget is exceeded", with(preempted, func(s *State) { s.InFlight = 9 }), "replace a b c"},
+		{"while others that failed are waited for", with(preempted, func(s *State) { s.NextRemediation = epoch.Add(time.Minute) }), "replace a b c; back off; wait 1m0s"},
+		{"but for those that replaced vanished ones and vanished again", with(preempted, again("a", "b")), "replace c d; back off; wait 1m0s"},
+		{"whose wait is over", with(preempted, func(s *State) { again("a")(s); s.NextLost = epoch }), "replace a b c d"},
+		{"not with a budget of none", with(preempted, func(s *State) { s.MaxInFlight = 0 }), "rest"},
+		{"not while the set is frozen", with(preempted, func(s *State) { s.Set = aSet(5, frozen) }), "but FrozenByLabel"},
+		{"not while a cluster is unreachable", with(preempted, func(s *State) { s.Stopped = Reason{v1beta1.ReasonControlPlaneUnreachable, ""} }), "but ControlPlaneUnreachable; wait 10s"},
+		{"not while the API refuses machines", with(preempted, func(s *State) { s.NextCreation = epoch.Add(time.Second) }), "wait 1s"},
+		{"not against a person's will", stateOf(aSet(2), newMachine("a", lost, annotated(v1beta1.AnnotationPaused, "")), newMachine("b", lost, annotated(v1beta1.AnnotationSkipRemediation, ""))), "rest"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if got := Decide(test.state).String(); got != test.want {

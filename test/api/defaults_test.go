@@ -44,6 +44,7 @@ func TestDefaults(t *testing.T) {
 		{"history", deployment, nil, []string{"spec", "revisionHistoryLimit"}, int64(10)},
 		{"progress deadline", deployment, nil, []string{"spec", "progressDeadline"}, "10m"},
 		{"remediation of a deployment", deployment, nil, []string{"spec", "remediation"}, map[string]any{"maxInFlight": int64(1)}},
+		{"remediation of a set, partly", set, []change{{"spec/remediation", map[string]any{}}}, []string{"spec", "remediation"}, map[string]any{"maxInFlight": int64(1)}},
 		{"maxUnhealthy", healthCheck, nil, []string{"spec", "maxUnhealthy"}, "40%"},
 		{"remediation of a check", healthCheck, nil, []string{"spec", "remediation"}, map[string]any{"type": "Replace"}},
 	} {

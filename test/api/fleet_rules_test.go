@@ -53,6 +53,8 @@ func TestStrategy(t *testing.T) {
 		{"in place", deployment, []change{{"spec/strategy", map[string]any{"type": "InPlace", "inPlace": map[string]any{"maxUnavailable": "20%", "orchestration": "Manual"}}}}},
 		{"no remediation", deployment, []change{{"spec/remediation/maxInFlight", 0}}},
 		{"remediation in percent", deployment, []change{{"spec/remediation/maxInFlight", "20%"}}},
+		{"no remediation by a set", set, []change{{"spec/remediation/maxInFlight", 0}}},
+		{"remediation by a set in percent", set, []change{{"spec/remediation/maxInFlight", "20%"}}},
 		{"no history", deployment, []change{{"spec/revisionHistoryLimit", 0}}},
 	})
 }

@@ -85,11 +85,19 @@ func (e *explanation) repair(first *metav1.Condition) {
 			e.add(fleetFinding("machineset/"+e.Set.Name, c))
 		}
 	}
-	if e.Deployment != nil {
-		if limit := e.Deployment.Spec.Remediation.MaxInFlightOrDefault(); limit.String() == "0" || limit.String() == "0%" {
-			stopped(Finding{About: "machinedeployment/" + e.Deployment.Name, Reason: NoBudget, What: "Its deployment replaces no machines: spec.remediation.maxInFlight is 0.", Do: "Raise it, or delete the machine: kubectl delete ma NAME"})
-		}
+	const do = "Raise it, or delete the machine: kubectl delete ma NAME"
+	switch {
+	case e.Deployment != nil && replacesNone(e.Deployment.Spec.Remediation):
+		stopped(Finding{About: "machinedeployment/" + e.Deployment.Name, Reason: NoBudget, What: "Its deployment replaces no machines: spec.remediation.maxInFlight is 0.", Do: do})
+	case e.Set != nil && metav1.GetControllerOf(e.Set) == nil && replacesNone(e.Set.Spec.Remediation):
+		stopped(Finding{About: "machineset/" + e.Set.Name, Reason: NoBudget, What: "Its set replaces no machines: spec.remediation.maxInFlight is 0.", Do: do})
 	}
+}
+
+// replacesNone reports whether an owner replaces no failed or unhealthy machines.
+func replacesNone(r v1beta1.MachineRemediation) bool {
+	limit := r.MaxInFlightOrDefault()
+	return limit.String() == "0" || limit.String() == "0%"
 }
 
 // policy says which policy judges an unhealthy machine, and whether it may act.

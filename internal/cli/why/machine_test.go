@@ -101,7 +101,11 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 		"failed-unowned":      {Machine: machine(failing, func(m *v1beta1.Machine) { m.OwnerReferences = nil })},
 		"failed-no-budget": {
 			Machine:    machine(failing),
-			Deployment: &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: v1beta1.MachineDeploymentSpec{Remediation: v1beta1.DeploymentRemediation{MaxInFlight: &none}}},
+			Deployment: &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: v1beta1.MachineDeploymentSpec{Remediation: v1beta1.MachineRemediation{MaxInFlight: &none}}},
+		},
+		"failed-no-budget-of-a-set": {
+			Machine: machine(failing),
+			Set:     &v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: "web-a"}, Spec: v1beta1.MachineSetSpec{Remediation: v1beta1.MachineRemediation{MaxInFlight: &none}}},
 		},
 		"failed-retries": {Machine: machine(failing, no(v1beta1.ConditionRemediationRequested, v1beta1.ReasonRetriesExhausted, "3 in a row were replaced.", time.Minute))},
 		"set-aside":      {Machine: machine(annotated(v1beta1.AnnotationPreservedUntil, "2026-07-03T12:00:00Z"))},

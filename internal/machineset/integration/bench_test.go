@@ -344,7 +344,14 @@ func (b *bench) running(m *v1beta1.Machine) {
 }
 
 func (b *bench) failed(m *v1beta1.Machine) {
-	m.Status.Phase, m.Status.FailureReason, m.Status.FailureMessage = v1beta1.MachineFailed, v1beta1.FailureInstanceVanished, "gone"
+	m.Status.Phase, m.Status.FailureReason, m.Status.FailureMessage = v1beta1.MachineFailed, v1beta1.FailureJoinClusterTimeout, "no node"
+	b.condition(m, v1beta1.ConditionReady, metav1.ConditionFalse, string(v1beta1.FailureJoinClusterTimeout))
+}
+
+// lost makes a machine one whose instance vanished.
+func (b *bench) lost(m *v1beta1.Machine) {
+	b.failed(m)
+	m.Status.FailureReason, m.Status.FailureMessage = v1beta1.FailureInstanceVanished, "gone"
 	b.condition(m, v1beta1.ConditionReady, metav1.ConditionFalse, v1beta1.ReasonInstanceVanished)
 }
 

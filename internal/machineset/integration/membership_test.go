@@ -300,7 +300,7 @@ func TestRemediationBudgetIsTheDeployments(t *testing.T) {
 			Selector:    metav1.LabelSelector{MatchLabels: map[string]string{"pool": "workers"}},
 			Template:    v1beta1.MachineTemplateSpec{ObjectMeta: v1beta1.TemplateMeta{Labels: map[string]string{"pool": "workers"}}, Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: "small"}}},
 			Strategy:    v1beta1.DeploymentStrategy{RollingUpdate: &v1beta1.RollingUpdate{MaxSurge: ptr.To(intstr.FromInt32(2))}},
-			Remediation: v1beta1.DeploymentRemediation{MaxInFlight: ptr.To(intstr.FromString("50%"))},
+			Remediation: v1beta1.MachineRemediation{MaxInFlight: ptr.To(intstr.FromString("50%"))},
 		},
 	}
 	b.must(b.admin.Create(b.ctx, d))
@@ -330,6 +330,36 @@ func TestRemediationBudgetIsTheDeployments(t *testing.T) {
 	b.took()
 	b.reconcile()
 	b.wantCalls(map[string]int{"delete": 1, "create": 1}) // 50% of 6, less 2.
+}
+
+// S-20: a set whose machines a spot market takes away has them back after one join time, not after one for each.
+func TestVanishedMachinesAreReplacedTogether(t *testing.T) {
+	b := newBench(t)
+	b.newSet(12)
+	b.reconcile()
+	b.runAll()
+	b.reconcile()
+	for _, m := range b.lives()[:8] {
+		b.play(m.Name, b.lost)
+	}
+	b.took()
+	b.reconcile()
+	b.wantCalls(map[string]int{"delete": 8, "create": 8})
+}
+
+// S-21.
+func TestASetAloneHasABudgetOfItsOwn(t *testing.T) {
+	b := newBench(t)
+	b.newSet(6, func(s *v1beta1.MachineSet) { s.Spec.Remediation.MaxInFlight = ptr.To(intstr.FromString("50%")) })
+	b.reconcile()
+	b.runAll()
+	b.reconcile()
+	for _, m := range b.lives()[:5] {
+		b.play(m.Name, b.failed)
+	}
+	b.took()
+	b.reconcile()
+	b.wantCalls(map[string]int{"delete": 3, "create": 3})
 }
 
 // S-8.

@@ -13,6 +13,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machineset/handover"
+	"machinist.dev/machinist/internal/machinestate"
 )
 
 // failuresInARow is how many machines of a new revision may fail to launch before its rollout stops.
@@ -75,7 +76,7 @@ func (f *failures) observe(set types.UID, machines []*v1beta1.Machine, seen []la
 	}
 	for _, m := range machines {
 		switch {
-		case refused(m):
+		case m.DeletionTimestamp.IsZero() && machinestate.Refused(m) != nil:
 			// It may recover without being replaced, so it counts only while it is refused.
 			inARow++
 		case failedToLaunch(m):
@@ -155,21 +156,6 @@ func failedToLaunch(m *v1beta1.Machine) bool {
 func failureOfLaunch(reason v1beta1.MachineFailureReason) bool {
 	switch reason {
 	case v1beta1.FailureCreateError, v1beta1.FailureInsufficientResources, v1beta1.FailureJoinClusterTimeout:
-		return true
-	}
-	return false
-}
-
-// refused reports whether the machine's configuration is refused: nobody replaces it, and nothing is tried until
-// something changes.
-func refused(m *v1beta1.Machine) bool {
-	launched := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched)
-	if launched == nil || launched.Status != metav1.ConditionFalse || !m.DeletionTimestamp.IsZero() {
-		return false
-	}
-	switch launched.Reason {
-	case v1beta1.ReasonInvalidConfiguration, v1beta1.ReasonUnknownTypeVersion, v1beta1.ReasonClassNotFound,
-		v1beta1.ReasonCredentialsNotFound, v1beta1.ReasonUserDataNotFound:
 		return true
 	}
 	return false

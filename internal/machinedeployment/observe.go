@@ -1,15 +1,13 @@
 package machinedeployment
 
 import (
-	"math"
-	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machineset/handover"
+	"machinist.dev/machinist/internal/machinestate"
 )
 
 // count says what a plan needs to know of a set from the set and its machines. wakeIn is the time until a machine
@@ -17,8 +15,8 @@ import (
 func count(set *v1beta1.MachineSet, machines []*v1beta1.Machine, minReadySeconds int32, now time.Time) (counted Set, wakeIn time.Duration) {
 	replicas := max(0, set.ReplicasOrDefault())
 	counted = Set{Name: set.Name, Replicas: replicas, Least: replicas, Most: replicas, Leaving: !set.DeletionTimestamp.IsZero()}
-	firstAvailable := int64(math.MaxInt64)
-	var unavailable []int64
+	var firstAvailable *machinestate.Precedence
+	var unavailable []machinestate.Precedence
 	if order, ok := handover.OrderOf(set.Annotations); ok {
 		counted.MoveTo, counted.Moves, counted.BySelection = order.To, order.Machines, order.Selected
 	}
@@ -42,24 +40,28 @@ func count(set *v1beta1.MachineSet, machines []*v1beta1.Machine, minReadySeconds
 				counted.SelectedIdle++
 			}
 		}
-		ready := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady)
-		if ready != nil && ready.Status == metav1.ConditionTrue {
+		left, ready := machinestate.AvailableIn(m, minReadySeconds, now)
+		if ready {
 			counted.Ready++
-			left := ready.LastTransitionTime.Add(time.Duration(minReadySeconds) * time.Second).Sub(now)
-			if left <= 0 || minReadySeconds == 0 {
-				counted.Available++
-				if handover.Updating(m) {
-					counted.Updating++
-				}
-				firstAvailable = min(firstAvailable, deletionRank(m, true))
-				continue
+		}
+		precedence := machinestate.PrecedenceOf(m).Coarse()
+		switch {
+		case ready && left <= 0:
+			counted.Available++
+			if handover.Updating(m) {
+				counted.Updating++
 			}
+			if firstAvailable == nil || precedence.Compare(*firstAvailable) < 0 {
+				firstAvailable = &precedence
+			}
+			continue
+		case ready:
 			wakeIn = sooner(wakeIn, left)
 		}
-		unavailable = append(unavailable, deletionRank(m, ready != nil && ready.Status == metav1.ConditionTrue))
+		unavailable = append(unavailable, precedence)
 	}
-	for _, rank := range unavailable {
-		if rank < firstAvailable {
+	for _, precedence := range unavailable {
+		if firstAvailable == nil || precedence.Compare(*firstAvailable) < 0 {
 			counted.Spare++
 		}
 	}
@@ -74,39 +76,8 @@ func sooner(a, b time.Duration) time.Duration {
 	return a
 }
 
-// unhealthy reports whether the machine is to be replaced or in trouble.
+// unhealthy reports whether the machine is to be replaced or in trouble, whoever is to act.
 func unhealthy(m *v1beta1.Machine) bool {
-	return m.Status.Phase == v1beta1.MachineFailed || m.Status.Phase == v1beta1.MachineUnhealthy ||
-		lost(m)
-}
-
-// lost reports whether the machine is to be replaced on grounds of its health, or its instance is about to be taken away.
-func lost(m *v1beta1.Machine) bool {
-	return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested) ||
-		meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionInterruptionNotice)
-}
-
-// deletionRank orders machines as their set deletes them when it is scaled down; of equal ranks any may go first. It is
-// coarser than the set's own order, never contrary to it.
-func deletionRank(m *v1beta1.Machine, ready bool) int64 {
-	_, marked := m.Annotations[v1beta1.AnnotationDeleteMachine]
-	switch {
-	case marked:
-		return 0
-	case m.Status.Phase == v1beta1.MachineFailed, lost(m):
-		return 1
-	case m.Spec.ProviderID == "":
-		return 2
-	case m.Status.Phase == v1beta1.MachineUnhealthy:
-		return 3
-	}
-	priority, err := strconv.ParseInt(m.Annotations[v1beta1.AnnotationDeletePriority], 10, 32)
-	if err != nil {
-		priority = v1beta1.DefaultDeletePriority
-	}
-	rank := 4 + 2*(priority-math.MinInt32)
-	if ready {
-		rank++
-	}
-	return rank
+	return machinestate.ToBeReplaced(m) || m.Status.Phase == v1beta1.MachineUnhealthy ||
+		meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
 }

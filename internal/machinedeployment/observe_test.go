@@ -8,6 +8,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machineset"
+	"machinist.dev/machinist/internal/machinestate"
 )
 
 func annotated(key, value string, change func(*v1beta1.Machine)) func(*v1beta1.Machine) {
@@ -86,21 +87,35 @@ func TestCount(t *testing.T) {
 	}
 }
 
-// TestSpareAgreesWithTheSet fails when the set would delete an available machine where the count says that it would not.
+func markedForOthers(m *v1beta1.Machine) {
+	isReady(m)
+	condition(v1beta1.ConditionRemediationRequested, metav1.ConditionTrue, v1beta1.ReasonExternalRemediation)(m)
+}
+
+func interrupted(m *v1beta1.Machine) {
+	isReady(m)
+	condition(v1beta1.ConditionInterruptionNotice, metav1.ConditionTrue, v1beta1.ReasonPreemptionNotice)(m)
+}
+
+// D-28: TestSpareAgreesWithTheSet fails when the set would delete an available machine where the count says that it would not.
 func TestSpareAgreesWithTheSet(t *testing.T) {
 	kinds := []func(*v1beta1.Machine){isReady, notReady, ill, unlaunched, toBeRemedied, failedFor(v1beta1.FailureCreateError),
 		annotated(v1beta1.AnnotationDeleteMachine, "", isReady), annotated(v1beta1.AnnotationDeleteMachine, "", notReady),
-		annotated(v1beta1.AnnotationDeletePriority, "1", isReady), annotated(v1beta1.AnnotationDeletePriority, "9", notReady)}
+		annotated(v1beta1.AnnotationDeletePriority, "1", isReady), annotated(v1beta1.AnnotationDeletePriority, "9", notReady),
+		markedForOthers, interrupted}
+	now := noon.Add(time.Hour)
 	set := setOf("a", 1, noon)
 	for a := range kinds {
 		for b := range kinds {
 			for c := range kinds {
 				for _, policy := range []v1beta1.DeletePolicy{v1beta1.DeleteRandom, v1beta1.DeleteNewest, v1beta1.DeleteOldest} {
 					machines := []*v1beta1.Machine{machine("a", 1, kinds[a]), machine("b", 2, kinds[b]), machine("c", 3, kinds[c])}
-					counted, _ := count(set, machines, 0, noon.Add(time.Hour))
-					for i, m := range machineset.DeletionOrder(machines, policy, 1)[:counted.Spare] {
-						if _, ok := readySince(m); ok {
-							t.Fatalf("of kinds %d, %d, %d the set deletes an available machine as number %d, and %d are said to be spare", a, b, c, i+1, counted.Spare)
+					for _, minReady := range []int32{0, 58 * 60} { // The last of them is not available yet with that.
+						counted, _ := count(set, machines, minReady, now)
+						for i, m := range machineset.DeletionOrder(machines, policy, 1)[:counted.Spare] {
+							if machinestate.Available(m, minReady, now) {
+								t.Fatalf("of kinds %d, %d, %d the set deletes an available machine as number %d, and %d are said to be spare", a, b, c, i+1, counted.Spare)
+							}
 						}
 					}
 				}

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machinestate"
 )
 
 // mostFailedMachines is how many failed machines a status describes.
@@ -87,7 +88,7 @@ func countInto(status *v1beta1.MachineDeploymentStatus, v *view) {
 			if carries(m.Labels, set.Spec.Template.ObjectMeta.Labels) {
 				status.FullyLabeledReplicas++
 			}
-			if m.Status.Phase == v1beta1.MachineFailed || refused(m) {
+			if machinestate.Failed(m) || machinestate.Refused(m) != nil {
 				status.FailedMachines = append(status.FailedMachines, failedMachine(m))
 			}
 		}

@@ -17,6 +17,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machineset/handover"
+	"machinist.dev/machinist/internal/machinestate"
 )
 
 // deploymentsOfSet returns the deployment that controls the set. A set without a controller is shown to every deployment
@@ -115,7 +116,8 @@ type glance struct {
 	failure                v1beta1.MachineFailureReason
 	ready                  metav1.ConditionStatus
 	readySince             time.Time
-	upToDate, lost         bool
+	upToDate, remediation  bool
+	toBeReplaced           bool
 	updating, updateFailed bool
 	refused                bool
 	marked, aside          bool
@@ -130,8 +132,9 @@ func glanceAt(m *v1beta1.Machine) glance {
 		phase:        m.Status.Phase,
 		failure:      m.Status.FailureReason,
 		upToDate:     meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionUpToDate),
-		lost:         lost(m),
-		refused:      refused(m),
+		remediation:  meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested),
+		toBeReplaced: machinestate.ToBeReplaced(m),
+		refused:      m.DeletionTimestamp.IsZero() && machinestate.Refused(m) != nil,
 		updating:     handover.Updating(m),
 		updateFailed: handover.Refused(m),
 		priority:     m.Annotations[v1beta1.AnnotationDeletePriority],

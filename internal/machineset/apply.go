@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machinestate"
 )
 
 // conflictDelay is when to look again after somebody else wrote first. Their write wakes the set as well.
@@ -273,13 +274,13 @@ func locked(m *v1beta1.Machine) client.Patch {
 
 // remediationReason is why a machine is replaced.
 func remediationReason(m *v1beta1.Machine) string {
-	if failed(m) {
+	if machinestate.Failed(m) {
 		return string(m.Status.FailureReason)
 	}
-	if notice := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionInterruptionNotice); interrupted(m) {
+	if notice := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionInterruptionNotice); machinestate.Interrupted(m) {
 		return notice.Reason
 	}
-	return remediationPolicy(m)
+	return machinestate.RemediationReason(m)
 }
 
 // onlyConflicts reports whether all that went wrong is that somebody else wrote first.

@@ -6,9 +6,9 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machinestate"
 )
 
 // DeletionOrder returns the machines in the order in which a set of that policy and generation deletes them when it is
@@ -30,27 +30,14 @@ func DeletionOrder(machines []*v1beta1.Machine, policy v1beta1.DeletePolicy, gen
 // rank is what the place of a machine in the order depends on, most important first. Of two machines the lower goes
 // first.
 type rank struct {
-	unmarked   bool
-	healthy    bool // neither Failed nor to be remediated
-	launched   bool
-	untroubled bool // not Unhealthy
-	priority   int
-	ready      bool
+	precedence machinestate.Precedence
 	age        int64             // by policy Newest and Oldest
 	shuffle    [sha256.Size]byte // by policy Random
 	machine    *v1beta1.Machine
 }
 
 func rankOf(m *v1beta1.Machine, policy v1beta1.DeletePolicy, generation int64) rank {
-	r := rank{
-		unmarked:   !has(m.Annotations, v1beta1.AnnotationDeleteMachine),
-		healthy:    !toBeReplaced(m),
-		launched:   m.Spec.ProviderID != "",
-		untroubled: m.Status.Phase != v1beta1.MachineUnhealthy,
-		priority:   deletePriority(m),
-		ready:      ready(m),
-		machine:    m,
-	}
+	r := rank{precedence: machinestate.PrecedenceOf(m), machine: m}
 	switch policy {
 	case v1beta1.DeleteNewest:
 		r.age = -m.CreationTimestamp.Unix()
@@ -66,37 +53,9 @@ func rankOf(m *v1beta1.Machine, policy v1beta1.DeletePolicy, generation int64) r
 
 func compareRanks(a, b rank) int {
 	return cmp.Or(
-		falseFirst(a.unmarked, b.unmarked),
-		falseFirst(a.healthy, b.healthy),
-		falseFirst(a.launched, b.launched),
-		falseFirst(a.untroubled, b.untroubled),
-		cmp.Compare(a.priority, b.priority),
-		falseFirst(a.ready, b.ready),
+		a.precedence.Compare(b.precedence),
 		cmp.Compare(a.age, b.age),
 		bytes.Compare(a.shuffle[:], b.shuffle[:]),
 		cmp.Compare(a.machine.Name, b.machine.Name),
 	)
-}
-
-func falseFirst(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	}
-	return 1
-}
-
-// deletePriority is the default where the annotation is missing or no 32-bit integer.
-func deletePriority(m *v1beta1.Machine) int {
-	value, set := m.Annotations[v1beta1.AnnotationDeletePriority]
-	if !set {
-		return v1beta1.DefaultDeletePriority // Without the cost of an error for each machine.
-	}
-	priority, err := strconv.ParseInt(value, 10, 32)
-	if err != nil {
-		return v1beta1.DefaultDeletePriority
-	}
-	return int(priority)
 }

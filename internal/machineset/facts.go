@@ -2,13 +2,13 @@ package machineset
 
 import (
 	"maps"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machinestate"
 	"machinist.dev/machinist/internal/preservation"
 )
 
@@ -30,24 +30,6 @@ func conditionIsTrue(m *v1beta1.Machine, condition string) bool {
 
 func ready(m *v1beta1.Machine) bool { return conditionIsTrue(m, v1beta1.ConditionReady) }
 
-// availableIn returns how long from now a machine that stays Ready will be available; zero or less if it is already. It
-// is false for a machine that is not Ready.
-func availableIn(m *v1beta1.Machine, minReadySeconds int32, now time.Time) (time.Duration, bool) {
-	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady)
-	if c == nil || c.Status != metav1.ConditionTrue {
-		return 0, false
-	}
-	if minReadySeconds <= 0 {
-		return 0, true // Whatever the clocks say.
-	}
-	return c.LastTransitionTime.Add(time.Duration(minReadySeconds) * time.Second).Sub(now), true
-}
-
-func available(m *v1beta1.Machine, minReadySeconds int32, now time.Time) bool {
-	in, ok := availableIn(m, minReadySeconds, now)
-	return ok && in <= 0
-}
-
 func running(m *v1beta1.Machine) bool {
 	return m.Status.Phase == v1beta1.MachineRunning || m.Status.Phase == v1beta1.MachineAvailable
 }
@@ -61,53 +43,15 @@ func comingUp(m *v1beta1.Machine) bool {
 	return false
 }
 
-func failed(m *v1beta1.Machine) bool { return m.Status.Phase == v1beta1.MachineFailed }
-
-// vanished reports whether the machine failed because its instance is gone: nothing is left that could recover, run pods or
-// be looked at.
-func vanished(m *v1beta1.Machine) bool {
-	return failed(m) && m.Status.FailureReason == v1beta1.FailureInstanceVanished
-}
-
-// interrupted reports whether the cloud has announced that it takes the machine's instance away.
-func interrupted(m *v1beta1.Machine) bool {
-	return conditionIsTrue(m, v1beta1.ConditionInterruptionNotice)
-}
-
-// toBeReplaced reports whether the machine failed, was found unhealthy or is about to lose its instance, and it is for the
-// set to act.
-func toBeReplaced(m *v1beta1.Machine) bool {
-	return failed(m) || interrupted(m) || conditionIsTrue(m, v1beta1.ConditionRemediationRequested) && remediationPolicy(m) != v1beta1.ReasonExternalRemediation
-}
-
 // heldBack reports whether so many machines in a row were replaced before this one that it shall not be.
 func heldBack(m *v1beta1.Machine) bool {
-	return !conditionIsTrue(m, v1beta1.ConditionRemediationRequested) && remediationPolicy(m) == v1beta1.ReasonRetriesExhausted
-}
-
-// refused returns the condition Launched of a machine whose configuration cannot be launched. Another machine of the
-// same template would fare no better, so it is not replaced.
-func refused(m *v1beta1.Machine) *metav1.Condition {
-	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched)
-	if c == nil || c.Status != metav1.ConditionFalse {
-		return nil
-	}
-	switch c.Reason {
-	case v1beta1.ReasonInvalidConfiguration, v1beta1.ReasonUnknownTypeVersion, v1beta1.ReasonClassNotFound,
-		v1beta1.ReasonCredentialsNotFound, v1beta1.ReasonUserDataNotFound:
-		return c
-	}
-	return nil
+	return !conditionIsTrue(m, v1beta1.ConditionRemediationRequested) && machinestate.RemediationReason(m) == v1beta1.ReasonRetriesExhausted
 }
 
 // remediable reports whether the set may delete the machine in order to replace it.
 func remediable(m *v1beta1.Machine) bool {
-	return live(m) && toBeReplaced(m) && !paused(m) && !has(m.Annotations, v1beta1.AnnotationSkipRemediation) &&
-		knownTypeVersion(m.Labels) && refused(m) == nil && !preservation.Due(m) && !heldBack(m)
-}
-
-func paused(m *v1beta1.Machine) bool {
-	return has(m.Annotations, v1beta1.AnnotationPaused) || has(m.Annotations, v1beta1.AnnotationClusterAPIPaused)
+	return live(m) && machinestate.ToBeReplaced(m) && !machinestate.Paused(m) && !has(m.Annotations, v1beta1.AnnotationSkipRemediation) &&
+		knownTypeVersion(m.Labels) && machinestate.Refused(m) == nil && !preservation.Due(m) && !heldBack(m)
 }
 
 // knownTypeVersion reports whether an object with these labels was written for a schema that this package knows.
@@ -146,7 +90,7 @@ func concerns(was, is *v1beta1.Machine) bool {
 	if !live(is) {
 		return false // Only its end matters now.
 	}
-	if preservation.Due(was) != preservation.Due(is) || failed(was) != failed(is) || running(was) != running(is) || comingUp(was) != comingUp(is) ||
+	if preservation.Due(was) != preservation.Due(is) || machinestate.Failed(was) != machinestate.Failed(is) || running(was) != running(is) || comingUp(was) != comingUp(is) ||
 		was.Status.FailureReason != is.Status.FailureReason || was.Status.FailureMessage != is.Status.FailureMessage {
 		return true
 	}
@@ -170,12 +114,4 @@ func sameCondition(a, b *metav1.Condition) bool {
 // sameInPlace compares what a template brings to machines in place.
 func sameInPlace(a, b *v1beta1.MachineSpec) bool {
 	return equality.Semantic.DeepEqual(a.Node, b.Node) && equality.Semantic.DeepEqual(a.LifecycleHooks, b.LifecycleHooks) && sameTimeouts(a.Timeouts, b.Timeouts)
-}
-
-// remediationPolicy names the policy that found the machine unhealthy, or why it shall not be replaced.
-func remediationPolicy(m *v1beta1.Machine) string {
-	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested); c != nil {
-		return c.Reason
-	}
-	return ""
 }

@@ -15,6 +15,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machineset/handover"
+	"machinist.dev/machinist/internal/machinestate"
 )
 
 // handOverPoll is how often a set that has nobody to hand its machines over to looks again.
@@ -70,7 +71,7 @@ func (p *Plan) handOver(s State, kept []*v1beta1.Machine, n int, onlySelected bo
 // that nobody may change, then those that somebody wants to be deleted.
 func handOverOrder(machines []*v1beta1.Machine) []*v1beta1.Machine {
 	ordered := slices.Clone(machines)
-	held := func(m *v1beta1.Machine) bool { return paused(m) || !knownTypeVersion(m.Labels) }
+	held := func(m *v1beta1.Machine) bool { return machinestate.Paused(m) || !knownTypeVersion(m.Labels) }
 	marked := func(m *v1beta1.Machine) bool { return has(m.Annotations, v1beta1.AnnotationDeleteMachine) }
 	slices.SortFunc(ordered, func(a, b *v1beta1.Machine) int {
 		return cmp.Or(
@@ -160,4 +161,14 @@ func (p *pass) handOver(ctx context.Context, updates []Update) error {
 		p.failure = Reason{reasonHandOverFailed, brief(err.Error())}
 	}
 	return err
+}
+
+func falseFirst(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
 }

@@ -14,6 +14,7 @@ import (
 	"machinist.dev/machinist/internal/index"
 	"machinist.dev/machinist/internal/machinedeployment/bounds"
 	"machinist.dev/machinist/internal/machineset/handover"
+	"machinist.dev/machinist/internal/machinestate"
 )
 
 // keptPoll is how often a set that holds available machines back looks whether the deployment can do without them: no event
@@ -37,7 +38,7 @@ type Kept struct {
 
 // counts reports whether a machine of the set is one of those that must stay.
 func (k Kept) counts(m *v1beta1.Machine, minReadySeconds int32, now time.Time) bool {
-	return live(m) && available(m, minReadySeconds, now) && !(k.UpToDate && handover.Updating(m))
+	return live(m) && machinestate.Available(m, minReadySeconds, now) && !(k.UpToDate && handover.Updating(m))
 }
 
 // victims returns the first of the machines that go, of a surplus, and which of those have to stay for the time being.
@@ -45,7 +46,7 @@ func (k Kept) counts(m *v1beta1.Machine, minReadySeconds int32, now time.Time) b
 func (k Kept) victims(s State, order []*v1beta1.Machine, surplus int) (may, held []*v1beta1.Machine) {
 	may, held = k.divide(s, order[:surplus])
 	for _, m := range order[surplus:] {
-		if len(held) > 0 && !k.counts(m, s.Set.Spec.MinReadySeconds, s.Now) && (remediable(m) || refused(m) != nil && !paused(m)) {
+		if len(held) > 0 && !k.counts(m, s.Set.Spec.MinReadySeconds, s.Now) && (remediable(m) || machinestate.Refused(m) != nil && !machinestate.Paused(m)) {
 			may, held = append(may, m), held[:len(held)-1]
 		}
 	}

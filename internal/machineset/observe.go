@@ -15,6 +15,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/index"
 	"machinist.dev/machinist/internal/machinedeployment/bounds"
+	"machinist.dev/machinist/internal/machinestate"
 )
 
 // errGone says that the set does not exist any more.
@@ -93,7 +94,7 @@ func (p *pass) orphans(ctx context.Context) ([]*v1beta1.Machine, error) {
 
 // adoptable reports whether a set with the selector may take the machine over.
 func adoptable(m *v1beta1.Machine, selector labels.Selector) bool {
-	return metav1.GetControllerOf(m) == nil && live(m) && !preserved(m) && !paused(m) && knownTypeVersion(m.Labels) &&
+	return metav1.GetControllerOf(m) == nil && live(m) && !preserved(m) && !machinestate.Paused(m) && knownTypeVersion(m.Labels) &&
 		selector.Matches(labels.Set(m.Labels))
 }
 

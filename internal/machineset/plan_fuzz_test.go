@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machinestate"
 )
 
 // FuzzPlans lets the world change in arbitrary ways between plans, carries each plan out wholly or in part, and checks
@@ -174,8 +175,8 @@ func (w *world) check(p Plan) {
 		if !live(gone) {
 			w.Fatalf("%s is being deleted already: %s", gone.Name, p)
 		}
-		chosen := has(gone.Annotations, v1beta1.AnnotationDeleteMachine) || has(gone.Annotations, v1beta1.AnnotationDeletePriority) || toBeReplaced(gone)
-		if chosen || !available(gone, s.Set.Spec.MinReadySeconds, s.Now) {
+		chosen := has(gone.Annotations, v1beta1.AnnotationDeleteMachine) || has(gone.Annotations, v1beta1.AnnotationDeletePriority) || machinestate.ToBeReplaced(gone)
+		if chosen || !machinestate.Available(gone, s.Set.Spec.MinReadySeconds, s.Now) {
 			continue
 		}
 		for _, stays := range s.Machines {
@@ -188,7 +189,7 @@ func (w *world) check(p Plan) {
 		w.Fatalf("%d replacements in flight and %d more exceed %d: %s", s.InFlight, len(budgeted), s.MaxInFlight, p)
 	}
 	for _, m := range p.Remediate {
-		if !toBeReplaced(m) || paused(m) || !live(m) {
+		if !machinestate.ToBeReplaced(m) || machinestate.Paused(m) || !live(m) {
 			w.Fatalf("%s must not be replaced: %s", m.Name, p)
 		}
 	}

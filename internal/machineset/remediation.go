@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machinestate"
 )
 
 const (
@@ -45,7 +46,9 @@ func remediationCandidates(machines []*v1beta1.Machine, now time.Time) (candidat
 
 // lostForSure reports whether the machine is lost whatever is done, so that nothing is saved by replacing it later: its
 // instance is gone, or about to be taken away.
-func lostForSure(m *v1beta1.Machine) bool { return vanished(m) || interrupted(m) && !failed(m) }
+func lostForSure(m *v1beta1.Machine) bool {
+	return machinestate.Vanished(m) || machinestate.Interrupted(m) && !machinestate.Failed(m)
+}
 
 // lostFirst returns those of the candidates that are lost for sure, and the others. Only the others use up budget.
 func lostFirst(candidates []*v1beta1.Machine) (lost, others []*v1beta1.Machine) {
@@ -63,7 +66,7 @@ func lostFirst(candidates []*v1beta1.Machine) (lost, others []*v1beta1.Machine) 
 // or less if it is not so. Which of both came first cannot be told: two hosts wrote the times. What a person asks for is no
 // matter of health.
 func wellAgain(m *v1beta1.Machine, now time.Time) time.Duration {
-	if failed(m) || interrupted(m) || remediationPolicy(m) == v1beta1.ReasonRemediateAnnotation {
+	if machinestate.Failed(m) || machinestate.Interrupted(m) || machinestate.RemediationReason(m) == v1beta1.ReasonRemediateAnnotation {
 		return 0
 	}
 	mark := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
@@ -110,8 +113,8 @@ func Resume(machines []*v1beta1.Machine, replicas int, minReadySeconds int32, no
 			continue
 		}
 		lives++
-		starting := comingUp(m) || running(m) && ready(m) && !available(m, minReadySeconds, now)
-		if starting && !toBeReplaced(m) && refused(m) == nil {
+		starting := comingUp(m) || running(m) && ready(m) && !machinestate.Available(m, minReadySeconds, now)
+		if starting && !machinestate.ToBeReplaced(m) && machinestate.Refused(m) == nil {
 			in = append(in, m.Name)
 		}
 	}
@@ -148,7 +151,7 @@ func (r Replacements) Settle(machines []*v1beta1.Machine, replicas int, minReady
 			left = append(left, "")
 			missing--
 		case m == nil: // Nothing is missing any more, since replicas fell.
-		case available(m, minReadySeconds, now):
+		case machinestate.Available(m, minReadySeconds, now):
 			recovered = true
 		default:
 			recovered = recovered || running(m)

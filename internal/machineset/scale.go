@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machinestate"
 	"machinist.dev/machinist/internal/refusal"
 )
 
@@ -176,7 +177,7 @@ func Decide(s State) Plan {
 	}
 	if s.Set.Spec.MinReadySeconds > 0 {
 		for _, m := range kept {
-			if in, ok := availableIn(m, s.Set.Spec.MinReadySeconds, s.Now); ok && in > 0 {
+			if in, ok := machinestate.AvailableIn(m, s.Set.Spec.MinReadySeconds, s.Now); ok && in > 0 {
 				p.waitFor(in)
 			}
 		}
@@ -302,8 +303,8 @@ func (p *Plan) remediate(s State, kept []*v1beta1.Machine) {
 	for _, m := range lost {
 		wait := s.NextLost.Sub(s.Now)
 		switch {
-		case vanished(m) && s.MaxInFlight <= 0:
-		case vanished(m) && wait > 0 && slices.Contains(s.LostReplacements, m.Name):
+		case machinestate.Vanished(m) && s.MaxInFlight <= 0:
+		case machinestate.Vanished(m) && wait > 0 && slices.Contains(s.LostReplacements, m.Name):
 			p.BackingOff = true
 			p.waitFor(wait)
 		default:
@@ -353,14 +354,14 @@ func (s State) refusal() Reason {
 	}
 	var without []*v1beta1.Machine
 	for _, m := range s.Machines {
-		if live(m) && refused(m) != nil && sameRecipe(&m.Spec, &s.Set.Spec.Template.Spec) {
+		if live(m) && machinestate.Refused(m) != nil && sameRecipe(&m.Spec, &s.Set.Spec.Template.Spec) {
 			without = append(without, m)
 		}
 	}
 	if len(without) < refusalsTolerated {
 		return Reason{}
 	}
-	why := refused(first(without, 1)[0])
+	why := machinestate.Refused(first(without, 1)[0])
 	return Reason{v1beta1.ReasonInvalidConfiguration, fmt.Sprintf("Machines %s cannot be launched, and no more are made of the same configuration: %s: %s",
 		namesOf(without), why.Reason, brief(why.Message))}
 }
@@ -383,7 +384,7 @@ func (p *Plan) update(s State, members []*v1beta1.Machine) {
 		if to == nil && !marked {
 			continue // As nearly all, nearly always.
 		}
-		if leaving[m.UID] || paused(m) || !knownTypeVersion(m.Labels) {
+		if leaving[m.UID] || machinestate.Paused(m) || !knownTypeVersion(m.Labels) {
 			continue
 		}
 		if marked && live(m) && mayUnmark {

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machinestate"
 )
 
 // maxFailedMachines is how many failed machines the status describes.
@@ -37,7 +38,7 @@ func Status(s State, p Plan, failure Reason) v1beta1.MachineSetStatus {
 		} else {
 			unready = append(unready, m)
 		}
-		if available(m, s.Set.Spec.MinReadySeconds, s.Now) {
+		if machinestate.Available(m, s.Set.Spec.MinReadySeconds, s.Now) {
 			status.AvailableReplicas++
 		}
 		if conditionIsTrue(m, v1beta1.ConditionUpToDate) {
@@ -169,10 +170,10 @@ func frozenBy(set *v1beta1.MachineSet, label string) Reason {
 func failedMachines(machines []*v1beta1.Machine) []v1beta1.FailedMachine {
 	var summaries []v1beta1.FailedMachine
 	for _, m := range machines {
-		launched := refused(m)
+		launched := machinestate.Refused(m)
 		switch {
 		case !live(m):
-		case failed(m):
+		case machinestate.Failed(m):
 			summaries = append(summaries, v1beta1.FailedMachine{
 				Name: m.Name, Reason: string(m.Status.FailureReason), Message: brief(m.Status.FailureMessage), Time: failedAt(m),
 			})

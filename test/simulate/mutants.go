@@ -85,8 +85,8 @@ var mutants = []mutant{
 		scenario: "scale-up", finds: "I3", last: 5053,
 	},
 	{
-		name: "mark-ignored-by-the-set", file: "internal/machineset/deletion_order.go",
-		from: "!has(m.Annotations, v1beta1.AnnotationDeleteMachine),", to: "true,",
+		name: "mark-ignored-by-the-set", file: "internal/machinestate/precedence.go",
+		from: "!marked,", to: "marked || true,",
 		scenario: "autoscaler", finds: "autoscaler: the manager deleted",
 	},
 	{

@@ -95,7 +95,7 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 		"unhealthy-exempt":   {Machine: machine(unhealthy, annotated(v1beta1.AnnotationSkipRemediation, ""))},
 		"marked":             {Machine: machine(unhealthy, yes(v1beta1.ConditionRemediationRequested, v1beta1.ReasonBuiltInPolicy, "Ready is Unknown for 10m0s (node n).", time.Minute))},
 		"interrupted": {Machine: machine(interrupted, no(v1beta1.ConditionDrained, v1beta1.ReasonDraining, "Evicting the pods of node node-1.", time.Minute)),
-			Deployment: &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: v1beta1.MachineDeploymentSpec{Remediation: v1beta1.DeploymentRemediation{MaxInFlight: &none}}}},
+			Deployment: &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: v1beta1.MachineDeploymentSpec{Remediation: v1beta1.MachineRemediation{MaxInFlight: &none}}}},
 		"interrupted-unowned": {Machine: machine(interrupted, func(m *v1beta1.Machine) { m.OwnerReferences = nil })},
 		"failed":              {Machine: machine(failing)},
 		"failed-unowned":      {Machine: machine(failing, func(m *v1beta1.Machine) { m.OwnerReferences = nil })},

@@ -1,0 +1,83 @@
+// Package machinestate says in what state a Machine is, for all who decide about Machines. Controllers that act upon the same
+// machine must agree on it: a deployment that takes a machine for one that its set deletes first, and a set that does not,
+// would together delete another one.
+package machinestate
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// Failed reports whether the machine failed.
+func Failed(m *v1beta1.Machine) bool { return m.Status.Phase == v1beta1.MachineFailed }
+
+// Vanished reports whether the machine failed because its instance is gone: nothing is left that could recover, run pods or
+// be inspected.
+func Vanished(m *v1beta1.Machine) bool {
+	return Failed(m) && m.Status.FailureReason == v1beta1.FailureInstanceVanished
+}
+
+// Interrupted reports whether the cloud has announced that it takes the machine's instance away.
+func Interrupted(m *v1beta1.Machine) bool {
+	return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionInterruptionNotice)
+}
+
+// ToBeReplaced reports whether the machine failed, was found unhealthy or is about to lose its instance, and its set is the one
+// to act. One that is marked for an external remediator is not the set's to replace.
+func ToBeReplaced(m *v1beta1.Machine) bool {
+	return Failed(m) || Interrupted(m) ||
+		meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested) && RemediationReason(m) != v1beta1.ReasonExternalRemediation
+}
+
+// RemediationReason names the policy that found the machine unhealthy, or why it is not to be replaced; "" if neither is so.
+func RemediationReason(m *v1beta1.Machine) string {
+	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested); c != nil {
+		return c.Reason
+	}
+	return ""
+}
+
+// Refused returns the condition Launched of a machine whose configuration cannot be launched, nil for any other. Another
+// machine of the same template would fare no better.
+func Refused(m *v1beta1.Machine) *metav1.Condition {
+	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched)
+	if c == nil || c.Status != metav1.ConditionFalse {
+		return nil
+	}
+	switch c.Reason {
+	case v1beta1.ReasonInvalidConfiguration, v1beta1.ReasonUnknownTypeVersion, v1beta1.ReasonClassNotFound,
+		v1beta1.ReasonCredentialsNotFound, v1beta1.ReasonUserDataNotFound:
+		return c
+	}
+	return nil
+}
+
+// Paused reports whether a person, or Cluster API, asked for nothing to be done about the machine.
+func Paused(m *v1beta1.Machine) bool {
+	_, paused := m.Annotations[v1beta1.AnnotationPaused]
+	_, pausedToo := m.Annotations[v1beta1.AnnotationClusterAPIPaused]
+	return paused || pausedToo
+}
+
+// AvailableIn returns how long from now a machine that stays Ready will be available; zero or less if it is already. It
+// is false for a machine that is not Ready.
+func AvailableIn(m *v1beta1.Machine, minReadySeconds int32, now time.Time) (time.Duration, bool) {
+	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady)
+	if c == nil || c.Status != metav1.ConditionTrue {
+		return 0, false
+	}
+	if minReadySeconds <= 0 {
+		return 0, true // Whatever the clocks say.
+	}
+	return c.LastTransitionTime.Add(time.Duration(minReadySeconds) * time.Second).Sub(now), true
+}
+
+// Available reports whether the machine has been Ready for minReadySeconds.
+func Available(m *v1beta1.Machine, minReadySeconds int32, now time.Time) bool {
+	in, ok := AvailableIn(m, minReadySeconds, now)
+	return ok && in <= 0
+}

@@ -1,0 +1,86 @@
+package machinestate
+
+import (
+	"cmp"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// Precedence says how early a set deletes a machine when there are too many: of two machines the lower one goes first. Of
+// equal ones the set's delete policy chooses.
+type Precedence struct {
+	// Most important first.
+	unmarked   bool
+	healthy    bool // not to be replaced
+	launched   bool
+	untroubled bool // not Unhealthy
+	priority   int
+	ready      bool
+}
+
+// PrecedenceOf returns the precedence of a machine.
+func PrecedenceOf(m *v1beta1.Machine) Precedence {
+	_, marked := m.Annotations[v1beta1.AnnotationDeleteMachine]
+	return Precedence{
+		unmarked:   !marked,
+		healthy:    !ToBeReplaced(m),
+		launched:   m.Spec.ProviderID != "",
+		untroubled: m.Status.Phase != v1beta1.MachineUnhealthy,
+		priority:   deletePriority(m),
+		ready:      meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady),
+	}
+}
+
+// Compare is negative if a machine of this precedence goes before one of the other, positive if after it.
+func (p Precedence) Compare(other Precedence) int {
+	return cmp.Or(
+		falseFirst(p.unmarked, other.unmarked),
+		falseFirst(p.healthy, other.healthy),
+		falseFirst(p.launched, other.launched),
+		falseFirst(p.untroubled, other.untroubled),
+		cmp.Compare(p.priority, other.priority),
+		falseFirst(p.ready, other.ready),
+	)
+}
+
+// Coarse returns the precedence without what orders machines that go early for the same reason, such as those that are marked.
+// Whoever foresees what a set will do uses it: between the two a machine may become Ready, or be launched.
+func (p Precedence) Coarse() Precedence {
+	switch {
+	case !p.unmarked:
+		return Precedence{}
+	case !p.healthy:
+		return Precedence{unmarked: true}
+	case !p.launched:
+		return Precedence{unmarked: true, healthy: true}
+	case !p.untroubled:
+		return Precedence{unmarked: true, healthy: true, launched: true}
+	}
+	return p
+}
+
+func falseFirst(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
+// deletePriority is the default where the annotation is missing or no 32-bit integer.
+func deletePriority(m *v1beta1.Machine) int {
+	value, set := m.Annotations[v1beta1.AnnotationDeletePriority]
+	if !set {
+		return v1beta1.DefaultDeletePriority // Without the cost of an error for each machine.
+	}
+	priority, err := strconv.ParseInt(value, 10, 32)
+	if err != nil {
+		return v1beta1.DefaultDeletePriority
+	}
+	return int(priority)
+}

@@ -95,6 +95,19 @@ func (p Policy) starting(m *v1beta1.Machine, now time.Time, clock Clock) Verdict
 	return Verdict{Health: Unhealthy, InTrouble: true, Why: fmt.Sprintf("There is no Node %s after the launch began.", p.Startup)}
 }
 
+// neverLaunched reports whether the cloud has not given the machine an instance: it refuses to, or has none to give. That says
+// nothing about the health of other machines. An instance that does not join is another matter: where many do not, the cluster
+// that they are to join may be what is broken.
+func neverLaunched(m *v1beta1.Machine) bool {
+	switch {
+	case m.Status.NodeRef != nil:
+		return false
+	case m.Status.Phase == v1beta1.MachineFailed:
+		return m.Status.FailureReason == v1beta1.FailureCreateError || m.Status.FailureReason == v1beta1.FailureInsufficientResources
+	}
+	return m.Spec.ProviderID == ""
+}
+
 // trying reports whether the reason of Launched is one of a launch under way.
 func trying(reason string) bool {
 	switch reason {

@@ -74,7 +74,7 @@ type Judgement struct {
 func Judge(p Policy, subjects []Subject, s Situation) Judgement {
 	var j Judgement
 	verdicts := make([]Verdict, len(subjects))
-	unwell, melting := 0, false
+	unwell, unlaunched, melting := 0, 0, false
 	var frozen []string
 	for i, subject := range subjects {
 		v := Evaluate(p, subject.Machine, subject.Node, s.Now, s.Clocks.In(subject.Domain))
@@ -87,9 +87,13 @@ func Judge(p Policy, subjects []Subject, s Situation) Judgement {
 		if !v.InTrouble {
 			continue
 		}
-		// One that may yet recover counts: nodes that went silent together do not run out of time at the same moment.
-		unwell++
-		melting = melting || s.Meltdown.In(subject.Domain)
+		if neverLaunched(subject.Machine) {
+			unlaunched++
+		} else {
+			// One that may yet recover counts: nodes that went silent together do not run out of time at the same moment.
+			unwell++
+			melting = melting || s.Meltdown.In(subject.Domain)
+		}
 		if v.Health == Unhealthy {
 			j.Targets = append(j.Targets, subject.Machine.Name)
 			if subject.OwnerFrozen {
@@ -97,7 +101,8 @@ func Judge(p Policy, subjects []Subject, s Situation) Judgement {
 			}
 		}
 	}
-	limit := p.limit(j.Expected)
+	counted := j.Expected - unlaunched
+	limit := p.limit(counted)
 	tooMany := unwell > limit
 	_, meltsAll := s.Meltdown[everywhere]
 	for i, subject := range subjects {
@@ -125,7 +130,7 @@ func Judge(p Policy, subjects []Subject, s Situation) Judgement {
 		})}
 	case tooMany:
 		j.Refusal = Reason{v1beta1.ReasonTooManyUnhealthy, fmt.Sprintf(
-			"%d of %d machines are not well, and remediation stops at more than %d (maxUnhealthy %s).", unwell, j.Expected, limit, p.MaxUnhealthy.String())}
+			"%d of %d machines are not well, and remediation stops at more than %d (maxUnhealthy %s).", unwell, counted, limit, p.MaxUnhealthy.String())}
 	case len(frozen) > 0:
 		j.Refusal = Reason{v1beta1.ReasonFrozen, fmt.Sprintf("The owners of %s are frozen.", named(frozen))}
 	case len(j.Held) > 0:

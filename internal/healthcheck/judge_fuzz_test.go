@@ -81,7 +81,7 @@ func FuzzOnlyWhatIsBrokenAndMayBeIsMarked(f *testing.F) {
 		j := Judge(p, subjects, s)
 		unwell := 0
 		for i := range subjects {
-			if Evaluate(p, subjects[i].Machine, subjects[i].Node, s.Now, Clock{}).InTrouble {
+			if Evaluate(p, subjects[i].Machine, subjects[i].Node, s.Now, Clock{}).InTrouble && !neverLaunched(subjects[i].Machine) {
 				unwell++
 			}
 		}

@@ -16,6 +16,22 @@ import (
 // at is a situation at a minute, in which nothing melts.
 func at(minute float64) Situation { return Situation{Now: minutes(minute)} }
 
+// several are machines without a Node.
+func several(n int, change ...func(*Subject)) (all []Subject) {
+	for i := range n {
+		s := starting(change...)
+		s.Machine.Name = fmt.Sprintf("new%02d", i)
+		all = append(all, s)
+	}
+	return all
+}
+
+func launchFailed(reason v1beta1.MachineFailureReason) func(*Subject) {
+	return func(s *Subject) {
+		s.Machine.Status.Phase, s.Machine.Status.FailureReason = v1beta1.MachineFailed, reason
+	}
+}
+
 func marked(j Judgement) (names []string) {
 	for _, w := range j.Wishes {
 		if w.Mark {
@@ -25,7 +41,7 @@ func marked(j Judgement) (names []string) {
 	return names
 }
 
-// H-4, H-5, H-6, H-8, H-9, H-10, H-11.
+// H-4, H-5, H-6, H-8, H-9, H-10, H-11, H-14.
 func TestTheMachinesOfAPolicyAreJudgedTogether(t *testing.T) {
 	most := func(value string) Policy {
 		return policy(func(p *Policy) { p.MaxUnhealthy = intstr.Parse(value) })
@@ -60,6 +76,12 @@ func TestTheMachinesOfAPolicyAreJudgedTogether(t *testing.T) {
 		{name: "one more", subjects: fleet(10, 5, silent(20)), s: at(60), refusal: v1beta1.ReasonTooManyUnhealthy, says: "5 of 10 machines are not well, and remediation stops at more than 4 (maxUnhealthy 40%).", healthy: 5, targets: 5},
 		{name: "those that may recover count as well", subjects: append(fleet(9, 4, silent(20)), running("z", silent(55))), s: at(60), refusal: v1beta1.ReasonTooManyUnhealthy, says: "5 of 10", healthy: 5, targets: 4},
 		{name: "those that start do not", subjects: append(fleet(9, 3, silent(20)), starting()), s: at(60), marks: 3, healthy: 6, allowed: 1, targets: 3},
+		// H-14.
+		{name: "those that the cloud refused to launch do not", subjects: append(fleet(10, 4, silent(20)), several(30, launchFailed(v1beta1.FailureInsufficientResources))...), s: at(60), marks: 4, healthy: 6, targets: 34},
+		{name: "nor do they raise what may be unhealthy", subjects: append(fleet(10, 5, silent(20)), several(30, launchFailed(v1beta1.FailureCreateError))...), s: at(60), refusal: v1beta1.ReasonTooManyUnhealthy, says: "5 of 10 machines", healthy: 5, targets: 35},
+		{name: "those that are launched for too long do not either", policy: policy(func(p *Policy) { p.Startup = 5 * time.Minute }), subjects: append(fleet(10, 4, silent(20)), several(6)...), s: at(60), marks: 10, healthy: 6, targets: 10},
+		{name: "those that did not join do", subjects: append(fleet(10, 1, silent(20)), several(8, launchFailed(v1beta1.FailureJoinClusterTimeout))...), s: at(60), refusal: v1beta1.ReasonTooManyUnhealthy, says: "9 of 18", healthy: 9, targets: 9},
+		{name: "and so do those whose instance vanished", subjects: append(fleet(10, 1, silent(20)), fleet(8, 8, launchFailed(v1beta1.FailureInstanceVanished))...), s: at(60), refusal: v1beta1.ReasonTooManyUnhealthy, says: "9 of 18", healthy: 9, targets: 9},
 		{name: "a percentage is rounded down", policy: most("39%"), subjects: fleet(10, 4, silent(20)), s: at(60), refusal: v1beta1.ReasonTooManyUnhealthy, healthy: 6, targets: 4},
 		{name: "and is at least one", policy: most("1%"), subjects: fleet(3, 1, silent(20)), s: at(60), marks: 1, healthy: 2, targets: 1},
 		{name: "unless it is written none", policy: most("0%"), subjects: fleet(3, 1, silent(20)), s: at(60), refusal: v1beta1.ReasonTooManyUnhealthy, healthy: 2, targets: 1},

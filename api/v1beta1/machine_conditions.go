@@ -259,6 +259,10 @@ const (
 
 	// ReasonTooLate surfaces when a machine that is being deleted shall be set aside.
 	ReasonTooLate = "TooLate"
+
+	// ReasonTooManyPreserved surfaces when a machine with machinist.dev/preserve: when-failed is not preserved, because as many
+	// of its MachineDeployment, or of its MachineSet alone, are as --preserve-limit allows. It is replaced as usual.
+	ReasonTooManyPreserved = "TooManyPreserved"
 )
 
 // Reasons of InterruptionNotice. While it is True they are reasons of Ready too.

@@ -88,6 +88,9 @@ const (
 	// never adopted or counted by a set.
 	AnnotationPreservedUntil = "machinist.dev/preserved-until"
 
+	// AnnotationPreservedFrom on a preserved Machine names the MachineSet that it was taken from.
+	AnnotationPreservedFrom = "machinist.dev/preserved-from"
+
 	// AnnotationUnfreeze ends the freeze of a MachineSet or MachineDeployment.
 	AnnotationUnfreeze = "machinist.dev/unfreeze"
 

@@ -53,6 +53,8 @@ type Options struct {
 	Reach Reach
 	// PreserveTimeout is how long a Machine that is set aside is kept. Default 96 hours.
 	PreserveTimeout time.Duration
+	// PreserveLimit is how many Machines of one owner are preserved at a time because they failed. Default 3.
+	PreserveLimit int
 	// Places bounds how many creations are under way at a time; nil means no limit.
 	Places Places
 	// Metrics may be nil.
@@ -110,6 +112,9 @@ func New(o Options) *Reconciler {
 	}
 	if o.PreserveTimeout <= 0 {
 		o.PreserveTimeout = DefaultPreserveTimeout
+	}
+	if o.PreserveLimit <= 0 {
+		o.PreserveLimit = DefaultPreserveLimit
 	}
 	if o.Signals == nil {
 		o.Signals = interruption.Known()

@@ -14,6 +14,9 @@ import (
 // memory is all that a Reconciler remembers between passes. Losing it at a restart costs calls and settling time, never
 // correctness.
 type memory struct {
+	// preserving is held from the count of preserved machines to the patch that adds to them.
+	preserving sync.Mutex
+
 	mu       sync.Mutex
 	machines map[types.NamespacedName]recollection
 	began    time.Time

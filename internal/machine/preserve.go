@@ -19,6 +19,9 @@ import (
 // DefaultPreserveTimeout is how long a Machine that is set aside is kept.
 const DefaultPreserveTimeout = 96 * time.Hour
 
+// DefaultPreserveLimit is how many Machines of one owner are preserved at a time because they failed.
+const DefaultPreserveLimit = 3
+
 // preserve sets a Machine aside that somebody wants to look at, and deletes it when its time is over. All of it follows
 // from what is written in the Machine, so that it can be cut anywhere: its Node is cordoned before its set replaces it.
 func (p *pass) preserve(ctx context.Context) (progress, error) {
@@ -37,11 +40,10 @@ func (p *pass) preserve(ctx context.Context) (progress, error) {
 		p.notKept()
 		return next, nil
 	}
-	if err := p.cordonKept(ctx); err != nil {
+	if within, err := p.preserveWithinLimit(ctx); err != nil {
 		return wait, err
-	}
-	if err := p.setAside(ctx); err != nil {
-		return wait, err
+	} else if !within {
+		return next, nil
 	}
 	until, err := preservation.Until(p.machine)
 	if err != nil {
@@ -63,6 +65,50 @@ func (p *pass) preserve(ctx context.Context) (progress, error) {
 	return next, nil
 }
 
+// preserveWithinLimit cordons the Node of the Machine and takes the Machine from its set. It does neither, and says so, where
+// the Machine is preserved only because it failed and as many others of its owner are as may be: where all of a fleet fail,
+// keeping each would cost money for days. Machines fail together, so they are counted one after the other.
+func (p *pass) preserveWithinLimit(ctx context.Context) (bool, error) {
+	m := p.machine
+	if !preservation.SetAside(m) && m.Annotations[v1beta1.AnnotationPreserve] == v1beta1.PreserveWhenFailed {
+		p.memory.preserving.Lock()
+		defer p.memory.preserving.Unlock()
+		n, err := p.countPreserved(ctx)
+		if err != nil {
+			return false, err
+		}
+		if n >= p.PreserveLimit {
+			message := fmt.Sprintf("%d machines of %s are preserved because they failed, and no more than %d may be (--preserve-limit). This one is replaced.",
+				n, preservation.Origin(m), p.PreserveLimit)
+			if p.setCondition(v1beta1.ConditionPreserved, false, v1beta1.ReasonTooManyPreserved, message) {
+				p.warn(v1beta1.ReasonTooManyPreserved, "Preserve", message)
+			}
+			return false, nil
+		}
+	}
+	if err := p.cordonKept(ctx); err != nil {
+		return false, err
+	}
+	return true, p.setAside(ctx)
+}
+
+// countPreserved counts the Machines of the same owner that are preserved because they failed. The cache shows what this
+// process wrote itself.
+func (p *pass) countPreserved(ctx context.Context) (n int, err error) {
+	list := &v1beta1.MachineList{}
+	if err := p.Client.List(ctx, list, client.InNamespace(p.machine.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return 0, fmt.Errorf("list preserved machines: %w", err)
+	}
+	for i := range list.Items {
+		m := &list.Items[i]
+		if preservation.SetAside(m) && m.DeletionTimestamp.IsZero() && preservation.SameOrigin(m, p.machine) &&
+			m.Annotations[v1beta1.AnnotationPreserve] == v1beta1.PreserveWhenFailed {
+			n++
+		}
+	}
+	return n, nil
+}
+
 // setAside takes the Machine from its set, and says until when it is kept, in one patch.
 func (p *pass) setAside(ctx context.Context) error {
 	m := p.machine
@@ -72,6 +118,9 @@ func (p *pass) setAside(ctx context.Context) error {
 		return nil
 	}
 	return p.patchMachine(ctx, func(m *v1beta1.Machine) {
+		if owner := m.Labels[v1beta1.LabelMachineSet]; owner != "" {
+			set(&m.Annotations, v1beta1.AnnotationPreservedFrom, owner)
+		}
 		delete(m.Labels, v1beta1.LabelTemplateHash)
 		delete(m.Labels, v1beta1.LabelMachineSet)
 		m.OwnerReferences = slices.DeleteFunc(m.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Controller != nil && *o.Controller })
@@ -116,6 +165,9 @@ func (p *pass) notKept() {
 		if p.setCondition(v1beta1.ConditionPreserved, false, v1beta1.ReasonInvalidConfiguration, message) {
 			p.warn(v1beta1.ReasonInvalidConfiguration, "Preserve", message)
 		}
+		return
+	}
+	if preservation.OverLimit(p.machine) {
 		return
 	}
 	dropCondition(&p.machine.Status.Conditions, v1beta1.ConditionPreserved)

@@ -219,6 +219,61 @@ func TestTheTimeOfAMachineThatIsSetAsideCanBeChanged(t *testing.T) {
 	}
 }
 
+// P-14: of one owner only so many are preserved because they failed, whichever way the owner can be told. Others say so and are
+// replaced, now is always preserved, and a place that becomes free is used.
+func TestOnlySoManyMachinesArePreservedBecauseTheyFailed(t *testing.T) {
+	t.Parallel()
+	of := func(change func(*v1beta1.Machine)) func(*v1beta1.Machine) {
+		return func(m *v1beta1.Machine) {
+			ofASet(m)
+			change(m)
+		}
+	}
+	for name, owner := range map[string]func(*v1beta1.Machine){
+		"a set alone": of(func(*v1beta1.Machine) {}),
+		"any set of a deployment": of(func(m *v1beta1.Machine) {
+			m.Labels[v1beta1.LabelMachineDeployment], m.Labels[v1beta1.LabelMachineSet] = "web", "web-"+m.Name
+		}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.class("small", "")
+			fail := func(name string) {
+				w.running(name, owner)
+				w.annotateWith(name, v1beta1.AnnotationPreserve, v1beta1.PreserveWhenFailed)
+				w.request(name, v1beta1.ReasonBuiltInPolicy, "True")
+				w.reconcile(name)
+			}
+			for _, name := range []string{"a", "b", "c"} {
+				fail(name)
+				w.wantAside(name, DefaultPreserveTimeout)
+			}
+			w.events.take()
+			fail("d")
+			d := w.get("d")
+			c := w.wantCondition(d, v1beta1.ConditionPreserved, metav1.ConditionFalse, v1beta1.ReasonTooManyPreserved)
+			if preservation.SetAside(d) || preservation.Due(d) || !strings.Contains(c.Message, "--preserve-limit") {
+				t.Errorf("set aside %t, due %t: %s", preservation.SetAside(d), preservation.Due(d), c.Message)
+			}
+			if w.getNode(nodeNameOf(w.namespace, "d")).Spec.Unschedulable {
+				t.Error("its node is cordoned")
+			}
+			w.wantRest("d")
+			w.annotateWith("d", v1beta1.AnnotationPreserve, v1beta1.PreserveNow)
+			w.reconcile("d")
+			w.wantAside("d", DefaultPreserveTimeout)
+
+			if err := w.api.Delete(t.Context(), w.get("a")); err != nil {
+				t.Fatal(err)
+			}
+			w.untilGone("a")
+			fail("e")
+			w.wantAside("e", DefaultPreserveTimeout)
+		})
+	}
+}
+
 // M-62: who takes both annotations away has an ordinary machine without an owner, whose node takes pods again.
 func TestAMachineIsNoLongerSetAside(t *testing.T) {
 	t.Parallel()

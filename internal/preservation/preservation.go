@@ -38,12 +38,41 @@ func Invalid(m *v1beta1.Machine) string {
 	}
 }
 
+// OverLimit reports whether the Machine is not preserved because enough others are, and is replaced as any other. That holds
+// until it is replaced, or recovers: whether others are still preserved may change at any time.
+func OverLimit(m *v1beta1.Machine) bool {
+	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionPreserved)
+	return m.Annotations[v1beta1.AnnotationPreserve] == v1beta1.PreserveWhenFailed && c != nil && c.Status == "False" &&
+		c.Reason == v1beta1.ReasonTooManyPreserved && toBeReplaced(m)
+}
+
+// SameOrigin reports whether two Machines, preserved or not, are or were of one MachineDeployment, or of one MachineSet alone.
+func SameOrigin(a, b *v1beta1.Machine) bool {
+	from := Origin(a)
+	return a.Namespace == b.Namespace && from != "" && from == Origin(b)
+}
+
+// Origin names the owner that the Machine has or had, "" if it had none.
+func Origin(m *v1beta1.Machine) string {
+	if name := m.Labels[v1beta1.LabelMachineDeployment]; name != "" {
+		return "MachineDeployment " + name
+	}
+	name := m.Labels[v1beta1.LabelMachineSet]
+	if name == "" {
+		name = m.Annotations[v1beta1.AnnotationPreservedFrom]
+	}
+	if name == "" {
+		return ""
+	}
+	return "MachineSet " + name
+}
+
 // Due reports whether the Machine is to be set aside as soon as possible. One without an instance has nothing to look at.
 func Due(m *v1beta1.Machine) bool {
 	switch m.Annotations[v1beta1.AnnotationPreserve] {
 	case v1beta1.PreserveNow:
 	case v1beta1.PreserveWhenFailed:
-		if !toBeReplaced(m) {
+		if !toBeReplaced(m) || OverLimit(m) {
 			return false
 		}
 	default:

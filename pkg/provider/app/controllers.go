@@ -95,6 +95,7 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 		Metrics:     machineMetrics,
 
 		PreserveTimeout: s.preserveTimeout,
+		PreserveLimit:   s.preserveLimit,
 		Signals:         signals,
 	}
 	if s.maxInFlightCreates > 0 {

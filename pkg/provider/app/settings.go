@@ -31,6 +31,7 @@ type settings struct {
 	bootstrapCAFile     string
 	approveKubeletCSRs  bool
 	preserveTimeout     time.Duration
+	preserveLimit       int
 	interruptions       interruption.Flags
 	orphans             orphans.Rules
 	orphansAction       string
@@ -49,6 +50,7 @@ func defaultSettings() *settings {
 		orphans:         orphans.Rules{Period: orphans.DefaultPeriod, MinAge: orphans.DefaultMinAge, MaxDeletes: orphans.DefaultMaxDeletes},
 		orphansAction:   deleteOrphans,
 		preserveTimeout: machine.DefaultPreserveTimeout,
+		preserveLimit:   machine.DefaultPreserveLimit,
 	}
 }
 
@@ -64,6 +66,7 @@ func (s *settings) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.bootstrapCAFile, "bootstrap-ca-file", "", "PEM file of the authority that verifies --bootstrap-endpoint; default: that of the target kubeconfig")
 	fs.BoolVar(&s.approveKubeletCSRs, "approve-kubelet-csrs", s.approveKubeletCSRs, "approve the certificates that the kubelets of this provider's machines ask for in the target cluster, each only for its own machine; otherwise the target cluster must have another approver")
 	fs.DurationVar(&s.preserveTimeout, "preserve-timeout", s.preserveTimeout, "time for which a machine that was set aside with the annotation machinist.dev/preserve is kept before it is deleted")
+	fs.IntVar(&s.preserveLimit, "preserve-limit", s.preserveLimit, "how many machines of one MachineDeployment, or of one MachineSet alone, are preserved at a time because they failed (machinist.dev/preserve=when-failed); others are replaced as usual")
 	s.interruptions.AddFlags(fs)
 	fs.DurationVar(&s.orphans.Period, "machine-safety-orphan-vms-period", s.orphans.Period, "time between two looks for instances that have no Machine; one is removed if two looks in a row find it, and none for that long after an outage")
 	fs.DurationVar(&s.orphans.MinAge, "orphan-min-age", s.orphans.MinAge, "age from which an instance without a Machine is removed")
@@ -98,6 +101,9 @@ func (s *settings) validate() error {
 	}
 	if s.preserveTimeout < time.Second {
 		errs = append(errs, fmt.Errorf("--preserve-timeout is %s; it must be at least 1s", s.preserveTimeout))
+	}
+	if s.preserveLimit < 1 {
+		errs = append(errs, fmt.Errorf("--preserve-limit is %d; it must be at least 1", s.preserveLimit))
 	}
 	if _, err := s.interruptions.Signals(); err != nil {
 		errs = append(errs, err)

@@ -22,6 +22,7 @@ func TestSettingsThatCannotBeUsedAreRefusedByTheirNames(t *testing.T) {
 		"--orphan-max-deletes=0":     "--orphan-max-deletes is 0",
 		"--orphan-min-age=-1s":       "--orphan-min-age is -1s",
 		"--preserve-timeout=0":       "--preserve-timeout is 0s",
+		"--preserve-limit=0":         "--preserve-limit is 0; it must be at least 1",
 
 		"--machine-safety-orphan-vms-period=0": "--machine-safety-orphan-vms-period is 0s",
 	} {

@@ -196,7 +196,11 @@ func (p *pass) nameTaken(ctx context.Context, v *view) error {
 	d := p.deployment
 	v.hindrance = fmt.Sprintf("the name %s is taken", v.successor.Name)
 	var taken v1beta1.MachineSet
-	if err := p.Live.Get(ctx, client.ObjectKeyFromObject(v.successor), &taken); err != nil {
+	switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(v.successor), &taken); {
+	case apierrors.IsNotFound(err):
+		p.wakeIn(retryConflict) // It was deleted meanwhile.
+		return nil
+	case err != nil:
 		return fmt.Errorf("find out who has the name of set %s: %w", v.successor.Name, err)
 	}
 	if metav1.IsControlledBy(&taken, d) && sameRevision(&taken.Spec.Template.Spec, &d.Spec.Template.Spec) && madeAfter(&taken, v.rolloutAfter) {
@@ -210,7 +214,9 @@ func (p *pass) nameTaken(ctx context.Context, v *view) error {
 		count += *d.Status.CollisionCount
 	}
 	changed.Status.CollisionCount = &count
-	if err := p.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(d, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := p.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(d, client.MergeFromWithOptimisticLock{})); apierrors.IsNotFound(err) {
+		return nil // It was deleted meanwhile.
+	} else if err != nil {
 		return fmt.Errorf("count the collision of set %s: %w", v.successor.Name, err)
 	}
 	p.echo.Wrote(changed)

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -44,7 +45,10 @@ func (p *pass) writeStatus(ctx context.Context, status *v1beta1.MachineDeploymen
 	changed := d.DeepCopy()
 	changed.Status = *status
 	err := p.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(d, client.MergeFromWithOptimisticLock{}))
-	if err != nil {
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil // It was deleted meanwhile.
+	case err != nil:
 		return fmt.Errorf("patch the status of the deployment: %w", err)
 	}
 	p.echo.Wrote(changed)

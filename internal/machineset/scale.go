@@ -95,6 +95,8 @@ type Plan struct {
 	UnadoptedReason string
 	// BackingOff says that the replacement of failed machines waits, since earlier replacements failed too.
 	BackingOff bool
+	// Postponed says that what depends on how many machines there are is left out until the cache has come up.
+	Postponed bool
 	// Wait is after what time there may be another plan without an event; zero is never.
 	Wait time.Duration
 }
@@ -113,6 +115,7 @@ func (p Plan) Counts() bool {
 // withoutCounting returns the plan without what depends on how many machines there are, to be made again after d.
 func (p Plan) withoutCounting(d time.Duration) Plan {
 	p.Adopt, p.HandOver, p.Delete, p.Remediate, p.Create = nil, nil, nil, nil, 0
+	p.Postponed = true
 	p.waitFor(d)
 	return p
 }

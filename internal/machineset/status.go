@@ -20,7 +20,10 @@ const maxFailedMachines = 10
 // created or deleted just now; its reason is empty if nothing failed.
 func Status(s State, p Plan, failure Reason) v1beta1.MachineSetStatus {
 	status := *s.Set.Status.DeepCopy()
-	status.ObservedGeneration = s.Set.Generation
+	if p.Rests() && !p.Postponed {
+		// A deployment takes it for a promise that nothing is done any more by what the set was told before.
+		status.ObservedGeneration = s.Set.Generation
+	}
 	status.Replicas, status.FullyLabeledReplicas, status.ReadyReplicas, status.AvailableReplicas, status.UpToDateReplicas = 0, 0, 0, 0, 0
 	deleting, labeled := 0, pairsOf(s.Set.Spec.Template.ObjectMeta.Labels)
 	var unready []*v1beta1.Machine

@@ -65,6 +65,40 @@ func TestStatus(t *testing.T) {
 	}
 }
 
+// S-23: a status that is written before the set has acted, or while it waits for its cache, does not claim that it has. What is
+// held back for a reason that the status tells is acted upon.
+func TestAGenerationIsObservedWhenItWasActedUpon(t *testing.T) {
+	failing := stateOf(aSet(2), newMachine("a", up))
+	failing.NextCreation, failing.CreationFailure = epoch.Add(time.Minute), Reason{v1beta1.ReasonMachineCreateFailed, "quota"}
+	needed := stateOf(aSet(1), newMachine("a", up), newMachine("b", up))
+	needed.Kept = Kept{Least: 2}
+	for _, test := range []struct {
+		name      string
+		state     State
+		postponed bool
+		want      int64
+	}{
+		{"nothing to do", stateOf(aSet(1), newMachine("a", up)), false, 7},
+		{"one is missing", stateOf(aSet(2), newMachine("a", up)), false, 3},
+		{"one is too many", stateOf(aSet(1), newMachine("a", up), newMachine("b", up)), false, 3},
+		{"one is too many, and which is not known yet", stateOf(aSet(1), newMachine("a", up), newMachine("b", up)), true, 3},
+		{"one is not in sync with the template", stateOf(aSet(1), newMachine("a", up, annotated(v1beta1.AnnotationLastAppliedTemplate, "{}"))), false, 3},
+		{"frozen", stateOf(aSet(2, frozen), newMachine("a", up)), false, 7},
+		{"creation is refused", failing, false, 7},
+		{"the deployment needs what is too many", needed, false, 7},
+		{"being deleted", stateOf(aSet(2, beingDeleted), newMachine("a", up)), false, 7},
+	} {
+		test.state.Set.Status.ObservedGeneration = 3
+		plan := Decide(test.state)
+		if test.postponed {
+			plan = plan.withoutCounting(time.Second)
+		}
+		if got := Status(test.state, plan, Reason{}).ObservedGeneration; got != test.want {
+			t.Errorf("%s: %d, want %d", test.name, got, test.want)
+		}
+	}
+}
+
 // S-11.
 func TestStatusDoesNotChangeByItself(t *testing.T) {
 	s := stateOf(aSet(3), newMachine("a", up), newMachine("b", broken), newMachine("c", abandoned))

@@ -132,6 +132,24 @@ func TestAfterAWriteOfUnknownOutcomeItDecidesOnLiveLists(t *testing.T) {
 	}
 }
 
+// D-29.
+func TestADeploymentThatIsDeletedMeanwhileIsNoError(t *testing.T) {
+	b := newBench(t)
+	b.create(3)
+	b.settle()
+	b.change(replicas(5))
+	b.hooks.beforePatch = func(*v1beta1.MachineSet) {
+		b.hooks.beforePatch = nil
+		b.must(b.api.Delete(b.ctx, b.deployment(), client.PropagationPolicy(metav1.DeletePropagationOrphan)))
+		d := b.deployment()
+		d.Finalizers = nil // the garbage collector's part
+		b.must(b.api.Update(b.ctx, d))
+	}
+	if _, err := b.try("web"); err != nil {
+		t.Errorf("the deployment was deleted before its status was written: %v", err)
+	}
+}
+
 func TestASetThatSomebodyElseWroteIsNotOverwritten(t *testing.T) {
 	b := newBench(t)
 	b.create(3)

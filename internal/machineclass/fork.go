@@ -6,6 +6,7 @@ import "maps"
 // neither knows what the other does. It is for simulations, and must not be called during a pass.
 func (r *Reconciler) Fork(o Options) *Reconciler {
 	f := New(o)
+	r.echo.CopyTo(f.echo)
 	r.memory.mu.Lock()
 	defer r.memory.mu.Unlock()
 	f.memory.classes = maps.Clone(r.memory.classes)

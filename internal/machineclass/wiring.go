@@ -39,7 +39,7 @@ func (r *Reconciler) Wiring(cache client.Reader) []wiring.Table {
 	secretChanged := predicate.ResourceVersionChangedPredicate{}
 	return []wiring.Table{{
 		Name: "machineclass", Reconciler: r, Concurrency: r.Concurrency,
-		For: &wiring.Watch{Object: &v1beta1.MachineClass{}, News: classChanged()},
+		For: &wiring.Watch{Object: &v1beta1.MachineClass{}, News: r.echo.Others(classChanged())},
 		Watches: []wiring.Watch{
 			{Object: &v1beta1.Machine{}, Keys: c.machineEvents()},
 			{Object: wiring.Secrets(), Keys: handler.EnqueueRequestsFromMapFunc(c.classesOfSecret), News: secretChanged},
@@ -60,8 +60,8 @@ type concerned struct {
 	provider string
 }
 
-// classChanged lets through what people change. The status is written here only, and the finalizer is news only when
-// somebody took it away.
+// classChanged lets through what people change, and the finalizer only when somebody took it away. A status that the process
+// before this one wrote, and that a late cache shows only now, is let through as the write of another (Echo).
 func classChanged() predicate.Predicate {
 	held := func(o client.Object) bool { return controllerutil.ContainsFinalizer(o, v1beta1.InUseFinalizer) }
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {

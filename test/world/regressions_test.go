@@ -51,6 +51,7 @@ var regressions = []struct {
 	{"churn-recreate", 587951405810, "", "2:restart-9-back", "nothing: people changed their minds before the deployment had acted, so that a set was never made"},
 	{"too-many-unhealthy", 88580317766, "", "24:relist-MachineSet", "a set that could not be read counted as frozen, and was not read again"},
 	{"class-vanishes-in-a-roll", 383413800413, "tags-late", "14:freeze-Node,27:two-leaders", "a machine of which only the provider ID was recorded took its instance, whose tags did not show yet, for somebody else's"},
+	{"secret-vanishes-at-creation", 475594806742, "quota-frees-late", "45:restart-9-back", "what the process before had said of a class, and a late cache showed only then, stayed although it was no longer so"},
 	{"remediate", 1, "reads-late", "182:lost", "a creation whose recording was not answered did not count, and its instance was taken for gone"},
 	{"orphans", 1, "clock-behind", "20:relist-Node", "the provider's clock, which was behind, made an orphan of twenty seconds old enough"},
 	{"preserve", 7026265, "", "", "a set patched machines in place without asking whether it just had, and panicked since it remembered none"},

@@ -126,23 +126,34 @@ func interrupted(m *v1beta1.Machine) bool {
 // announced reports whether a node is about to lose its instance, or its machine says so, or did when the pass began in which
 // something is done about it.
 func (o *oracle) announced(m *v1beta1.Machine, node *corev1.Node) bool {
+	return tainted(node) || interrupted(m) || interrupted(o.whenBegun(m))
+}
+
+// whenBegun returns the machine as it was when the pass of whoever acts began.
+func (o *oracle) whenBegun(m *v1beta1.Machine) *v1beta1.Machine {
 	f, then := o.world.top(), m
 	for _, v := range o.history[m.UID] {
 		if f != nil && v.machine != nil && v.revision <= f.revision {
 			then = v.machine
 		}
 	}
-	return tainted(node) || interrupted(m) || interrupted(then)
+	return then
 }
 
 // drainEnds returns when a drain that began at start may be over at the earliest: before the instance is, where that was
-// announced.
+// announced. That it was taken back counts when it is written down.
 func (o *oracle) drainEnds(m *v1beta1.Machine, start time.Time) time.Time {
 	end := start.Add(m.Spec.Timeouts.DrainOrDefault())
-	if in := o.world.cloud.byID(m.Spec.ProviderID); in != nil && !in.takenAt.IsZero() {
-		if early := in.takenAt.Add(-noticeMargin); early.Before(end) {
+	before := func(takenAt time.Time) {
+		if early := takenAt.Add(-noticeMargin); early.Before(end) {
 			end = early
 		}
+	}
+	if in := o.world.cloud.byID(m.Spec.ProviderID); in != nil && !in.takenAt.IsZero() {
+		before(in.takenAt)
+	}
+	if then := o.whenBegun(m); interrupted(then) && then.Status.InterruptionTime != nil {
+		before(then.Status.InterruptionTime.Time)
 	}
 	return end
 }

@@ -16,6 +16,25 @@ import (
 // M-8, M-13, M-33, M-44, M-72, M-74, M-75, M-76.
 func TestCutsAnywhereChangeNothing(t *testing.T) {
 	t.Parallel()
+	replacing := func(w *world) {
+		w.class("large", joinsWithToken)
+		w.cloud.onUpdate = func(provider.UpdateRequest) (provider.UpdateResult, error) {
+			return provider.UpdateResult{Outcome: provider.UpdateNeedsReplacement, Reason: "of another size"}, nil
+		}
+	}
+	replaced := func(w *world) string {
+		w.untilPhase("m", v1beta1.MachineRunning)
+		w.update("m", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name = "large" })
+		w.until("m", "the new instance", func() bool {
+			m := w.get("m")
+			return m.Status.Phase == v1beta1.MachineRunning && m.Status.Applied != nil && m.Status.Applied.ClassName == "large"
+		})
+		seen := summaryOf(w.get("m"))
+		w.effects.next = cut{} // The rest of its life is like that of others.
+		w.delete("m")
+		w.untilGone("m")
+		return seen
+	}
 	lives := []struct {
 		name string
 		kind func(*world)
@@ -68,43 +87,11 @@ func TestCutsAnywhereChangeNothing(t *testing.T) {
 			w.untilGone("m")
 			return seen
 		}},
-		{"replaced under the same Machine", func(w *world) {
-			w.class("large", joinsWithToken)
-			w.cloud.onUpdate = func(provider.UpdateRequest) (provider.UpdateResult, error) {
-				return provider.UpdateResult{Outcome: provider.UpdateNeedsReplacement, Reason: "of another size"}, nil
-			}
-		}, 9, 2, func(w *world) string {
-			w.untilPhase("m", v1beta1.MachineRunning)
-			w.update("m", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name = "large" })
-			w.until("m", "the new instance", func() bool {
-				m := w.get("m")
-				return m.Status.Phase == v1beta1.MachineRunning && m.Status.Applied != nil && m.Status.Applied.ClassName == "large"
-			})
-			seen := summaryOf(w.get("m"))
-			w.effects.next = cut{} // The rest of its life is like that of others.
-			w.delete("m")
-			w.untilGone("m")
-			return seen
-		}},
+		{"replaced under the same Machine", replacing, 9, 2, replaced},
 		{"replaced in a cloud whose reads are behind", func(w *world) {
-			w.class("large", joinsWithToken)
+			replacing(w)
 			w.cloud.lag, w.cloud.shutdown = 5*time.Second, time.Second
-			w.cloud.onUpdate = func(provider.UpdateRequest) (provider.UpdateResult, error) {
-				return provider.UpdateResult{Outcome: provider.UpdateNeedsReplacement, Reason: "of another size"}, nil
-			}
-		}, 9, 2, func(w *world) string {
-			w.untilPhase("m", v1beta1.MachineRunning)
-			w.update("m", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name = "large" })
-			w.until("m", "the new instance", func() bool {
-				m := w.get("m")
-				return m.Status.Phase == v1beta1.MachineRunning && m.Status.Applied != nil && m.Status.Applied.ClassName == "large"
-			})
-			seen := summaryOf(w.get("m"))
-			w.effects.next = cut{} // The rest of its life is like that of others.
-			w.delete("m")
-			w.untilGone("m")
-			return seen
-		}},
+		}, 9, 2, replaced},
 		{"updated by an agent on the node", func(w *world) {
 			w.cloud.onUpdate = func(provider.UpdateRequest) (provider.UpdateResult, error) {
 				return provider.UpdateResult{Outcome: provider.UpdateByAgent}, nil

@@ -194,8 +194,8 @@ func (p *pass) remediate(ctx context.Context, candidates []*v1beta1.Machine) err
 		}
 	}
 	p.noteRemediated(deleted)
-	if p.late = err == nil && len(deleted) < len(tried); p.late {
-		p.wakeIn(conflictDelay) // The cache is, and would have the same decided again and again.
+	if err == nil && len(deleted) < len(tried) {
+		p.cacheIsLate()
 	}
 	p.done.remediated = append(p.done.remediated, deleted...)
 	p.deletionFailed(err)
@@ -228,16 +228,19 @@ func (p *pass) noteRemediated(deleted []*v1beta1.Machine) {
 
 // each does f to every machine and returns those to which it was done. A machine that is gone is not an error.
 func (p *pass) each(verb string, machines []*v1beta1.Machine, f func(*v1beta1.Machine) (done bool, err error)) ([]*v1beta1.Machine, error) {
-	done := make([]bool, len(machines))
+	done, gone := make([]bool, len(machines)), make([]bool, len(machines))
 	errs := make([]error, len(machines))
 	p.Run(len(machines), func(i int) {
 		ok, err := f(machines[i])
-		done[i] = ok && err == nil
+		done[i], gone[i] = ok && err == nil, apierrors.IsNotFound(err)
 		if client.IgnoreNotFound(err) != nil {
 			errs[i] = fmt.Errorf("%s machine %s: %w", verb, machines[i].Name, err)
 		}
 	})
 	var did []*v1beta1.Machine
+	if slices.Contains(gone, true) {
+		p.cacheIsLate()
+	}
 	for i, m := range machines {
 		if done[i] {
 			did = append(did, m)
@@ -248,6 +251,12 @@ func (p *pass) each(verb string, machines []*v1beta1.Machine, f func(*v1beta1.Ma
 		}
 	}
 	return did, errors.Join(errs...)
+}
+
+// cacheIsLate ends the pass after what it does now: the cache would have the same decided again and again.
+func (p *pass) cacheIsLate() {
+	p.late = true
+	p.wakeIn(conflictDelay)
 }
 
 // deletionFailed notes an error for the condition ReplicaFailure.

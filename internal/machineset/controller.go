@@ -128,7 +128,7 @@ type pass struct {
 	failure Reason
 	// heldBack says that machines were not deleted that the cache let go.
 	heldBack bool
-	// late says that machines were not replaced which the cache has as ones to be replaced, and the API server has not.
+	// late says that the API server does not have machines, or not as ones to be replaced, which the cache has.
 	late bool
 	done deeds
 	// wakeAfter is when to look again without an event; zero is never.

@@ -52,6 +52,8 @@ var regressions = []struct {
 	{"too-many-unhealthy", 88580317766, "", "24:relist-MachineSet", "a set that could not be read counted as frozen, and was not read again"},
 	{"class-vanishes-in-a-roll", 383413800413, "tags-late", "14:freeze-Node,27:two-leaders", "a machine of which only the provider ID was recorded took its instance, whose tags did not show yet, for somebody else's"},
 	{"secret-vanishes-at-creation", 475594806742, "quota-frees-late", "45:restart-9-back", "what the process before had said of a class, and a late cache showed only then, stayed although it was no longer so"},
+	{"rollback", 675514061432, "", "3:two-leaders,23:relist-Machine", "a set asked for the deletion of a machine that was gone, again and again, as long as its cache was late"},
+	{"interruption-withdrawn", 638746689472, "answers-lost", "", "nothing: the oracle did not know that a notice which was taken back counts until that is seen"},
 	{"remediate", 1, "reads-late", "182:lost", "a creation whose recording was not answered did not count, and its instance was taken for gone"},
 	{"orphans", 1, "clock-behind", "20:relist-Node", "the provider's clock, which was behind, made an orphan of twenty seconds old enough"},
 	{"preserve", 7026265, "", "", "a set patched machines in place without asking whether it just had, and panicked since it remembered none"},

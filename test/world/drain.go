@@ -120,8 +120,21 @@ func annotateDeleted(key string) Deed {
 // onceDraining lets a deed wait until a machine is being drained.
 func (d Deed) onceDraining() Deed {
 	d.Name += " in the middle of a drain"
-	d.After = draining
+	d.After = func(w *World) bool { return draining(w) || upgraded(w) }
 	return d
+}
+
+// upgraded reports whether all machines have the version that their deployments ask for: where time has jumped, the drain
+// for it was over before anybody could see it.
+func upgraded(w *World) bool {
+	version := ""
+	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineDeployment")) {
+		version = o.(*v1beta1.MachineDeployment).Spec.Template.Spec.Version
+	}
+	return version != "" && !slices.ContainsFunc(w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine")), func(o client.Object) bool {
+		m := o.(*v1beta1.Machine)
+		return m.Status.Applied == nil || m.Status.Applied.Version != version
+	})
 }
 
 // draining reports whether a machine is being drained.

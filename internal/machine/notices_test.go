@@ -52,7 +52,9 @@ func TestWhatTheCloudAnnouncesIsActedUpon(t *testing.T) {
 	w.poll()
 	w.wantRest("m")
 	// It asks for the machines of other tests, too.
-	if !slices.ContainsFunc(cloud.asked, func(r provider.InterruptionsRequest) bool { return r.ClusterID == "cluster" && !r.Class.Credentials.Empty() }) {
+	if !slices.ContainsFunc(cloud.asked, func(r provider.InterruptionsRequest) bool {
+		return r.ClusterID == "cluster" && !r.Class.Credentials.Empty()
+	}) {
 		t.Errorf("asked %+v", cloud.asked)
 	}
 	w.class("same", "") // Of the same specification and other credentials.

@@ -49,13 +49,17 @@ func hunt(ctx context.Context, match string, every int) error {
 	defer os.RemoveAll(dir)
 	all := slices.DeleteFunc(slices.Concat(mutants, planMutants(), drainMutants(), guardMutants(), cloudMutants()), func(m mutant) bool { return !pattern.MatchString(m.name) })
 	var chosen []mutant
+	var stale []error
 	for i, m := range all {
 		if _, err := m.plant(); err != nil {
-			return fmt.Errorf("mutant %s: %w", m.name, err)
+			stale = append(stale, fmt.Errorf("mutant %s: %w", m.name, err))
 		}
 		if i%every == 0 {
 			chosen = append(chosen, m)
 		}
+	}
+	if len(stale) > 0 {
+		return errors.Join(stale...)
 	}
 	all = chosen
 	ctx, cancel := context.WithCancel(ctx)

@@ -20,7 +20,7 @@ func drainMutants() []mutant {
 		},
 		{
 			name: "drain-skipped", file: "internal/machine/deletion.go",
-			from: "p.findNodeToDelete, p.drain, p.awaitPreTerminateHooks,", to: "p.findNodeToDelete, p.awaitPreTerminateHooks,",
+			from: "p.noteInterruptionInDeletion, p.drain, p.awaitPreTerminateHooks,", to: "p.noteInterruptionInDeletion, p.awaitPreTerminateHooks,",
 			scenario: "drain-beside-others", finds: "I7: instance .* is disturbed",
 		},
 		{
@@ -35,7 +35,7 @@ func drainMutants() []mutant {
 		},
 		{
 			name: "deadline-ignored", file: "internal/machine/drain.go",
-			from: "Start: start, Deadline: start.Add(p.machine.Spec.Timeouts.DrainOrDefault()),", to: "Start: start,",
+			from: "Start: start, Deadline: p.drainDeadline(start),", to: "Start: start,",
 			scenario: "drain-never-allowed", finds: "at rest, but|after the last disturbance|no rest",
 		},
 		{

@@ -71,7 +71,7 @@ func planMutants() []mutant {
 		},
 		{
 			name: "node-given-up-at-once-by-force", file: "internal/machine/deletion.go",
-			from: "p.forced() && !p.instanceGone {", to: "p.forced() {",
+			from: "p.leftBehind || p.forced() && !p.instanceGone {", to: "p.leftBehind || p.forced() {",
 			scenario: "drain-forced", finds: "nodes|the end differs", plan: "59:denied",
 		},
 		{

@@ -39,11 +39,6 @@ func cloudMutants() []mutant {
 			cloud: "clock-behind", finds: "orphans: ",
 		},
 		{
-			name: "replaced-instance-taken-for-the-new-one", file: "internal/machine/absence.go",
-			from: "	return launch != nil && launch.OldProviderID != \"\"", to: "	return launch != nil && launch.OldProviderID == \"none\"",
-			cloud: "reads-stale", finds: "",
-		},
-		{
 			name: "expired-credentials-taken-for-bad-input", file: "internal/machine/consequence.go",
 			from:  "	case provider.ResourceExhausted:\n		return consequence{v1beta1.ReasonInsufficientResources, time.Minute, 10 * time.Minute}\n	case provider.Unauthenticated, provider.PermissionDenied:",
 			to:    "	case provider.ResourceExhausted:\n		return consequence{v1beta1.ReasonInsufficientResources, time.Minute, 10 * time.Minute}\n	case provider.Unauthenticated:\n		return consequence{reason: v1beta1.ReasonInvalidConfiguration}\n	case provider.PermissionDenied:",

@@ -158,6 +158,9 @@ func (p *pass) scaleDown(ctx context.Context, victims []*v1beta1.Machine, chosen
 		}
 		return true, p.Client.Delete(ctx, reference(m), preconditions)
 	})
+	if err == nil && len(deleted) < len(victims) {
+		p.cacheIsLate()
+	}
 	p.done.deleted = append(p.done.deleted, deleted...)
 	p.deletionFailed(err)
 	return err
@@ -228,19 +231,16 @@ func (p *pass) noteRemediated(deleted []*v1beta1.Machine) {
 
 // each does f to every machine and returns those to which it was done. A machine that is gone is not an error.
 func (p *pass) each(verb string, machines []*v1beta1.Machine, f func(*v1beta1.Machine) (done bool, err error)) ([]*v1beta1.Machine, error) {
-	done, gone := make([]bool, len(machines)), make([]bool, len(machines))
+	done := make([]bool, len(machines))
 	errs := make([]error, len(machines))
 	p.Run(len(machines), func(i int) {
 		ok, err := f(machines[i])
-		done[i], gone[i] = ok && err == nil, apierrors.IsNotFound(err)
+		done[i] = ok && err == nil
 		if client.IgnoreNotFound(err) != nil {
 			errs[i] = fmt.Errorf("%s machine %s: %w", verb, machines[i].Name, err)
 		}
 	})
 	var did []*v1beta1.Machine
-	if slices.Contains(gone, true) {
-		p.cacheIsLate()
-	}
 	for i, m := range machines {
 		if done[i] {
 			did = append(did, m)

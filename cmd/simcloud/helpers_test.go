@@ -349,6 +349,23 @@ func (c *cluster) wantReady(t testing.TB, name string, status corev1.ConditionSt
 	return node
 }
 
+// wantSchedulable waits until no taint keeps pods off a node.
+func (c *cluster) wantSchedulable(t testing.TB, name string) {
+	t.Helper()
+	eventually(t, func() error {
+		node, err := c.node(t, name)
+		if err != nil {
+			return err
+		}
+		for _, taint := range node.Spec.Taints {
+			if taint.Effect != corev1.TaintEffectPreferNoSchedule {
+				return fmt.Errorf("node %s has the taint %v", name, taint)
+			}
+		}
+		return nil
+	})
+}
+
 // wantRenewal waits until a node's Lease is renewed after a time.
 func (c *cluster) wantRenewal(t testing.TB, name string, after time.Time) {
 	t.Helper()

@@ -103,6 +103,25 @@ func (c *Client) UpdateTags(ctx context.Context, id string, req UpdateTagsReques
 	}))
 }
 
+// ListAddresses reads one page of the account's addresses. Of the options, Name and States are not used.
+func (c *Client) ListAddresses(ctx context.Context, opts ListInstancesOptions) (*AddressList, error) {
+	opts.Name, opts.States = "", nil
+	var out AddressList
+	return result(&out, c.do(ctx, call{
+		operation: OperationListAddresses, method: http.MethodGet,
+		path: []string{"addresses"}, query: opts.query(), result: &out,
+	}))
+}
+
+// DeleteAddress gives up an address that outlived its instance. One in use gives CodeConflict, one that is not there
+// CodeNotFound.
+func (c *Client) DeleteAddress(ctx context.Context, id string) error {
+	return c.do(ctx, call{
+		operation: OperationDeleteAddress, method: http.MethodDelete,
+		path: []string{"addresses", id},
+	})
+}
+
 // ConsoleOutput reads what the machine wrote on its serial console: the end of
 // it, if it wrote much.
 func (c *Client) ConsoleOutput(ctx context.Context, id string) (string, error) {
@@ -152,6 +171,8 @@ const (
 	OperationDeleteInstance    = "DeleteInstance"
 	OperationUpdateInstance    = "UpdateInstance"
 	OperationUpdateTags        = "UpdateTags"
+	OperationListAddresses     = "ListAddresses"
+	OperationDeleteAddress     = "DeleteAddress"
 	OperationConsoleOutput     = "ConsoleOutput"
 	OperationListRegions       = "ListRegions"
 	OperationListInstanceTypes = "ListInstanceTypes"
@@ -162,7 +183,7 @@ const (
 func Operations() []string {
 	return []string{
 		OperationCreateInstance, OperationGetInstance, OperationListInstances, OperationDeleteInstance,
-		OperationUpdateInstance, OperationUpdateTags, OperationConsoleOutput,
+		OperationUpdateInstance, OperationUpdateTags, OperationListAddresses, OperationDeleteAddress, OperationConsoleOutput,
 		OperationListRegions, OperationListInstanceTypes, OperationListImages,
 	}
 }

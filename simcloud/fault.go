@@ -63,6 +63,8 @@ type FaultEffect struct {
 	// AfterEffect carries the call out before Error or DropConnection. If the
 	// call fails by itself, the caller still gets what the rule says.
 	AfterEffect bool `json:"afterEffect,omitempty"`
+	// EffectDelay carries the call out so long after Error or DropConnection, unless the cloud is stopped before.
+	EffectDelay Duration `json:"effectDelay,omitempty"`
 	// Instance befalls the instance that a CreateInstance makes.
 	Instance []InstanceFault `json:"instance,omitempty"`
 }
@@ -122,8 +124,9 @@ type Settings struct {
 	TokenRetention Duration `json:"tokenRetention"`
 	// ReadLag is how far GetInstance and ListInstances are behind the writes.
 	// It holds for writes from the moment it is set. Default: 0s.
-	ReadLag Duration     `json:"readLag"`
-	Host    HostSettings `json:"host"`
+	ReadLag   Duration     `json:"readLag"`
+	Semantics Semantics    `json:"semantics"`
+	Host      HostSettings `json:"host"`
 }
 
 // HostSettings shape the machines inside the instances. A change holds for
@@ -154,6 +157,7 @@ type SettingsPatch struct {
 	TerminatedVisible *Duration          `json:"terminatedVisible,omitempty"`
 	TokenRetention    *Duration          `json:"tokenRetention,omitempty"`
 	ReadLag           *Duration          `json:"readLag,omitempty"`
+	Semantics         *SemanticsPatch    `json:"semantics,omitempty"`
 	Host              *HostSettingsPatch `json:"host,omitempty"`
 }
 
@@ -204,6 +208,8 @@ type Record struct {
 	Account  string `json:"account"`
 	// Hidden is true once the owner cannot read the instance any more.
 	Hidden bool `json:"hidden,omitempty"`
+	// AddressKept is true while the address of a terminated instance waits to be deleted.
+	AddressKept bool `json:"addressKept,omitempty"`
 	// Faults that act or are still to come; After counts from the launch.
 	Faults []InstanceFault `json:"faults,omitempty"`
 }

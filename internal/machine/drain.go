@@ -53,7 +53,7 @@ func (p *pass) drain(ctx context.Context) (progress, error) {
 		start := p.drainStart()
 		outcome := p.Drainer.Drain(ctx, drain.Request{
 			Machine: key, UID: p.machine.UID, Node: p.node.Name, NodeUID: p.node.UID,
-			Start: start, Deadline: p.drainDeadline(start),
+			Start: start, Deadline: p.drainDeadline(start), Announced: p.shownByNode(),
 			NodeReachable: reachable, NotReadySince: notReadySince(p.node), Force: p.forced(), Skip: skip, Epoch: p.epoch,
 		})
 		outcome = p.unlessTold(v1beta1.ConditionDrained, outcome)

@@ -149,6 +149,13 @@ func (p *pass) noteInterruptionInDeletion(ctx context.Context) (progress, error)
 	return next, p.writeStatus(ctx)
 }
 
+// shownByNode reports whether the drain is to end early since the Node shows that its instance is about to be taken away, and
+// the provider does not say it.
+func (p *pass) shownByNode() bool {
+	_, shown := p.Signals.Of(p.node)
+	return shown && interrupted(p.machine) && p.memory.of(p.machine).polled.reason == ""
+}
+
 // drainDeadline is when a drain that began at start ends. Where the instance is about to be taken away that is a moment
 // before, in however little time that leaves.
 func (p *pass) drainDeadline(start time.Time) time.Time {

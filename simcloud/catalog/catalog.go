@@ -259,11 +259,24 @@ func ValidateSettings(s simcloud.Settings) error {
 	for name, d := range map[string]simcloud.Duration{
 		"bootTime": s.BootTime, "bootJitter": s.BootJitter, "rebootTime": s.RebootTime, "shutdownTime": s.ShutdownTime,
 		"terminatedVisible": s.TerminatedVisible, "tokenRetention": s.TokenRetention, "readLag": s.ReadLag,
-		"host.podStartTime": s.Host.PodStartTime, "host.podStopTime": s.Host.PodStopTime, "host.nodeReadyDelay": s.Host.NodeReadyDelay,
+		"semantics.getLag": s.Semantics.GetLag, "semantics.listLag": s.Semantics.ListLag, "semantics.tagLag": s.Semantics.TagLag,
+		"semantics.quotaLag": s.Semantics.QuotaLag,
+		"host.podStartTime":  s.Host.PodStartTime, "host.podStopTime": s.Host.PodStopTime, "host.nodeReadyDelay": s.Host.NodeReadyDelay,
 	} {
 		if d < 0 || d > most {
 			return fmt.Errorf("%s: %s is not between 0 and ten years", name, d)
 		}
+	}
+	for name, n := range map[string]int{
+		"semantics.listOmits": s.Semantics.ListOmits, "semantics.stateReturns": s.Semantics.StateReturns, "semantics.answerPadding": s.Semantics.AnswerPadding,
+	} {
+		if n < 0 || n > 1<<30 {
+			return fmt.Errorf("%s: %d is not between 0 and %d", name, n, 1<<30)
+		}
+	}
+	const day = simcloud.Duration(24 * time.Hour)
+	if offset := s.Semantics.ClockOffset; offset < -day || offset > day {
+		return fmt.Errorf("semantics.clockOffset: %s is more than a day", offset)
 	}
 	return nil
 }

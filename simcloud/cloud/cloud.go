@@ -75,6 +75,8 @@ type Cloud struct {
 	slots     *pool
 	usage     map[usageKey]usage
 	stock     map[stockKey]int
+	pages     int // of instances, that were listed
+	answers   int // about instances, that were given
 	live      int
 	peak      int
 }
@@ -87,7 +89,10 @@ type tag struct{ key, value string }
 type instance struct {
 	rec      *record
 	versions []version
-	machine  machine
+	// former is the state before the present one, and looks is how often the instance was read.
+	former  simcloud.InstanceState
+	looks   int
+	machine machine
 
 	due         time.Time
 	agendaIndex int // -1: not on the agenda
@@ -169,7 +174,7 @@ func (c *Cloud) load() error {
 	for _, inst := range c.order {
 		rec := inst.rec
 		inst.rec = nil
-		if rec.live() {
+		if rec.hasAddress() {
 			c.slots.reserve(rec.PodSlot)
 		}
 		c.apply(inst, rec)
@@ -253,6 +258,9 @@ func (c *Cloud) apply(inst *instance, next *record) {
 		}
 		old = &record{Instance: simcloud.Instance{State: simcloud.StateTerminated}}
 	}
+	if inst.rec != nil && old.Instance.State != next.Instance.State {
+		inst.former = old.Instance.State
+	}
 	c.unindex(inst, old)
 	c.count(old, -1)
 	inst.rec = next
@@ -266,7 +274,7 @@ func (c *Cloud) apply(inst *instance, next *record) {
 	}
 	c.count(next, 1)
 	c.peak = max(c.peak, c.live)
-	if old.live() && !next.live() {
+	if old.hasAddress() && !next.hasAddress() {
 		c.slots.release(next.PodSlot)
 	}
 	c.remember(inst)

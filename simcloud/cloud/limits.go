@@ -175,10 +175,12 @@ func (c *Cloud) setCapacity(key stockKey, n *int) {
 
 // count adds a record's use to the books, or takes it off them.
 func (c *Cloud) count(r *record, sign int) {
-	if !r.live() {
+	if r.live() {
+		c.live += sign
+	}
+	if !r.counts() {
 		return
 	}
-	c.live += sign
 	key := usageKey{r.Account, r.Instance.Region}
 	u := c.usage[key]
 	c.usage[key] = usage{u.instances + sign, u.cpus + sign*r.TypeSpec.CPUs}

@@ -45,7 +45,7 @@ func (c *Cloud) Create(accountName string, req simcloud.CreateInstanceRequest, f
 			if inst.rec.Parameters != parameters {
 				return nil, fail(simcloud.CodeIdempotentParameterMismatch, "clientToken %q made instance %s with other parameters", req.ClientToken, inst.rec.Instance.ID)
 			}
-			return inst.view(inst.rec), nil
+			return c.answer(inst, inst.rec), nil
 		}
 	}
 
@@ -67,7 +67,7 @@ func (c *Cloud) Create(accountName string, req simcloud.CreateInstanceRequest, f
 		out.Hostname = "ip-" + strings.ReplaceAll(out.PrivateIPs[0], ".", "-")
 	}
 	out.ID = c.newID()
-	out.ProviderID = "sim://" + out.Region + "/" + out.Zone + "/" + out.ID
+	out.ProviderID = providerID(out.Region, out.Zone, out.ID)
 	next.Sequence, next.Account, next.Parameters = c.created+1, accountName, parameters
 
 	now := c.now()
@@ -90,7 +90,7 @@ func (c *Cloud) Create(accountName string, req simcloud.CreateInstanceRequest, f
 		return nil, failJournal(err)
 	}
 	c.created++
-	return inst.view(next), nil
+	return c.answer(inst, next), nil
 }
 
 // resolve turns a request into a record without what only this instance has.
@@ -308,7 +308,7 @@ func (c *Cloud) change(accountName, id string, do func(next *record) error) (*si
 	if err := c.commit(inst, next); err != nil {
 		return nil, failJournal(err)
 	}
-	return inst.view(next), nil
+	return c.answer(inst, next), nil
 }
 
 func failNoInstance(id string) error {
@@ -324,6 +324,8 @@ func parametersOf(req simcloud.CreateInstanceRequest) (string, error) {
 	}
 	return digest(data), nil
 }
+
+func providerID(region, zone, id string) string { return "sim://" + region + "/" + zone + "/" + id }
 
 func (c *Cloud) newID() string {
 	for {

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"machinist.dev/machinist/simcloud"
@@ -15,15 +16,25 @@ type version struct {
 	rec *record
 }
 
+// lags are how far what is told is behind the writes.
+type lags struct{ get, list, tags simcloud.Duration }
+
+func lagsOf(s simcloud.Settings) lags {
+	return lags{max(s.ReadLag, s.Semantics.GetLag), max(s.ReadLag, s.Semantics.ListLag), max(s.ReadLag, s.Semantics.TagLag)}
+}
+
+func (l lags) longest() simcloud.Duration { return max(l.get, l.list, l.tags) }
+
 // remember notes an instance's new record for readers, and drops what none of
 // them can see any more.
 func (c *Cloud) remember(inst *instance) {
-	if c.settings.ReadLag == 0 {
+	longest := lagsOf(c.settings).longest()
+	if longest == 0 {
 		inst.versions = nil
 		return
 	}
 	now := c.now()
-	horizon := now.Add(-time.Duration(c.settings.ReadLag))
+	horizon := now.Add(-time.Duration(longest))
 	visible := 0
 	for i := 1; i < len(inst.versions); i++ {
 		if !inst.versions[i].at.After(horizon) {
@@ -40,25 +51,68 @@ func (c *Cloud) settle() {
 	}
 }
 
-// seen is the record that a reader finds now, nil if none.
-func (c *Cloud) seen(inst *instance) *record {
-	rec := inst.rec
-	if c.settings.ReadLag > 0 && len(inst.versions) > 0 {
-		horizon := c.now().Add(-time.Duration(c.settings.ReadLag))
-		rec = nil
-		for _, v := range inst.versions {
-			if !v.at.After(horizon) {
-				rec = v.rec
-			}
-		}
+// before is the record that there was so long ago, nil if none.
+func (c *Cloud) before(inst *instance, lag simcloud.Duration) *record {
+	if lag == 0 || len(inst.versions) == 0 {
+		return inst.rec
 	}
-	if rec == nil || rec.Hidden {
-		return nil
+	horizon := c.now().Add(-time.Duration(lag))
+	var rec *record
+	for _, v := range inst.versions {
+		if !v.at.After(horizon) {
+			rec = v.rec
+		}
 	}
 	return rec
 }
 
-// view is an instance as its owner gets it. It shares maps and slices with the
+// seen is the record that a reader who is so far behind finds now, nil if none.
+func (c *Cloud) seen(inst *instance, lag simcloud.Duration) *record {
+	rec := c.before(inst, lag)
+	if rec == nil || rec.Hidden {
+		return nil
+	}
+	if tagLag := lagsOf(c.settings).tags; tagLag > lag {
+		rec = rec.clone()
+		rec.Instance.Tags = nil
+		if older := c.before(inst, tagLag); older != nil {
+			rec.Instance.Tags = older.Instance.Tags
+		}
+	}
+	return rec
+}
+
+// look is what a reader is shown of a record that he sees.
+func (c *Cloud) look(inst *instance, rec *record) *simcloud.Instance {
+	out := c.answer(inst, rec)
+	inst.looks++
+	if n := c.settings.Semantics.StateReturns; n > 0 && inst.looks%n == 0 && inst.former != "" {
+		out.State = inst.former
+	}
+	return out
+}
+
+// answer is what a customer is told about a record.
+func (c *Cloud) answer(inst *instance, rec *record) *simcloud.Instance {
+	out, s := inst.view(rec), c.settings.Semantics
+	c.answers++
+	if s.OtherCase && c.answers%2 == 0 {
+		out.ID, out.Region, out.Zone = strings.ToUpper(out.ID), strings.ToUpper(out.Region), strings.ToUpper(out.Zone)
+		out.ProviderID = providerID(out.Region, out.Zone, out.ID)
+	}
+	if offset := time.Duration(s.ClockOffset); offset != 0 {
+		out.LaunchTime = out.LaunchTime.Add(offset)
+		for _, at := range []**time.Time{&out.ReclaimTime, &out.TerminationTime} {
+			if *at != nil {
+				shifted := (*at).Add(offset)
+				*at = &shifted
+			}
+		}
+	}
+	return out
+}
+
+// view is an instance as it is. It shares maps and slices with the
 // record, which are never changed.
 func (inst *instance) view(rec *record) *simcloud.Instance {
 	out := rec.Instance
@@ -71,8 +125,8 @@ func (c *Cloud) Get(accountName, id string) (*simcloud.Instance, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if inst := c.instances[id]; inst != nil && inst.rec.Account == accountName {
-		if rec := c.seen(inst); rec != nil {
-			return inst.view(rec), nil
+		if rec := c.seen(inst, lagsOf(c.settings).get); rec != nil {
+			return c.look(inst, rec), nil
 		}
 	}
 	return nil, failNoInstance(id)
@@ -80,35 +134,47 @@ func (c *Cloud) Get(accountName, id string) (*simcloud.Instance, error) {
 
 // List reads a page of instances, as late as the read lag says.
 func (c *Cloud) List(accountName string, o simcloud.ListInstancesOptions) (*simcloud.InstanceList, error) {
-	if o.Limit == 0 {
-		o.Limit = simcloud.MaxPageSize
-	}
-	if o.Limit < 0 || o.Limit > simcloud.MaxPageSize {
-		return nil, fail(simcloud.CodeInvalidParameter, "limit: %d is not from 1 to %d", o.Limit, simcloud.MaxPageSize)
-	}
-	after, err := decodeNext(o.NextToken)
+	limit, after, err := pageOf(o)
 	if err != nil {
 		return nil, err
 	}
 	page := &simcloud.InstanceList{Instances: []simcloud.Instance{}}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	lag := lagsOf(c.settings).list
 	for _, inst := range c.candidates(o, after) {
 		if inst.rec.Account != accountName {
 			continue
 		}
-		rec := c.seen(inst)
+		rec := c.seen(inst, lag)
 		if rec == nil || !matches(rec, o) {
 			continue
 		}
-		if len(page.Instances) == o.Limit {
+		if len(page.Instances) == limit {
 			page.NextToken = encodeNext(after)
 			break
 		}
-		page.Instances = append(page.Instances, *inst.view(rec))
+		page.Instances = append(page.Instances, *c.look(inst, rec))
 		after = rec.Sequence
 	}
+	c.disturb(page)
 	return page, nil
+}
+
+// disturb makes a page of instances what the settings have it be.
+func (c *Cloud) disturb(page *simcloud.InstanceList) {
+	if len(page.Instances) == 0 {
+		return
+	}
+	s := c.settings.Semantics
+	c.pages++
+	if s.ListOmits > 0 && c.pages%s.ListOmits == 0 {
+		page.Instances = page.Instances[1:]
+	}
+	if s.ListRepeats && len(page.Instances) > 0 {
+		slices.Reverse(page.Instances)
+		page.Instances = append(page.Instances, page.Instances[0])
+	}
 }
 
 // candidates are the instances after a sequence that may match, in order.
@@ -116,7 +182,7 @@ func (c *Cloud) List(accountName string, o simcloud.ListInstancesOptions) (*simc
 func (c *Cloud) candidates(o simcloud.ListInstancesOptions, after int) []*instance {
 	start, _ := c.position(after + 1)
 	rest := c.order[start:]
-	if c.settings.ReadLag > 0 {
+	if lags := lagsOf(c.settings); lags.list > 0 || lags.tags > 0 {
 		return rest // the index knows current tags only
 	}
 	var rarest map[*instance]bool
@@ -156,6 +222,18 @@ func matches(rec *record, o simcloud.ListInstancesOptions) bool {
 		(o.Region == "" || o.Region == i.Region) &&
 		(o.Zone == "" || o.Zone == i.Zone) &&
 		(len(o.States) == 0 || slices.Contains(o.States, i.State))
+}
+
+// pageOf is how long a page is and what it comes after.
+func pageOf(o simcloud.ListInstancesOptions) (limit, after int, err error) {
+	if o.Limit == 0 {
+		o.Limit = simcloud.MaxPageSize
+	}
+	if o.Limit < 0 || o.Limit > simcloud.MaxPageSize {
+		return 0, 0, fail(simcloud.CodeInvalidParameter, "limit: %d is not from 1 to %d", o.Limit, simcloud.MaxPageSize)
+	}
+	after, err = decodeNext(o.NextToken)
+	return o.Limit, after, err
 }
 
 // A token is the sequence of the last instance on the page: instances that
@@ -229,6 +307,7 @@ func (inst *instance) dump() *simcloud.Record {
 	rec := inst.rec
 	out := &simcloud.Record{
 		Instance: *inst.view(rec), Sequence: rec.Sequence, Account: rec.Account, Hidden: rec.Hidden,
+		AddressKept: rec.AddressKept,
 	}
 	for kind, acts := range map[simcloud.InstanceFaultKind]bool{
 		simcloud.FaultNeverBoots: rec.NeverBoots, simcloud.FaultSilent: rec.Silent, simcloud.FaultNeverRegisters: rec.NeverRegisters,

@@ -29,6 +29,10 @@ type record struct {
 	HideAt   time.Time `json:"hideAt,omitzero"`
 	ForgetAt time.Time `json:"forgetAt,omitzero"`
 	Hidden   bool      `json:"hidden,omitempty"`
+	// FreeAt is when a terminated instance no longer counts against quota and capacity.
+	FreeAt time.Time `json:"freeAt,omitzero"`
+	// AddressKept says that the address of a terminated instance waits for its owner to delete it.
+	AddressKept bool `json:"addressKept,omitempty"`
 
 	NeverBoots     bool `json:"neverBoots,omitempty"`
 	Silent         bool `json:"silent,omitempty"`
@@ -44,8 +48,13 @@ func (r *record) clone() *record {
 	return &next
 }
 
-// live instances count against quota and capacity.
 func (r *record) live() bool { return r.Instance.State != simcloud.StateTerminated }
+
+// counts tells whether the instance counts against quota and capacity.
+func (r *record) counts() bool { return r.live() || !r.FreeAt.IsZero() }
+
+// hasAddress tells whether nobody else may have the instance's address.
+func (r *record) hasAddress() bool { return r.live() || r.AddressKept }
 
 // switchedOn tells whether the machine inside the instance does anything.
 func (r *record) switchedOn() bool {
@@ -70,6 +79,9 @@ func (r *record) addFault(f simcloud.InstanceFault, at time.Time) {
 // due is when the record changes next by itself, zero if never.
 func (r *record) due() time.Time {
 	at, _ := r.next()
+	if r.AddressKept {
+		return at
+	}
 	if at.IsZero() || (!r.ForgetAt.IsZero() && r.ForgetAt.Before(at)) {
 		return r.ForgetAt
 	}
@@ -78,7 +90,7 @@ func (r *record) due() time.Time {
 
 // forgotten tells whether the record may go.
 func (r *record) forgotten(now time.Time) bool {
-	return !r.ForgetAt.IsZero() && !r.ForgetAt.After(now)
+	return !r.ForgetAt.IsZero() && !r.ForgetAt.After(now) && !r.AddressKept
 }
 
 // advance carries out, in the order of their times, all changes that are due
@@ -119,6 +131,7 @@ func (r *record) next() (at time.Time, what change) {
 		if !r.Hidden {
 			consider(r.HideAt, r.hide)
 		}
+		consider(r.FreeAt, r.free)
 	}
 	return at, what
 }
@@ -146,8 +159,14 @@ func (r *record) terminate(at time.Time, s simcloud.Settings) {
 	r.BootAt, r.TerminateAt, r.Faults = time.Time{}, time.Time{}, nil
 	r.HideAt = at.Add(time.Duration(s.TerminatedVisible))
 	// Those who read late must still find it while it is visible.
-	r.ForgetAt = at.Add(time.Duration(max(s.TokenRetention, s.TerminatedVisible+s.ReadLag)))
+	r.ForgetAt = at.Add(time.Duration(max(s.TokenRetention, s.TerminatedVisible+lagsOf(s).longest(), s.Semantics.QuotaLag)))
+	if s.Semantics.QuotaLag > 0 {
+		r.FreeAt = at.Add(time.Duration(s.Semantics.QuotaLag))
+	}
+	r.AddressKept = s.Semantics.KeepAddresses
 }
+
+func (r *record) free(time.Time, simcloud.Settings) { r.FreeAt = time.Time{} }
 
 func (r *record) hide(time.Time, simcloud.Settings) { r.Hidden = true }
 

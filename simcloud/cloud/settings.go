@@ -35,7 +35,7 @@ func (c *Cloud) PatchSettings(patch simcloud.SettingsPatch) (simcloud.Settings, 
 	if err := c.journal.Commit(journal.Op{Key: keySettings, Value: overlay}); err != nil {
 		return c.settings, failJournal(err)
 	}
-	if next.ReadLag != c.settings.ReadLag {
+	if lagsOf(next) != lagsOf(c.settings) {
 		c.settle() // a lag holds for what is written from now on
 	}
 	c.overlay, c.settings = overlay, next

@@ -38,8 +38,10 @@ type Decision struct {
 	Fails bool
 	// Effective says that a failing call is carried out nevertheless.
 	Effective bool
-	Drop      bool
-	Error     *simcloud.Error
+	// Late is when after its failure a failing call is carried out, zero for never.
+	Late  time.Duration
+	Drop  bool
+	Error *simcloud.Error
 	// Instance befalls the instance that the call makes.
 	Instance []simcloud.InstanceFault
 }
@@ -117,7 +119,7 @@ func (d *Decision) add(r *rule) {
 	if d.Fails || (e.Error == "" && !e.DropConnection) {
 		return
 	}
-	d.Fails, d.Effective, d.Drop = true, e.AfterEffect, e.DropConnection
+	d.Fails, d.Effective, d.Late, d.Drop = true, e.AfterEffect, time.Duration(e.EffectDelay), e.DropConnection
 	if e.Error != "" {
 		message := e.Message
 		if message == "" {
@@ -248,7 +250,9 @@ func validate(r simcloud.FaultRule) error {
 		return invalid("effect: message and retryAfter belong to error")
 	case e.AfterEffect && e.Error == "" && !e.DropConnection:
 		return invalid("effect: afterEffect belongs to error or dropConnection")
-	case e.Latency < 0 || e.ResponseLatency < 0 || e.RetryAfter < 0:
+	case e.EffectDelay != 0 && (e.AfterEffect || e.Error == "" && !e.DropConnection):
+		return invalid("effect: effectDelay belongs to error or dropConnection without afterEffect")
+	case e.Latency < 0 || e.ResponseLatency < 0 || e.RetryAfter < 0 || e.EffectDelay < 0:
 		return invalid("effect: a time is negative")
 	case e.Error == "" && !e.DropConnection && e.Latency == 0 && e.ResponseLatency == 0 && len(e.Instance) == 0:
 		return invalid("effect: is empty")

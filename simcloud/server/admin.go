@@ -31,7 +31,7 @@ func (s *Server) routeAdmin() {
 				s.fail(w, err)
 				return
 			}
-			s.succeed(w, result)
+			s.succeed(w, result, 0)
 		})
 	}
 }

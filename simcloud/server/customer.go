@@ -34,6 +34,8 @@ func (s *Server) routeCustomer() {
 		{"DELETE /v1/instances/{id}", simcloud.OperationDeleteInstance, s.deleteInstance},
 		{"PATCH /v1/instances/{id}", simcloud.OperationUpdateInstance, s.updateInstance},
 		{"PUT /v1/instances/{id}/tags", simcloud.OperationUpdateTags, s.updateTags},
+		{"GET /v1/addresses", simcloud.OperationListAddresses, s.listAddresses},
+		{"DELETE /v1/addresses/{id}", simcloud.OperationDeleteAddress, s.deleteAddress},
 		{"GET /v1/instances/{id}/console", simcloud.OperationConsoleOutput, s.consoleOutput},
 		{"GET /v1/regions", simcloud.OperationListRegions, s.listRegions},
 		{"GET /v1/instance-types", simcloud.OperationListInstanceTypes, s.listInstanceTypes},
@@ -73,6 +75,13 @@ func (s *Server) customer(operation string, prepare prepare) http.HandlerFunc {
 		if !s.wait(d.After) {
 			err = failf(simcloud.CodeUnavailable, "the cloud is being shut down")
 		}
+		if d.Fails && d.Late > 0 {
+			go func() {
+				if s.wait(d.Late) {
+					_, _ = c.effect(d.Instance) // the caller has had an answer
+				}
+			}()
+		}
 		if d.Fails && d.Drop {
 			s.statistics.count(operation, dropped)
 			panic(http.ErrAbortHandler) // net/http's way to close a connection without an answer
@@ -92,7 +101,7 @@ func (s *Server) finish(w http.ResponseWriter, operation string, result any, err
 		return
 	}
 	s.statistics.count(operation, "")
-	s.succeed(w, result)
+	s.succeed(w, result, s.cloud.Settings().Semantics.AnswerPadding)
 }
 
 func (s *Server) createInstance(r *http.Request, account string) (call, error) {
@@ -104,9 +113,9 @@ func (s *Server) createInstance(r *http.Request, account string) (call, error) {
 		func(faults []simcloud.InstanceFault) (any, error) { return s.cloud.Create(account, req, faults) }}, nil
 }
 
-// about is a call on the instance that the path names.
+// about is a call on the instance that the path names, in whatever case.
 func (s *Server) about(r *http.Request, account string, effect func(id string) (any, error)) (call, error) {
-	id := r.PathValue("id")
+	id := strings.ToLower(r.PathValue("id"))
 	instance, _ := s.cloud.Current(account, id)
 	return call{account, instance, func([]simcloud.InstanceFault) (any, error) { return effect(id) }}, nil
 }
@@ -133,6 +142,23 @@ func (s *Server) updateTags(r *http.Request, account string) (call, error) {
 		return call{}, err
 	}
 	return s.about(r, account, func(id string) (any, error) { return s.cloud.UpdateTags(account, id, req) })
+}
+
+func (s *Server) listAddresses(r *http.Request, account string) (call, error) {
+	o, err := listOptions(r.URL.Query())
+	if err != nil {
+		return call{}, err
+	}
+	if o.Name != "" || len(o.States) > 0 {
+		return call{}, failf(simcloud.CodeInvalidParameter, "name: %q and state: %q are not parameters of a list of addresses", o.Name, o.States)
+	}
+	return call{account, &simcloud.Instance{Region: o.Region, Zone: o.Zone, Tags: o.Tags},
+		func([]simcloud.InstanceFault) (any, error) { return s.cloud.Addresses(account, o) }}, nil
+}
+
+func (s *Server) deleteAddress(r *http.Request, account string) (call, error) {
+	id := strings.ToLower(r.PathValue("id"))
+	return call{account, nil, func([]simcloud.InstanceFault) (any, error) { return nil, s.cloud.DeleteAddress(account, id) }}, nil
 }
 
 func (s *Server) consoleOutput(r *http.Request, account string) (call, error) {

@@ -6,6 +6,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -117,13 +118,13 @@ func decode(r *http.Request, into any) error {
 	return nil
 }
 
-// succeed writes an answer.
-func (s *Server) succeed(w http.ResponseWriter, result any) {
+// succeed writes an answer after so many bytes of white space.
+func (s *Server) succeed(w http.ResponseWriter, result any, padding int) {
 	if result == nil {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	s.write(w, http.StatusOK, result)
+	s.write(w, http.StatusOK, result, padding)
 }
 
 // fail writes an error.
@@ -139,10 +140,13 @@ func (s *Server) fail(w http.ResponseWriter, err error) {
 	if e.Code == simcloud.CodeUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
-	s.write(w, e.Code.HTTPStatus(), simcloud.ErrorBody{Code: e.Code, Message: e.Message, RetryAfter: simcloud.Duration(e.RetryAfter)})
+	s.write(w, e.Code.HTTPStatus(), simcloud.ErrorBody{Code: e.Code, Message: e.Message, RetryAfter: simcloud.Duration(e.RetryAfter)}, 0)
 }
 
-func (s *Server) write(w http.ResponseWriter, status int, body any) {
+// space may come before any JSON.
+var space = bytes.Repeat([]byte{' '}, 64<<10)
+
+func (s *Server) write(w http.ResponseWriter, status int, body any, padding int) {
 	data, err := json.Marshal(body)
 	if err != nil { // of our own types: cannot be
 		s.log.Error("an answer cannot be encoded", "error", err)
@@ -150,6 +154,13 @@ func (s *Server) write(w http.ResponseWriter, status int, body any) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
+	for padding > 0 {
+		n, err := w.Write(space[:min(padding, len(space))])
+		if err != nil {
+			return // the caller has gone, or had enough
+		}
+		padding -= n
+	}
 	_, _ = w.Write(append(data, '\n')) // the caller may be gone
 }
 

@@ -55,6 +55,8 @@ type instance struct {
 	agent
 	// registered is true once its kubelet has made the Node.
 	registered bool
+	// told is true once an answer to a process has told of it.
+	told bool
 	// hung is true when the kubelet does nothing any more, although the instance runs.
 	hung bool
 	reclaim
@@ -312,6 +314,9 @@ func (d driver) Create(_ context.Context, req provider.CreateRequest) (out *prov
 	})
 	if err != nil {
 		return nil, err
+	}
+	if in := d.byID(out.ProviderID); in != nil {
+		in.told = true
 	}
 	return out, nil
 }

@@ -40,6 +40,9 @@ func endOf(w *World) End {
 	}
 	for _, o := range w.target.Snapshot(nodeKind) {
 		n := o.(*corev1.Node)
+		if w.cloud.past.untold[n.Spec.ProviderID] {
+			continue
+		}
 		var taints []string
 		for _, t := range n.Spec.Taints {
 			taints = append(taints, t.Key)

@@ -134,10 +134,11 @@ func (o *oracle) guardTarget(c store.Change) {
 	o.mayApprove(c)
 }
 
-// leftNodes and leftTokens count what may be left in a target cluster that was away.
+// leftNodes and leftTokens count what may be left in a target cluster that was away, and the Nodes of instances that nobody could
+// know of.
 func (w *World) leftNodes() (n int) {
 	for _, o := range w.target.Snapshot(nodeKind) {
-		if w.guards.left[o.GetName()] && w.cloud.byID(o.(*corev1.Node).Spec.ProviderID) == nil {
+		if id := o.(*corev1.Node).Spec.ProviderID; w.cloud.past.untold[id] || w.guards.left[o.GetName()] && w.cloud.byID(id) == nil {
 			n++
 		}
 	}

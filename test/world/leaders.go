@@ -23,7 +23,7 @@ func (w *World) depose(p *Process) {
 	w.tell("%s is deposed", p.name)
 	if w.guards.links[toControl].down() {
 		// Nobody is elected before it is back.
-		w.processes = append(w.processes, &Process{world: w, name: p.name, dead: true, clock: p.clock, control: &cache{}, target: &cache{}})
+		w.processes = append(w.processes, w.awaited(p.name, p.clock))
 		return
 	}
 	successor, err := w.start(p.name, w.lateness(p))
@@ -34,6 +34,11 @@ func (w *World) depose(p *Process) {
 	}
 	successor.clock.behind = p.clock.behind
 	w.processes = append(w.processes, successor)
+}
+
+// awaited is a process that is yet to be elected.
+func (w *World) awaited(name string, clock *wallClock) *Process {
+	return &Process{world: w, name: name, dead: true, clock: clock, control: &cache{}, target: &cache{}}
 }
 
 func (p *Process) actAsFormer() {

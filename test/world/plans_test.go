@@ -44,6 +44,19 @@ func TestARunGoesOnFromEachOfItsPoints(t *testing.T) {
 	}
 }
 
+// A run can be copied while a leader is yet to be elected.
+func TestARunIsCopiedDuringAnElection(t *testing.T) {
+	t.Parallel()
+	i := slices.IndexFunc(Scenarios(), func(s Scenario) bool { return s.Name == "control-outage" })
+	p, err := Scenarios()[i].Prepare(Scheme())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := p.record(837119936104).with(At{1, TwoLeaders}, true); r.result.Err != nil {
+		t.Error(r.result.Err)
+	}
+}
+
 // A plan runs the same way from a copy as from the beginning, also the second fault of a pair.
 func TestAPlanIsARun(t *testing.T) {
 	t.Parallel()

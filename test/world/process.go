@@ -101,6 +101,9 @@ func (w *World) start(name string, late func() int) (*Process, error) {
 
 // fork continues the life of a process in another world, with all that it knows.
 func (p *Process) fork(w *World) (*Process, error) {
+	if len(p.controllers) == 0 {
+		return w.awaited(p.name, &wallClock{w.clock, p.clock.behind}), nil
+	}
 	f := &Process{
 		world: w, name: p.name, life: p.life, began: p.began, dead: p.dead, clock: &wallClock{w.clock, p.clock.behind},
 		former: p.former, suspended: p.suspended, until: p.until, denials: slices.Clone(p.denials), rewind: p.rewind,

@@ -56,6 +56,8 @@ var regressions = []struct {
 	{"interruption-withdrawn", 638746689472, "answers-lost", "", "nothing: the oracle did not know that a notice which was taken back counts until that is seen"},
 	{"remediate", 1, "reads-late", "182:lost", "a creation whose recording was not answered did not count, and its instance was taken for gone"},
 	{"orphans", 1, "clock-behind", "20:relist-Node", "the provider's clock, which was behind, made an orphan of twenty seconds old enough"},
+	{"interruption-withdrawn", 246372250265, "answers-lost", "89:restart-9-back", "a process that saw the past gave pods the little time that a notice left them which had been taken back"},
+	{"overshoot", 28113834592, "done-late+reads-flicker", "9:restart-3-back,137:freeze-Machine", "nothing: the oracle missed the Node of an instance of which no answer had ever told"},
 	{"preserve", 7026265, "", "", "a set patched machines in place without asking whether it just had, and panicked since it remembered none"},
 	{"churn-on-delete", 7004257, "", "", "a set patched machines in place without asking whether it just had, and panicked since it remembered none"},
 	{"churn", 7013003, "", "", "a set patched machines in place without asking whether it just had, and panicked since it remembered none"},

@@ -124,6 +124,8 @@ type past struct {
 	// reads, lists and changes count the calls, each of which may be answered another way. throttled counts those that were
 	// refused.
 	reads, lists, writes, all, throttled int
+	// untold are instances that ran a kubelet and went before any answer had told of them.
+	untold map[string]bool
 	// began is when the run began. calm is true once everything is done.
 	began time.Time
 	calm  bool
@@ -141,7 +143,7 @@ type removal struct {
 }
 
 func (p past) fork() past {
-	p.ghosts, p.removals = slices.Clone(p.ghosts), slices.Clone(p.removals)
+	p.ghosts, p.removals, p.untold = slices.Clone(p.ghosts), slices.Clone(p.removals), maps.Clone(p.untold)
 	return p
 }
 
@@ -170,6 +172,12 @@ func (p *past) settling() time.Duration {
 func (c *Cloud) goes(in *instance) {
 	if len(c.past.habits) == 0 {
 		return
+	}
+	if in.registered && !in.told {
+		if c.past.untold == nil {
+			c.past.untold = map[string]bool{}
+		}
+		c.past.untold[in.ProviderID] = true
 	}
 	g := ghost{*in, c.now()}
 	g.State, g.trail = provider.StateRunning, trail{others: in.trail.others}
@@ -241,6 +249,7 @@ func (c *Cloud) exhausted() error {
 func (c *Cloud) shows(in *instance) *provider.Instance {
 	out, p := in.describe(), &c.past
 	if len(p.habits) == 0 {
+		in.told = true
 		return out
 	}
 	late := in.visible.After(c.now())
@@ -248,6 +257,7 @@ func (c *Cloud) shows(in *instance) *provider.Instance {
 	if p.has(ReadsLate) && late || p.has(ReadsFlicker) && p.reads%3 == 2 {
 		return nil
 	}
+	in.told = true
 	if p.has(TagsLate) && late {
 		out.ClusterID, out.MachineUID, out.MachineKey = "", "", ""
 	}
@@ -302,6 +312,7 @@ func (c *Cloud) listing(shown []*instance) (out []provider.Instance) {
 		}
 	}
 	for _, in := range shown {
+		in.told = true
 		described := in.describe()
 		p.skew(described)
 		out = append(out, *described)

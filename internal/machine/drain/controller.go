@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machine/interruption"
 	"machinist.dev/machinist/internal/wiring"
 )
 
@@ -63,6 +64,9 @@ type Options struct {
 	// Evictions bounds the evictions in flight, by default to DefaultConcurrentEvictions. It may be shared.
 	Evictions *Limiter
 
+	// Signals are how a Node shows that its instance is about to be taken away. Default interruption.Known.
+	Signals interruption.Signals
+
 	// Metrics is where the metrics are registered, by default nowhere.
 	Metrics prometheus.Registerer
 
@@ -96,6 +100,9 @@ func New(o Options) *Controller {
 	}
 	if o.BudgetReader == nil {
 		o.BudgetReader = o.Target
+	}
+	if o.Signals == nil {
+		o.Signals = interruption.Known()
 	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}

@@ -86,6 +86,31 @@ func TestPodsOfAnotherNodeOfTheNameAreSafe(t *testing.T) {
 	}
 }
 
+// Rule M-80. A view that is late takes a notice for present that was taken back: the little time that it left is no reason to
+// end pods early.
+func TestANoticeIsReadAgainBeforePodsEndForIt(t *testing.T) {
+	for name, test := range map[string]struct {
+		taints []corev1.Taint
+		want   []string
+	}{
+		"taken back": {},
+		"shown":      {[]corev1.Taint{{Key: "aws-node-termination-handler/spot-itn"}}, []string{"web"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := aNode("m1")
+			node.Spec.Taints = test.taints
+			b := newBench(t, node, on("m1", aPod("a/web")))
+			announced := request("m1")
+			announced.Announced, announced.Deadline = true, at(10*time.Second)
+			b.Drain(context.Background(), announced)
+			if next := b.runPass("m1"); len(test.want) == 0 && next != maxLook {
+				t.Errorf("it is looked at again after %s, want %s", next, maxLook)
+			}
+			b.expectEvictions(test.want...)
+		})
+	}
+}
+
 func TestAPodThatHasGoneMeanwhileIsNoFailure(t *testing.T) {
 	b := newBench(t, aNode("m1"), on("m1", aPod("a/web")))
 	b.refuse["web"] = apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "web")

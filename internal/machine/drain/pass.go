@@ -8,8 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -65,13 +63,17 @@ func (c *Controller) passDrain(ctx context.Context, r *record, request Request) 
 	}
 	next = decision.Next
 	if slices.ContainsFunc(decision.Steps, Step.due) {
-		gone, err := c.nodeGone(ctx, request)
+		node, err := c.node(ctx, request)
 		if err != nil {
 			return 0, err
 		}
-		if gone {
+		if node == nil {
 			c.finish(r, request, v1beta1.ReasonSkipped, "The Node is gone.")
 			return 0, nil
+		}
+		if _, announced := c.options.Signals.Of(node); request.Announced && !announced {
+			c.wakes.ring(request.Machine) // To see it for itself, sooner or later.
+			return maxLook, nil
 		}
 		var idle bool
 		if queued, idle, err = c.send(ctx, r, request, pods, decision.Steps); err != nil {
@@ -146,18 +148,17 @@ func (c *Controller) currentTries(r *record, pods []corev1.Pod) map[types.UID]Tr
 	return tries
 }
 
-// nodeGone tells whether the Node no longer exists. Its name may belong to another one by now, whose pods are not ours.
-func (c *Controller) nodeGone(ctx context.Context, request Request) (bool, error) {
-	var node metav1.PartialObjectMetadata
-	node.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "Node"})
+// node returns the Node as it is, nil if it no longer exists. Its name may belong to another one by now, whose pods are not ours.
+func (c *Controller) node(ctx context.Context, request Request) (*corev1.Node, error) {
+	var node corev1.Node
 	err := c.options.Target.Get(ctx, types.NamespacedName{Name: request.Node}, &node)
-	if apierrors.IsNotFound(err) {
-		return true, nil
+	switch {
+	case apierrors.IsNotFound(err), err == nil && request.NodeUID != "" && node.UID != request.NodeUID:
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("get node %q: %w", request.Node, err)
 	}
-	if err != nil {
-		return false, fmt.Errorf("get node %q: %w", request.Node, err)
-	}
-	return request.NodeUID != "" && node.UID != request.NodeUID, nil
+	return &node, nil
 }
 
 // due tells whether there is something to send for this step.

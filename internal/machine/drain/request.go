@@ -25,6 +25,10 @@ type Request struct {
 	// A zero Deadline means that there is none.
 	Start, Deadline time.Time
 
+	// Announced is true where the Deadline is as early as it is because the Node shows that its instance is about to be taken
+	// away. Nothing is sent then while the Node itself, read anew, no longer shows it: the caller's view was late.
+	Announced bool
+
 	// NodeReachable is false when the node's kubelet is silent. Then terminating pods count as gone.
 	NodeReachable bool
 

@@ -121,6 +121,7 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 			return err
 		}
 		drains := drain.New(drain.Options{
+			Signals:      signals,
 			Target:       target.Live,
 			Evict:        evict,
 			Clock:        realClock,

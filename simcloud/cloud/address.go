@@ -1,0 +1,71 @@
+package cloud
+
+import (
+	"strings"
+
+	"machinist.dev/machinist/simcloud"
+)
+
+const (
+	addressPrefix  = "a-"
+	instancePrefix = "i-"
+)
+
+// Addresses reads a page of addresses, as late as the lag of lists says: those of instances that are not terminated, and
+// those that were kept.
+func (c *Cloud) Addresses(accountName string, o simcloud.ListInstancesOptions) (*simcloud.AddressList, error) {
+	limit, after, err := pageOf(o)
+	if err != nil {
+		return nil, err
+	}
+	page := &simcloud.AddressList{Addresses: []simcloud.Address{}}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	lag := lagsOf(c.settings).list
+	for _, inst := range c.candidates(o, after) {
+		rec := c.before(inst, lag)
+		if inst.rec.Account != accountName || rec == nil || !rec.hasAddress() || !matches(rec, o) {
+			continue
+		}
+		if len(page.Addresses) == limit {
+			page.NextToken = encodeNext(after)
+			break
+		}
+		page.Addresses = append(page.Addresses, *rec.address())
+		after = rec.Sequence
+	}
+	return page, nil
+}
+
+// address is that of the instance.
+func (r *record) address() *simcloud.Address {
+	in := &r.Instance
+	return &simcloud.Address{
+		ID: addressPrefix + strings.TrimPrefix(in.ID, instancePrefix), IP: in.PrivateIPs[0], InstanceID: in.ID,
+		Region: in.Region, Zone: in.Zone, InUse: r.live(), Tags: in.Tags, LaunchTime: in.LaunchTime,
+	}
+}
+
+// DeleteAddress gives up an address whose instance is terminated.
+func (c *Cloud) DeleteAddress(accountName, id string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	suffix, ours := strings.CutPrefix(id, addressPrefix)
+	inst := c.instances[instancePrefix+suffix]
+	if !ours || inst == nil || inst.rec.Account != accountName || !inst.rec.hasAddress() {
+		return fail(simcloud.CodeNotFound, "address %q does not exist", id)
+	}
+	if _, err := c.writer(accountName, inst.rec.Instance.Region); err != nil {
+		return err
+	}
+	if inst.rec.live() {
+		return fail(simcloud.CodeConflict, "address %s is that of instance %s, which is not terminated", id, inst.rec.Instance.ID)
+	}
+	next := inst.rec.clone()
+	next.advance(c.now(), c.settings)
+	next.AddressKept = false
+	if err := c.commit(inst, next); err != nil {
+		return failJournal(err)
+	}
+	return nil
+}

@@ -1,0 +1,71 @@
+package simcloud
+
+import "time"
+
+// Semantics are ways of real clouds that a driver has to live with: what is told differs from what was done. All are off
+// by default, go together, and hold for what is written and asked from the moment they are set. Answers lost, throttling
+// and deeds done after their error are fault rules instead: they befall single calls.
+type Semantics struct {
+	// GetLag is how far GetInstance is behind the writes, ListLag how far ListInstances and ListAddresses are. Where
+	// Settings.ReadLag is more, that counts. Default: 0s.
+	GetLag  Duration `json:"getLag"`
+	ListLag Duration `json:"listLag"`
+	// TagLag is how far the tags in what GetInstance and ListInstances tell are behind the writes. Default: 0s.
+	TagLag Duration `json:"tagLag"`
+	// ListOmits leaves the first instance out of every so many-th page of ListInstances. Default: 0, none.
+	ListOmits int `json:"listOmits"`
+	// ListRepeats lets each page of ListInstances come in reverse order, with one of its instances twice. Default: false.
+	ListRepeats bool `json:"listRepeats"`
+	// StateReturns lets every so many-th look at an instance, by GetInstance or ListInstances, find the state that it had
+	// before its present one. Default: 0, none.
+	StateReturns int `json:"stateReturns"`
+	// OtherCase spells ID, ProviderID, Region and Zone with capital letters in every other answer. Default: false.
+	OtherCase bool `json:"otherCase"`
+	// KeepAddresses leaves the address of a terminated instance to its owner, until DeleteAddress. Default: false.
+	KeepAddresses bool `json:"keepAddresses"`
+	// QuotaLag is how long a terminated instance still counts against quota and capacity. Default: 0s.
+	QuotaLag Duration `json:"quotaLag"`
+	// AnswerPadding is how many bytes of white space come before each answer to a customer. Default: 0.
+	AnswerPadding int `json:"answerPadding"`
+	// ClockOffset is how far the times that customers are told are ahead of the clock, or behind it where negative.
+	// Default: 0s.
+	ClockOffset Duration `json:"clockOffset"`
+}
+
+// SemanticsPatch changes the semantics that it names.
+type SemanticsPatch struct {
+	GetLag        *Duration `json:"getLag,omitempty"`
+	ListLag       *Duration `json:"listLag,omitempty"`
+	TagLag        *Duration `json:"tagLag,omitempty"`
+	ListOmits     *int      `json:"listOmits,omitempty"`
+	ListRepeats   *bool     `json:"listRepeats,omitempty"`
+	StateReturns  *int      `json:"stateReturns,omitempty"`
+	OtherCase     *bool     `json:"otherCase,omitempty"`
+	KeepAddresses *bool     `json:"keepAddresses,omitempty"`
+	QuotaLag      *Duration `json:"quotaLag,omitempty"`
+	AnswerPadding *int      `json:"answerPadding,omitempty"`
+	ClockOffset   *Duration `json:"clockOffset,omitempty"`
+}
+
+// Address is what an instance is reached by. It belongs to its instance, and where Semantics.KeepAddresses was set when
+// that was terminated, it stays until it is deleted.
+type Address struct {
+	// ID is "a-" and what follows "i-" in the instance's ID.
+	ID         string `json:"id"`
+	IP         string `json:"ip"`
+	InstanceID string `json:"instanceID"`
+	Region     string `json:"region"`
+	Zone       string `json:"zone"`
+	// InUse is true while the instance is not terminated.
+	InUse bool `json:"inUse"`
+	// Tags are those of the instance.
+	Tags       map[string]string `json:"tags,omitempty"`
+	LaunchTime time.Time         `json:"launchTime"`
+}
+
+// AddressList is one page, in order of creation.
+type AddressList struct {
+	Addresses []Address `json:"addresses"`
+	// NextToken is empty on the last page.
+	NextToken string `json:"nextToken,omitempty"`
+}

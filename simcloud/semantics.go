@@ -16,9 +16,9 @@ type Semantics struct {
 	ListOmits int `json:"listOmits"`
 	// ListRepeats lets each page of ListInstances come in reverse order, with one of its instances twice. Default: false.
 	ListRepeats bool `json:"listRepeats"`
-	// StateReturns lets every so many-th look at an instance, by GetInstance or ListInstances, find the state that it had
-	// before its present one. Default: 0, none.
-	StateReturns int `json:"stateReturns"`
+	// StateReturns is for how long after an instance changed its state every other look at it, by GetInstance or
+	// ListInstances, finds the state before. Default: 0s.
+	StateReturns Duration `json:"stateReturns"`
 	// OtherCase spells ID, ProviderID, Region and Zone with capital letters in every other answer. Default: false.
 	OtherCase bool `json:"otherCase"`
 	// KeepAddresses leaves the address of a terminated instance to its owner, until DeleteAddress. Default: false.
@@ -39,7 +39,7 @@ type SemanticsPatch struct {
 	TagLag        *Duration `json:"tagLag,omitempty"`
 	ListOmits     *int      `json:"listOmits,omitempty"`
 	ListRepeats   *bool     `json:"listRepeats,omitempty"`
-	StateReturns  *int      `json:"stateReturns,omitempty"`
+	StateReturns  *Duration `json:"stateReturns,omitempty"`
 	OtherCase     *bool     `json:"otherCase,omitempty"`
 	KeepAddresses *bool     `json:"keepAddresses,omitempty"`
 	QuotaLag      *Duration `json:"quotaLag,omitempty"`

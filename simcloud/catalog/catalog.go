@@ -260,15 +260,15 @@ func ValidateSettings(s simcloud.Settings) error {
 		"bootTime": s.BootTime, "bootJitter": s.BootJitter, "rebootTime": s.RebootTime, "shutdownTime": s.ShutdownTime,
 		"terminatedVisible": s.TerminatedVisible, "tokenRetention": s.TokenRetention, "readLag": s.ReadLag,
 		"semantics.getLag": s.Semantics.GetLag, "semantics.listLag": s.Semantics.ListLag, "semantics.tagLag": s.Semantics.TagLag,
-		"semantics.quotaLag": s.Semantics.QuotaLag,
-		"host.podStartTime":  s.Host.PodStartTime, "host.podStopTime": s.Host.PodStopTime, "host.nodeReadyDelay": s.Host.NodeReadyDelay,
+		"semantics.quotaLag": s.Semantics.QuotaLag, "semantics.stateReturns": s.Semantics.StateReturns,
+		"host.podStartTime": s.Host.PodStartTime, "host.podStopTime": s.Host.PodStopTime, "host.nodeReadyDelay": s.Host.NodeReadyDelay,
 	} {
 		if d < 0 || d > most {
 			return fmt.Errorf("%s: %s is not between 0 and ten years", name, d)
 		}
 	}
 	for name, n := range map[string]int{
-		"semantics.listOmits": s.Semantics.ListOmits, "semantics.stateReturns": s.Semantics.StateReturns, "semantics.answerPadding": s.Semantics.AnswerPadding,
+		"semantics.listOmits": s.Semantics.ListOmits, "semantics.answerPadding": s.Semantics.AnswerPadding,
 	} {
 		if n < 0 || n > 1<<30 {
 			return fmt.Errorf("%s: %d is not between 0 and %d", name, n, 1<<30)

@@ -89,8 +89,9 @@ type tag struct{ key, value string }
 type instance struct {
 	rec      *record
 	versions []version
-	// former is the state before the present one, and looks is how often the instance was read.
+	// former is the state before the present one, which there is since then; looks is how often the instance was read.
 	former  simcloud.InstanceState
+	since   time.Time
 	looks   int
 	machine machine
 
@@ -259,7 +260,7 @@ func (c *Cloud) apply(inst *instance, next *record) {
 		old = &record{Instance: simcloud.Instance{State: simcloud.StateTerminated}}
 	}
 	if inst.rec != nil && old.Instance.State != next.Instance.State {
-		inst.former = old.Instance.State
+		inst.former, inst.since = old.Instance.State, c.now()
 	}
 	c.unindex(inst, old)
 	c.count(old, -1)

@@ -209,12 +209,16 @@ func (w *world) check() {
 		if !rec.due().Equal(inst.due) || (inst.agendaIndex < 0) != inst.due.IsZero() {
 			w.t.Errorf("%s is due %s, but on the agenda at %s", rec.Instance.ID, rec.due(), inst.due)
 		}
-		if !rec.live() {
+		if rec.counts() {
+			instances++
+			cpus += rec.TypeSpec.CPUs
+		}
+		if rec.live() {
+			live++
+		}
+		if !rec.hasAddress() {
 			continue
 		}
-		live++
-		instances++
-		cpus += rec.TypeSpec.CPUs
 		if slots[rec.PodSlot] || addresses[rec.Instance.PrivateIPs[0]] || !w.slots.used[rec.PodSlot] {
 			w.t.Errorf("slot %d of %s is shared or free", rec.PodSlot, rec.Instance.ID)
 		}
@@ -233,7 +237,7 @@ func (w *world) check() {
 	for _, set := range w.tags {
 		indexed += len(set)
 	}
-	if w.live != live || total != (usage{instances, cpus}) || stock != live || len(w.slots.used) != live || indexed != tags ||
+	if w.live != live || total != (usage{instances, cpus}) || stock != instances || len(w.slots.used) != len(slots) || indexed != tags ||
 		len(w.instances) != len(w.order) {
 		w.t.Errorf("books: live %d, usage %v, stock %d, slots %d, tags %d, instances %d; records: live %d, cpus %d, tags %d, instances %d",
 			w.live, total, stock, len(w.slots.used), indexed, len(w.instances), live, cpus, tags, len(w.order))

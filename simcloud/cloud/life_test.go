@@ -3,6 +3,7 @@ package cloud
 import (
 	"context"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -370,9 +371,12 @@ func TestBooksHoldUnderRandomOperations(t *testing.T) {
 			case n < 14:
 				_, _ = w.UpdateTags("alice", pick(), simcloud.UpdateTagsRequest{Set: map[string]string{"n": string(rune('a' + r.IntN(5)))}})
 			case n < 15:
-				w.set(simcloud.SettingsPatch{ReadLag: seconds(r.IntN(3))})
+				keeps := r.IntN(2) == 0
+				w.set(simcloud.SettingsPatch{ReadLag: seconds(r.IntN(3)), Semantics: &simcloud.SemanticsPatch{QuotaLag: seconds(r.IntN(3)), KeepAddresses: &keeps}})
 			case n < 16:
 				w.restart()
+			case n < 17:
+				_ = w.DeleteAddress("alice", addressPrefix+strings.TrimPrefix(pick(), instancePrefix)) // often there is none
 			default:
 				w.pass(time.Duration(r.IntN(3000)) * time.Millisecond)
 			}

@@ -86,7 +86,8 @@ func (c *Cloud) seen(inst *instance, lag simcloud.Duration) *record {
 func (c *Cloud) look(inst *instance, rec *record) *simcloud.Instance {
 	out := c.answer(inst, rec)
 	inst.looks++
-	if n := c.settings.Semantics.StateReturns; n > 0 && inst.looks%n == 0 && inst.former != "" {
+	returns := time.Duration(c.settings.Semantics.StateReturns)
+	if inst.looks%2 == 0 && inst.former != "" && c.now().Before(inst.since.Add(returns)) {
 		out.State = inst.former
 	}
 	return out

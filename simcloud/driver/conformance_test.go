@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,10 +21,19 @@ import (
 )
 
 func TestTheDriverConforms(t *testing.T) {
-	for name, lag := range map[string]time.Duration{"reads follow writes": 0, "reads lag behind writes": 60 * time.Millisecond} {
+	const lag = simcloud.Duration(60 * time.Millisecond)
+	for name, settings := range map[string]simcloud.Settings{
+		"reads follow writes":         {},
+		"reads lag behind writes":     {ReadLag: lag},
+		"lists and tags lag":          {Semantics: simcloud.Semantics{ListLag: lag, TagLag: 2 * lag}},
+		"lists repeat":                {Semantics: simcloud.Semantics{ListRepeats: true}},
+		"names come in other case":    {Semantics: simcloud.Semantics{OtherCase: true}},
+		"addresses outlive instances": {Semantics: simcloud.Semantics{KeepAddresses: true}},
+		"the clock is behind":         {Semantics: simcloud.Semantics{ClockOffset: simcloud.Duration(-10 * time.Minute)}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newLiveSim(t, lag)
+			s := newLiveSim(t, settings)
 			conformance.Run(t, conformance.Config{
 				New: func() (provider.Driver, error) {
 					// Pages are smaller than the number of instances that the suite makes.
@@ -51,14 +61,15 @@ func TestTheDriverConforms(t *testing.T) {
 }
 
 // newLiveSim is a simulated cloud in which time passes: instances boot and shut down after a moment.
-func newLiveSim(t *testing.T, lag time.Duration) *sim {
+func newLiveSim(t *testing.T, settings simcloud.Settings) *sim {
 	t.Helper()
 	j, err := journal.Open(t.TempDir())
 	must(t, err)
 	c := catalog.Default()
 	c.Accounts = []catalog.Account{{Name: "alice", Token: token}}
 	moment := simcloud.Duration(20 * time.Millisecond)
-	c.Settings.BootTime, c.Settings.RebootTime, c.Settings.ShutdownTime, c.Settings.ReadLag = moment, moment, moment, simcloud.Duration(lag)
+	c.Settings.BootTime, c.Settings.RebootTime, c.Settings.ShutdownTime = moment, moment, moment
+	c.Settings.ReadLag, c.Settings.Semantics = settings.ReadLag, settings.Semantics
 	simulated, err := cloud.New(cloud.Options{Catalog: c, Journal: j, Hosts: noHosts{}})
 	must(t, err)
 	rules, err := fault.Load(j)
@@ -93,6 +104,9 @@ func (s *sim) resources(ctx context.Context) ([]string, error) {
 			}
 			r = *current
 		}
+		if r.AddressKept {
+			all = append(all, "address/"+r.PrivateIPs[0])
+		}
 		if r.State == simcloud.StateTerminated {
 			continue
 		}
@@ -112,9 +126,20 @@ func (s *sim) launch(ctx context.Context, tags map[string]string) (string, func(
 	if err != nil {
 		return "", nil, err
 	}
-	return in.ProviderID, func(ctx context.Context) error {
-		_, err := s.client.DeleteInstance(ctx, in.ID)
-		return err
+	return strings.ToLower(in.ProviderID), func(ctx context.Context) error {
+		if _, err := s.client.DeleteInstance(ctx, in.ID); err != nil {
+			return err
+		}
+		address := "a-" + strings.TrimPrefix(strings.ToLower(in.ID), "i-")
+		// It is in use until the instance is terminated.
+		for {
+			err := s.client.DeleteAddress(ctx, address)
+			if code := simcloud.CodeOf(err); code == simcloud.CodeNotFound {
+				return nil
+			} else if code != simcloud.CodeConflict {
+				return err
+			}
+		}
 	}, nil
 }
 

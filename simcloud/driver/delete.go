@@ -17,15 +17,33 @@ func (d *Driver) Delete(ctx context.Context, req provider.DeleteRequest) (provid
 	if err != nil {
 		return provider.DeleteResult{}, err
 	}
+	var result provider.DeleteResult
 	if req.ProviderID != "" {
-		gone, err := deleteByProviderID(ctx, client, req.ProviderID, own)
-		return provider.DeleteResult{Gone: gone}, err
+		result, err = deleteByProviderID(ctx, client, req.ProviderID, own)
+	} else {
+		result, err = deleteByTags(ctx, client, own)
 	}
+	if err != nil || !result.Gone {
+		return provider.DeleteResult{Found: result.Found}, err
+	}
+	// Where the cloud keeps the address of an instance that is terminated, it is the last that is left of it.
+	for address, err := range client.addresses(ctx, own.tags()) {
+		if err != nil {
+			return provider.DeleteResult{}, translate(err, "look for the address of machine "+string(own.machine.UID))
+		}
+		if err := client.DeleteAddress(ctx, address.ID); err != nil && simcloud.CodeOf(err) != simcloud.CodeNotFound {
+			return provider.DeleteResult{}, translate(err, "delete address "+address.ID)
+		}
+	}
+	return result, nil
+}
+
+func deleteByTags(ctx context.Context, client account, own owner) (provider.DeleteResult, error) {
 	found, err := byTags(ctx, client, own)
 	if err != nil {
 		return provider.DeleteResult{}, err
 	}
-	result := provider.DeleteResult{Gone: true}
+	result := provider.DeleteResult{Gone: true, Found: len(found) > 0}
 	for i := range found {
 		gone, err := terminate(ctx, client, &found[i])
 		if err != nil {
@@ -36,44 +54,40 @@ func (d *Driver) Delete(ctx context.Context, req provider.DeleteRequest) (provid
 	return result, nil
 }
 
-func deleteByProviderID(ctx context.Context, client *simcloud.Client, providerID string, own owner) (gone bool, err error) {
+func deleteByProviderID(ctx context.Context, client account, providerID string, own owner) (provider.DeleteResult, error) {
+	gone := provider.DeleteResult{Gone: true}
 	id, err := idOf(providerID)
 	if err != nil {
-		return false, err
+		return provider.DeleteResult{}, err
 	}
 	in, err := client.GetInstance(ctx, id)
 	if simcloud.CodeOf(err) == simcloud.CodeNotFound {
-		in, err = current(ctx, client, id)
+		// Reads may lag, and an instance that was made a moment ago must not pass for one that is gone.
+		in, err = client.current(ctx, id)
 	}
 	switch {
 	case simcloud.CodeOf(err) == simcloud.CodeNotFound:
-		return true, nil
+		return gone, nil
 	case err != nil:
-		return false, translate(err, "get instance "+providerID)
+		return provider.DeleteResult{}, translate(err, "get instance "+providerID)
 	case in == nil, in.State == simcloud.StateTerminated:
-		return true, nil
+		return gone, nil
 	case in.ProviderID != providerID:
-		return false, provider.Errorf(provider.FailedPrecondition, "delete instance %s: instance %s is at %s", providerID, id, in.ProviderID)
+		return provider.DeleteResult{}, provider.Errorf(provider.FailedPrecondition, "delete instance %s: instance %s is at %s", providerID, id, in.ProviderID)
 	}
-	if err := own.owns(in); err != nil {
-		return false, err
+	in, err = client.owned(ctx, in, own)
+	switch {
+	case provider.IsNotFound(err):
+		return gone, nil
+	case err != nil:
+		return provider.DeleteResult{}, err
 	}
-	return terminate(ctx, client, in)
-}
-
-// current reads an instance that GetInstance does not show. Reads of this cloud may lag behind its writes, and an instance
-// that was made a moment ago must not pass for one that is gone; the answer to a write, even to one that changes nothing,
-// never lags. It returns nil for an instance that is terminated.
-func current(ctx context.Context, client *simcloud.Client, id string) (*simcloud.Instance, error) {
-	in, err := client.UpdateTags(ctx, id, simcloud.UpdateTagsRequest{})
-	if simcloud.CodeOf(err) == simcloud.CodeConflict {
-		return nil, nil
-	}
-	return in, err
+	done, err := terminate(ctx, client, in)
+	return provider.DeleteResult{Gone: done, Found: true}, err
 }
 
 // terminate asks for the end of an instance that is ours, unless that was done, and reports whether it is reached.
-func terminate(ctx context.Context, client *simcloud.Client, in *simcloud.Instance) (gone bool, err error) {
+func terminate(ctx context.Context, client account, in *simcloud.Instance) (gone bool, err error) {
 	if in.State == simcloud.StateShuttingDown {
 		return false, nil
 	}

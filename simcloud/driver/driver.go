@@ -166,22 +166,22 @@ const (
 
 // client returns a client for the endpoint with the token of the credentials. All share one HTTP client, and so its
 // connections: the token goes with every request.
-func (d *Driver) client(endpoint string, credentials provider.Credentials) (*simcloud.Client, error) {
+func (d *Driver) client(endpoint string, credentials provider.Credentials) (account, error) {
 	if endpoint == "" {
 		endpoint = d.endpoints[0]
 	}
 	if !slices.Contains(d.endpoints, endpoint) {
-		return nil, provider.Errorf(provider.FailedPrecondition, "endpoint %.128q is not one of those that this provider may use", endpoint)
+		return account{}, provider.Errorf(provider.FailedPrecondition, "endpoint %.128q is not one of those that this provider may use", endpoint)
 	}
 	token, err := tokenOf(credentials)
 	if err != nil {
-		return nil, err
+		return account{}, err
 	}
 	client, err := simcloud.New(simcloud.Config{Endpoint: endpoint, Token: token, HTTPClient: d.http})
 	if err != nil {
-		return nil, provider.Errorf(provider.Internal, "make a client of the cloud at %q", endpoint)
+		return account{}, provider.Errorf(provider.Internal, "make a client of the cloud at %q", endpoint)
 	}
-	return client, nil
+	return account{client}, nil
 }
 
 // tokenOf returns the account's token. White space around it is not part of it: Secrets made from files end in a newline.

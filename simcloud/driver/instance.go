@@ -92,6 +92,16 @@ func (o owner) complete(tags map[string]string) map[string]string {
 	return out
 }
 
+// misses reports whether the instance lacks one of the owner's tags.
+func (o owner) misses(in *simcloud.Instance) bool {
+	for key := range o.tags() {
+		if _, tagged := in.Tags[key]; !tagged {
+			return true
+		}
+	}
+	return false
+}
+
 // owns reports whether the instance carries the owner's tags, and refuses with FailedPrecondition where not. An
 // instance without tags is nobody's that we know: it is not ours to touch.
 func (o owner) owns(in *simcloud.Instance) error {
@@ -118,7 +128,7 @@ func idOf(providerID string) (string, error) {
 }
 
 // byProviderID reads one instance, whoever's it is.
-func byProviderID(ctx context.Context, client *simcloud.Client, providerID string) (*simcloud.Instance, error) {
+func byProviderID(ctx context.Context, client account, providerID string) (*simcloud.Instance, error) {
 	id, err := idOf(providerID)
 	if err != nil {
 		return nil, err
@@ -134,7 +144,7 @@ func byProviderID(ctx context.Context, client *simcloud.Client, providerID strin
 }
 
 // byTags reads all instances of the owner that are not terminated, in order of creation.
-func byTags(ctx context.Context, client *simcloud.Client, o owner) ([]simcloud.Instance, error) {
+func byTags(ctx context.Context, client account, o owner) ([]simcloud.Instance, error) {
 	var found []simcloud.Instance
 	for in, err := range client.Instances(ctx, simcloud.ListInstancesOptions{Tags: o.tags(), States: liveStates()}) {
 		if err != nil {
@@ -149,7 +159,7 @@ func byTags(ctx context.Context, client *simcloud.Client, o owner) ([]simcloud.I
 
 // find reads the owner's instance by provider ID, or by tags when that is empty. Of several with the tags it is the
 // oldest that is not being deleted.
-func find(ctx context.Context, client *simcloud.Client, providerID string, o owner) (*simcloud.Instance, error) {
+func find(ctx context.Context, client account, providerID string, o owner) (*simcloud.Instance, error) {
 	if providerID != "" {
 		return byProviderID(ctx, client, providerID)
 	}

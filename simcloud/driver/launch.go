@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/simcloud"
 )
@@ -132,6 +134,15 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provide
 	if err != nil {
 		return nil, err
 	}
+	if own.misses(in) {
+		// It may be somebody else's since a moment ago.
+		if in, err = client.current(ctx, in.ID); err != nil {
+			return nil, translate(err, "read the tags of instance "+req.ProviderID)
+		}
+		if in == nil {
+			return nil, provider.Errorf(provider.NotFound, "instance %s is terminated", req.ProviderID)
+		}
+	}
 	for key, want := range own.tags() {
 		if got, tagged := in.Tags[key]; tagged && got != want {
 			return nil, own.owns(in)
@@ -170,6 +181,19 @@ func (d *Driver) List(ctx context.Context, req provider.ListRequest) (provider.L
 		in := &list.Instances[i]
 		if in.Tags[provider.TagCluster] == req.ClusterID && in.State != simcloud.StateTerminated {
 			page.Instances = append(page.Instances, *convert(in, endpoint))
+		}
+	}
+	if page.Continue == "" {
+		for address, err := range client.addresses(ctx, map[string]string{provider.TagCluster: req.ClusterID}) {
+			if err != nil {
+				return provider.ListPage{}, translate(err, "list addresses")
+			}
+			page.Leftovers = append(page.Leftovers, provider.Leftover{
+				ID: address.ID, LaunchTime: address.LaunchTime,
+				ClusterID:  address.Tags[provider.TagCluster],
+				MachineUID: types.UID(address.Tags[provider.TagMachineUID]),
+				MachineKey: address.Tags[provider.TagMachine],
+			})
 		}
 	}
 	return page, nil

@@ -28,7 +28,7 @@ func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (provid
 	if err != nil {
 		return provider.UpdateResult{}, err
 	}
-	if err := own.owns(in); err != nil {
+	if in, err = client.owned(ctx, in, own); err != nil {
 		return provider.UpdateResult{}, err
 	}
 	result := func(outcome provider.UpdateOutcome, format string, args ...any) (provider.UpdateResult, error) {
@@ -92,7 +92,7 @@ func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (provid
 
 // leftToAgent tells whether the version may have to change and the image that is wanted has an agent, which does so
 // without the cloud.
-func leftToAgent(ctx context.Context, client *simcloud.Client, in *simcloud.Instance, spec Spec, req provider.UpdateRequest) (bool, error) {
+func leftToAgent(ctx context.Context, client account, in *simcloud.Instance, spec Spec, req provider.UpdateRequest) (bool, error) {
 	if req.Version == "" || versionOf(in) == req.Version && cmp.Or(req.NodeVersion, req.Version) == req.Version {
 		return false, nil
 	}
@@ -129,7 +129,7 @@ func describe(instanceType, image, version string) string {
 }
 
 // modeOf is how the cloud makes the change: the strictest of its parts. A refusal says that it cannot be made at all.
-func modeOf(ctx context.Context, client *simcloud.Client, in *simcloud.Instance, change simcloud.UpdateInstanceRequest) (mode simcloud.InPlaceMode, refusal string, err error) {
+func modeOf(ctx context.Context, client account, in *simcloud.Instance, change simcloud.UpdateInstanceRequest) (mode simcloud.InPlaceMode, refusal string, err error) {
 	mode = simcloud.InPlaceLive
 	stricter := func(m simcloud.InPlaceMode) {
 		if m == simcloud.InPlaceUnsupported || mode == simcloud.InPlaceLive {

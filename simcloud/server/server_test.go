@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -357,6 +358,71 @@ func TestALateCallTakesEffectWithoutItsCaller(t *testing.T) {
 	}
 	s.clock.Step(time.Minute)
 	eventually(t, func() bool { return s.created() == 1 })
+}
+
+func TestACallTakesEffectAfterItsError(t *testing.T) {
+	s := newService(t)
+	s.fault(simcloud.FaultRule{Operation: simcloud.OperationCreateInstance, Count: 1, Effect: simcloud.FaultEffect{
+		Error: simcloud.CodeUnavailable, EffectDelay: simcloud.Duration(time.Minute),
+	}})
+	if _, err := s.client.CreateInstance(t.Context(), wanted); simcloud.CodeOf(err) != simcloud.CodeUnavailable {
+		t.Errorf("got %v", err)
+	}
+	eventually(t, s.clock.HasWaiters)
+	s.clock.Step(time.Minute - 1)
+	if n := s.created(); n != 0 {
+		t.Errorf("%d instances before the time", n)
+	}
+	s.clock.Step(1)
+	eventually(t, func() bool { return s.created() == 1 })
+}
+
+// A client that reads whatever comes would fill its memory.
+func TestAHugeAnswerIsCutOff(t *testing.T) {
+	s := newService(t)
+	huge := 256 << 20
+	if _, err := s.admin.PatchSettings(t.Context(), simcloud.SettingsPatch{Semantics: &simcloud.SemanticsPatch{AnswerPadding: &huge}}); err != nil {
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := s.client.ListInstances(t.Context(), simcloud.ListInstancesOptions{})
+	runtime.ReadMemStats(&after)
+	if _, ok := errors.AsType[*simcloud.ConnectionError](err); !ok || !strings.Contains(err.Error(), "longer than") {
+		t.Errorf("got %v", err)
+	}
+	if read := after.TotalAlloc - before.TotalAlloc; read > uint64(huge) {
+		t.Errorf("%d bytes were taken for an answer of which %d are too many", read, huge)
+	}
+	small := 1 << 10
+	if _, err := s.admin.PatchSettings(t.Context(), simcloud.SettingsPatch{Semantics: &simcloud.SemanticsPatch{AnswerPadding: &small}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.client.ListInstances(t.Context(), simcloud.ListInstancesOptions{}); err != nil {
+		t.Errorf("white space before an answer: %v", err)
+	}
+}
+
+func TestAddressesOverTheWire(t *testing.T) {
+	s, ctx := newService(t), t.Context()
+	keep := true
+	if _, err := s.admin.PatchSettings(ctx, simcloud.SettingsPatch{Semantics: &simcloud.SemanticsPatch{KeepAddresses: &keep}}); err != nil {
+		t.Fatal(err)
+	}
+	in, err := s.client.CreateInstance(ctx, wanted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := s.client.ListAddresses(ctx, simcloud.ListInstancesOptions{Name: "is not used", States: []simcloud.InstanceState{simcloud.StateTerminated}})
+	if err != nil || len(list.Addresses) != 1 || list.Addresses[0].InstanceID != in.ID {
+		t.Fatalf("addresses %+v, error %v", list, err)
+	}
+	if err := s.client.DeleteAddress(ctx, strings.ToUpper(list.Addresses[0].ID)); simcloud.CodeOf(err) != simcloud.CodeConflict {
+		t.Errorf("deleting one in use: %v", err)
+	}
+	if got, err := s.client.GetInstance(ctx, strings.ToUpper(in.ID)); err != nil || got.ID != in.ID {
+		t.Errorf("by an id in other case: %+v %v", got, err)
+	}
 }
 
 func TestStoppingEndsLatencies(t *testing.T) {

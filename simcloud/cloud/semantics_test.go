@@ -1,0 +1,230 @@
+package cloud
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"machinist.dev/machinist/simcloud"
+	"machinist.dev/machinist/simcloud/catalog"
+)
+
+// behave switches semantics on.
+func (w *world) behave(patch simcloud.SemanticsPatch) {
+	w.t.Helper()
+	w.set(simcloud.SettingsPatch{Semantics: &patch})
+}
+
+// listed are the IDs of a list, in its order.
+func (w *world) listed(o simcloud.ListInstancesOptions) (ids []string) {
+	w.t.Helper()
+	list, err := w.List("alice", o)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, in := range list.Instances {
+		ids = append(ids, in.ID)
+	}
+	return ids
+}
+
+func (w *world) delete(id string) {
+	w.t.Helper()
+	if _, err := w.Delete("alice", id); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) wantListed(o simcloud.ListInstancesOptions, want ...string) {
+	w.t.Helper()
+	if got := w.listed(o); !slices.Equal(got, want) {
+		w.t.Errorf("the list has %v, want %v", got, want)
+	}
+}
+
+func TestReadsListsAndTagsLagEachByItself(t *testing.T) {
+	tagged := simcloud.ListInstancesOptions{Tags: map[string]string{"a": "1"}}
+	w := newWorld(t)
+	w.behave(simcloud.SemanticsPatch{GetLag: seconds(10), ListLag: seconds(5)})
+	in := w.create(withTags("a", "1"))
+	w.wantState(in.ID, "")
+	w.wantListed(tagged)
+	w.pass(5 * time.Second)
+	w.wantState(in.ID, "")
+	w.wantListed(tagged, in.ID)
+	w.pass(5 * time.Second)
+	w.wantState(in.ID, simcloud.StatePending)
+
+	w.behave(simcloud.SemanticsPatch{GetLag: seconds(0), ListLag: seconds(0), TagLag: seconds(10)})
+	in = w.create(withTags("a", "2"))
+	tagged.Tags["a"] = "2"
+	w.pass(time.Second)
+	w.wantState(in.ID, simcloud.StateRunning)
+	if got, err := w.Get("alice", in.ID); err != nil || len(got.Tags) != 0 {
+		t.Errorf("tags %v, error %v", got.Tags, err)
+	}
+	if now, err := w.UpdateTags("alice", in.ID, simcloud.UpdateTagsRequest{}); err != nil || now.Tags["a"] != "2" {
+		t.Errorf("the answer to a write lags: %v %v", now, err)
+	}
+	w.wantListed(tagged)
+	w.pass(9 * time.Second)
+	w.wantListed(tagged, in.ID)
+}
+
+func TestListsOmitAndRepeat(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.create().ID, w.create().ID
+	all := simcloud.ListInstancesOptions{}
+	two := 2
+	w.behave(simcloud.SemanticsPatch{ListOmits: &two})
+	w.wantListed(all, a, b)
+	w.wantListed(all, b)
+	w.wantListed(all, a, b)
+	none, yes := 0, true
+	w.behave(simcloud.SemanticsPatch{ListOmits: &none, ListRepeats: &yes})
+	w.wantListed(all, b, a, b)
+	// Pages go on where they ended in order.
+	list, err := w.List("alice", simcloud.ListInstancesOptions{Limit: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.wantListed(simcloud.ListInstancesOptions{Limit: 1, NextToken: list.NextToken}, b, b)
+}
+
+func TestAStateComesBack(t *testing.T) {
+	w := newWorld(t)
+	in := w.create()
+	w.behave(simcloud.SemanticsPatch{StateReturns: seconds(5)})
+	w.wantState(in.ID, simcloud.StatePending)
+	w.wantState(in.ID, simcloud.StatePending) // there was none before
+	w.pass(time.Second)
+	w.wantState(in.ID, simcloud.StateRunning)
+	w.wantState(in.ID, simcloud.StatePending)
+	w.wantState(in.ID, simcloud.StateRunning)
+	w.pass(5 * time.Second)
+	w.wantState(in.ID, simcloud.StateRunning)
+	w.wantState(in.ID, simcloud.StateRunning)
+}
+
+func TestNamesComeInOtherCase(t *testing.T) {
+	w := newWorld(t)
+	yes := true
+	w.behave(simcloud.SemanticsPatch{OtherCase: &yes})
+	in := w.create()
+	again, err := w.Get("alice", in.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again.ProviderID == in.ProviderID || !strings.EqualFold(again.ProviderID, in.ProviderID) || again.Zone != "SIM-1A" || !strings.HasPrefix(again.ProviderID, "sim://") {
+		t.Errorf("got %q after %q", again.ProviderID, in.ProviderID)
+	}
+	if rec := w.Dump().Records[0]; rec.ID != in.ID || rec.Zone != "sim-1a" {
+		t.Errorf("the dump has %+v", rec)
+	}
+}
+
+func TestAnAddressOutlivesItsInstance(t *testing.T) {
+	w := newWorld(t, func(c *catalog.Catalog) {
+		c.Settings.TokenRetention = *seconds(10)
+		c.Settings.TerminatedVisible = *seconds(5)
+	})
+	yes := true
+	w.behave(simcloud.SemanticsPatch{KeepAddresses: &yes})
+	in := w.create(withTags("a", "1"))
+	mine := simcloud.ListInstancesOptions{Tags: map[string]string{"a": "1"}}
+	address := func() *simcloud.Address {
+		t.Helper()
+		list, err := w.Addresses("alice", mine)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(list.Addresses) == 0 {
+			return nil
+		}
+		return &list.Addresses[0]
+	}
+	a := address()
+	if a == nil || !a.InUse || a.InstanceID != in.ID || a.IP != in.PrivateIPs[0] {
+		t.Fatalf("address %+v of %+v", a, in)
+	}
+	wantCode(t, w.DeleteAddress("alice", a.ID), simcloud.CodeConflict, in.ID)
+	wantCode(t, w.DeleteAddress("bob", a.ID), simcloud.CodeNotFound, a.ID)
+	w.delete(in.ID)
+	w.pass(time.Hour)
+	w.restart()
+	if a = address(); a == nil || a.InUse || a.Tags["a"] != "1" {
+		t.Fatalf("the address is %+v", a)
+	}
+	if other := w.create(); other.PrivateIPs[0] == a.IP {
+		t.Error("somebody else has the address")
+	}
+	w.check()
+	wantCode(t, w.DeleteAddress("guest", a.ID), simcloud.CodeNotFound, a.ID)
+	if err := w.DeleteAddress("alice", a.ID); err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, w.DeleteAddress("alice", a.ID), simcloud.CodeNotFound, a.ID)
+	if a = address(); a != nil {
+		t.Errorf("the address is still there: %+v", a)
+	}
+	w.step()
+	if n := len(w.Dump().Records); n != 1 {
+		t.Errorf("%d records: the instance is not forgotten", n)
+	}
+	w.check()
+}
+
+func TestQuotaIsFreeLate(t *testing.T) {
+	one := 1
+	w := newWorld(t, func(c *catalog.Catalog) {
+		c.Accounts[0].Quotas = map[string]simcloud.Quota{"sim-1": {MaxInstances: &one}}
+	})
+	w.behave(simcloud.SemanticsPatch{QuotaLag: seconds(30)})
+	w.delete(w.create().ID)
+	w.pass(time.Second) // it is terminated
+	w.check()
+	w.pass(29 * time.Second)
+	w.restart()
+	_, err := w.Create("alice", request(), nil)
+	wantCode(t, err, simcloud.CodeQuotaExceeded, "1 of 1")
+	w.pass(time.Second)
+	w.create()
+	w.check()
+}
+
+func TestCustomersAreToldTimesOfAnotherClock(t *testing.T) {
+	w := newWorld(t)
+	offset := simcloud.Duration(-10 * time.Minute)
+	w.behave(simcloud.SemanticsPatch{ClockOffset: &offset})
+	in := w.create()
+	if want := w.clock.Now().Add(-10 * time.Minute); !in.LaunchTime.Equal(want) {
+		t.Errorf("launched at %s, want %s", in.LaunchTime, want)
+	}
+	w.delete(in.ID)
+	w.pass(time.Second)
+	got, err := w.Get("alice", in.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := w.clock.Now().Add(-10 * time.Minute); got.TerminationTime == nil || !got.TerminationTime.Equal(want) {
+		t.Errorf("terminated at %v, want %s", got.TerminationTime, want)
+	}
+	if rec := w.Dump().Records[0]; !rec.TerminationTime.Equal(w.clock.Now()) {
+		t.Errorf("the dump says %v", rec.TerminationTime)
+	}
+}
+
+func TestSemanticsThatMakeNoSenseAreRefused(t *testing.T) {
+	w := newWorld(t)
+	negative, day := -1, simcloud.Duration(25*time.Hour)
+	for field, patch := range map[string]simcloud.SemanticsPatch{
+		"semantics.getLag":        {GetLag: seconds(-1)},
+		"semantics.listOmits":     {ListOmits: &negative},
+		"semantics.answerPadding": {AnswerPadding: &negative},
+		"semantics.clockOffset":   {ClockOffset: &day},
+	} {
+		_, err := w.PatchSettings(simcloud.SettingsPatch{Semantics: &patch})
+		wantCode(t, err, simcloud.CodeInvalidParameter, field)
+	}
+}

@@ -1,0 +1,132 @@
+package driver
+
+import (
+	"context"
+	"iter"
+	"strings"
+
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/simcloud"
+)
+
+// account is a client of the cloud that spells what it is told one way: clouds answer names in other capitals than they
+// were given, and a provider ID must be the same, byte for byte, as long as its instance lives.
+type account struct{ *simcloud.Client }
+
+func spelled(in *simcloud.Instance, err error) (*simcloud.Instance, error) {
+	if in != nil {
+		for _, name := range []*string{&in.ID, &in.ProviderID, &in.Region, &in.Zone} {
+			*name = strings.ToLower(*name)
+		}
+	}
+	return in, err
+}
+
+func (a account) CreateInstance(ctx context.Context, req simcloud.CreateInstanceRequest) (*simcloud.Instance, error) {
+	return spelled(a.Client.CreateInstance(ctx, req))
+}
+
+func (a account) GetInstance(ctx context.Context, id string) (*simcloud.Instance, error) {
+	return spelled(a.Client.GetInstance(ctx, id))
+}
+
+func (a account) UpdateInstance(ctx context.Context, id string, req simcloud.UpdateInstanceRequest) (*simcloud.Instance, error) {
+	return spelled(a.Client.UpdateInstance(ctx, id, req))
+}
+
+func (a account) UpdateTags(ctx context.Context, id string, req simcloud.UpdateTagsRequest) (*simcloud.Instance, error) {
+	return spelled(a.Client.UpdateTags(ctx, id, req))
+}
+
+// ListInstances returns each instance of a page once, also where the cloud repeats it.
+func (a account) ListInstances(ctx context.Context, o simcloud.ListInstancesOptions) (*simcloud.InstanceList, error) {
+	page, err := a.Client.ListInstances(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	seen, once := map[string]bool{}, page.Instances[:0]
+	for i := range page.Instances {
+		if in, _ := spelled(&page.Instances[i], nil); !seen[in.ID] {
+			seen[in.ID] = true
+			once = append(once, *in)
+		}
+	}
+	page.Instances = once
+	return page, nil
+}
+
+// Instances goes through all pages.
+func (a account) Instances(ctx context.Context, o simcloud.ListInstancesOptions) iter.Seq2[*simcloud.Instance, error] {
+	return pages(func(next string) ([]simcloud.Instance, string, error) {
+		o.NextToken = next
+		page, err := a.ListInstances(ctx, o)
+		if err != nil {
+			return nil, "", err
+		}
+		return page.Instances, page.NextToken, nil
+	})
+}
+
+// addresses goes through all that carry the tags and belong to no instance any more.
+func (a account) addresses(ctx context.Context, tags map[string]string) iter.Seq2[*simcloud.Address, error] {
+	return pages(func(next string) ([]simcloud.Address, string, error) {
+		page, err := a.ListAddresses(ctx, simcloud.ListInstancesOptions{Tags: tags, NextToken: next})
+		if err != nil {
+			return nil, "", err
+		}
+		var left []simcloud.Address
+		for _, address := range page.Addresses {
+			if !address.InUse {
+				left = append(left, address)
+			}
+		}
+		return left, page.NextToken, nil
+	})
+}
+
+// pages goes through what read returns, page by page, and ends with the first error.
+func pages[T any](read func(next string) (page []T, after string, err error)) iter.Seq2[*T, error] {
+	return func(yield func(*T, error) bool) {
+		for next := ""; ; {
+			page, after, err := read(next)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for i := range page {
+				if !yield(&page[i], nil) {
+					return
+				}
+			}
+			if next = after; next == "" {
+				return
+			}
+		}
+	}
+}
+
+// current reads an instance past the lag of reads: the answer to a write, even to one that changes nothing, never lags. It
+// returns nil for an instance that is terminated.
+func (a account) current(ctx context.Context, id string) (*simcloud.Instance, error) {
+	in, err := a.UpdateTags(ctx, id, simcloud.UpdateTagsRequest{})
+	if simcloud.CodeOf(err) == simcloud.CodeConflict {
+		return nil, nil
+	}
+	return in, err
+}
+
+// owned returns the instance if it carries the owner's tags. Where it lacks one that it may have been given a moment ago, the
+// cloud is asked what it has now.
+func (a account) owned(ctx context.Context, in *simcloud.Instance, own owner) (*simcloud.Instance, error) {
+	if own.misses(in) {
+		now, err := a.current(ctx, in.ID)
+		if err != nil {
+			return nil, translate(err, "read the tags of instance "+in.ProviderID)
+		}
+		if now == nil {
+			return nil, provider.Errorf(provider.NotFound, "instance %s is terminated", in.ProviderID)
+		}
+		in = now
+	}
+	return in, own.owns(in)
+}

@@ -1,0 +1,100 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/simcloud"
+)
+
+// A fleet comes, changes and goes at a cloud with the ways of real ones: exactly the instances that were asked for are made,
+// none is taken for gone, and nothing is left of any.
+func TestWaysOfClouds(t *testing.T) {
+	t.Parallel()
+	const second, often, sometimes = simcloud.Duration(time.Second), 0.5, 0.1
+	changes := []string{simcloud.OperationCreateInstance, simcloud.OperationDeleteInstance}
+	onChanges := func(effect simcloud.FaultEffect) (rules []simcloud.FaultRule) {
+		for _, operation := range changes {
+			rules = append(rules, simcloud.FaultRule{Operation: operation, Probability: often, Seed: 1, Effect: effect})
+		}
+		return rules
+	}
+	m := start(t, stack.Options{})
+	m.fleet(0, nil)
+	made := 0
+	for _, way := range []struct {
+		name      string
+		semantics simcloud.Semantics
+		rules     []simcloud.FaultRule
+	}{
+		{name: "reads, lists and tags lag", semantics: simcloud.Semantics{GetLag: 2 * second, ListLag: 3 * second, TagLag: 4 * second}},
+		{name: "lists omit and repeat", semantics: simcloud.Semantics{ListOmits: 2, ListRepeats: true}},
+		{name: "states return in other case", semantics: simcloud.Semantics{StateReturns: 2 * second, OtherCase: true}},
+		{name: "addresses remain, answers are long", semantics: simcloud.Semantics{KeepAddresses: true, AnswerPadding: 1 << 20}},
+		{name: "quota is free late, the clock is ahead", semantics: simcloud.Semantics{QuotaLag: 5 * second, ClockOffset: 600 * second}},
+		{name: "the clock is behind", semantics: simcloud.Semantics{ClockOffset: -600 * second}},
+		{name: "answers are lost", rules: onChanges(simcloud.FaultEffect{DropConnection: true, AfterEffect: true})},
+		{name: "deeds are done late", rules: onChanges(simcloud.FaultEffect{Error: simcloud.CodeUnavailable, EffectDelay: 3 * second})},
+		{name: "calls are too many", rules: []simcloud.FaultRule{
+			{Operation: "*", Probability: sometimes, Seed: 1, Effect: simcloud.FaultEffect{Error: simcloud.CodeThrottled}},
+			{Operation: "*", Probability: sometimes, Seed: 2, Effect: simcloud.FaultEffect{Error: simcloud.CodeThrottled, RetryAfter: second}},
+		}},
+	} {
+		t.Run(way.name, func(t *testing.T) {
+			m.behave(way.semantics)
+			for _, rule := range way.rules {
+				if _, err := m.cloud.AddFault(context.Background(), rule); err != nil {
+					t.Fatal(err)
+				}
+			}
+			begun := time.Now()
+			m.scale(5)
+			m.running(5)
+			m.scale(2)
+			m.running(2)
+			made += 5
+			m.wantMade(t, made, 2)
+			m.scale(0)
+			m.none()
+			m.wantMade(t, made, 0)
+			for _, in := range m.instances() {
+				if in.AddressKept {
+					t.Errorf("the address of instance %s is left", in.ID)
+				}
+			}
+			m.everyRuleActed(t)
+			if err := m.cloud.ClearFaults(context.Background()); err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("five machines, then two, then none, within %s", time.Since(begun).Round(100*time.Millisecond))
+		})
+	}
+	m.noTwins()
+}
+
+func (m *machinist) everyRuleActed(t *testing.T) {
+	t.Helper()
+	rules, err := m.cloud.ListFaults(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rule := range rules {
+		if rule.Acted == 0 {
+			t.Errorf("the rule for %s matched %d calls and did nothing, so nothing is tested here", rule.Operation, rule.Matched)
+		}
+	}
+}
+
+// behave gives the cloud these semantics and no others.
+func (m *machinist) behave(s simcloud.Semantics) {
+	m.t.Helper()
+	m.settings(simcloud.SettingsPatch{Semantics: &simcloud.SemanticsPatch{
+		GetLag: &s.GetLag, ListLag: &s.ListLag, TagLag: &s.TagLag, ListOmits: &s.ListOmits, ListRepeats: &s.ListRepeats,
+		StateReturns: &s.StateReturns, OtherCase: &s.OtherCase, KeepAddresses: &s.KeepAddresses, QuotaLag: &s.QuotaLag,
+		AnswerPadding: &s.AnswerPadding, ClockOffset: &s.ClockOffset,
+	}})
+}

@@ -58,6 +58,7 @@ var regressions = []struct {
 	{"orphans", 1, "clock-behind", "20:relist-Node", "the provider's clock, which was behind, made an orphan of twenty seconds old enough"},
 	{"interruption-withdrawn", 246372250265, "answers-lost", "89:restart-9-back", "a process that saw the past gave pods the little time that a notice left them which had been taken back"},
 	{"overshoot", 28113834592, "done-late+reads-flicker", "9:restart-3-back,137:freeze-Machine", "nothing: the oracle missed the Node of an instance of which no answer had ever told"},
+	{"target-outage", 544120416693, "", "4:denied-for-long,6:freeze-PodDisruptionBudget", "nothing: a view that was to go on while its cluster was away did not when that came back"},
 	{"preserve", 7026265, "", "", "a set patched machines in place without asking whether it just had, and panicked since it remembered none"},
 	{"churn-on-delete", 7004257, "", "", "a set patched machines in place without asking whether it just had, and panicked since it remembered none"},
 	{"churn", 7013003, "", "", "a set patched machines in place without asking whether it just had, and panicked since it remembered none"},

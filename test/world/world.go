@@ -357,7 +357,11 @@ func (w *World) next() (at time.Time, any bool) {
 			consider(c.queue.next())
 		}
 		for _, v := range p.views() {
-			consider(v.frozenUntil, v.frozenUntil.After(w.clock.at))
+			if frozen := !v.frozenUntil.IsZero(); frozen && v.frozenUntil.After(w.clock.at) {
+				consider(v.frozenUntil, true)
+			} else if frozen && !p.suspended && !v.away() {
+				consider(w.clock.at.Add(time.Millisecond), true) // Its time came while its cluster was away.
+			}
 		}
 		for _, at := range []time.Time{p.until, p.until.Add(fencedWait)} {
 			consider(at, at.After(w.clock.at))

@@ -1,11 +1,22 @@
 package machinedeployment
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 )
+
+// A map that only another path makes is a panic of the path that writes first.
+func TestWhatIsRememberedOfADeploymentCanBeAddedTo(t *testing.T) {
+	r := reflect.ValueOf(newMemory().of(types.NamespacedName{Name: "web"}, "uid")).Elem()
+	for i := range r.NumField() {
+		if f := r.Field(i); f.Kind() == reflect.Map && f.IsNil() {
+			t.Errorf("%s is nil", r.Type().Field(i).Name)
+		}
+	}
+}
 
 func TestSettle(t *testing.T) {
 	for _, test := range []struct {

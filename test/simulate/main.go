@@ -82,14 +82,15 @@ func main() {
 }
 
 func mutantsCommand() *cobra.Command {
-	match, every := "", 1
+	match, every, kind := "", 1, false
 	cmd := &cobra.Command{
 		Use:   "mutants",
 		Short: "Plant bugs in the controllers, one at a time, and see whether the world finds them",
 		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return hunt(cmd.Context(), match, every) },
+		RunE:  func(cmd *cobra.Command, _ []string) error { return hunt(cmd.Context(), match, every, kind) },
 	}
 	cmd.Flags().StringVar(&match, "match", "", "only the bugs whose names match this regular expression")
+	cmd.Flags().BoolVar(&kind, "kind-cloud", false, "only the bugs that semantics of clouds show, each in the usual sweep without any: it must survive, or the semantics were not needed for it")
 	cmd.Flags().IntVar(&every, "every", 1, "only one of so many; that all can be planted is checked all the same")
 	return cmd
 }

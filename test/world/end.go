@@ -40,7 +40,7 @@ func endOf(w *World) End {
 	}
 	for _, o := range w.target.Snapshot(nodeKind) {
 		n := o.(*corev1.Node)
-		if w.cloud.past.untold[n.Spec.ProviderID] {
+		if w.isLeft(n) {
 			continue
 		}
 		var taints []string
@@ -52,7 +52,7 @@ func endOf(w *World) End {
 	for _, in := range w.cloud.instances {
 		count("instance", in.spec, cmp.Or(in.kubelet, in.version), in.State, in.MachineUID == "")
 	}
-	count("late creations", len(w.cloud.late), "secrets", len(w.target.Snapshot(corev1.SchemeGroupVersion.WithKind("Secret"))))
+	count("late creations", len(w.cloud.late), "secrets", len(w.target.Snapshot(corev1.SchemeGroupVersion.WithKind("Secret")))-w.leftTokens())
 	return end
 }
 

@@ -138,11 +138,16 @@ func (o *oracle) guardTarget(c store.Change) {
 // know of.
 func (w *World) leftNodes() (n int) {
 	for _, o := range w.target.Snapshot(nodeKind) {
-		if id := o.(*corev1.Node).Spec.ProviderID; w.cloud.past.untold[id] || w.guards.left[o.GetName()] && w.cloud.byID(id) == nil {
+		if w.isLeft(o.(*corev1.Node)) {
 			n++
 		}
 	}
 	return n
+}
+
+func (w *World) isLeft(node *corev1.Node) bool {
+	id := node.Spec.ProviderID
+	return w.cloud.past.untold[id] || w.guards.left[node.Name] && w.cloud.byID(id) == nil
 }
 
 func (w *World) leftTokens() (n int) {

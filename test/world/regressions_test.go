@@ -59,6 +59,7 @@ var regressions = []struct {
 	{"interruption-withdrawn", 246372250265, "answers-lost", "89:restart-9-back", "a process that saw the past gave pods the little time that a notice left them which had been taken back"},
 	{"overshoot", 28113834592, "done-late+reads-flicker", "9:restart-3-back,137:freeze-Machine", "nothing: the oracle missed the Node of an instance of which no answer had ever told"},
 	{"target-outage", 544120416693, "", "4:denied-for-long,6:freeze-PodDisruptionBudget", "nothing: a view that was to go on while its cluster was away did not when that came back"},
+	{"change-in-target-outage", 452412954342, "throttled", "219:crash-after", "nothing: what may be left in a target cluster that was away counted as a difference between two ends"},
 	{"preserve", 7026265, "", "", "a set patched machines in place without asking whether it just had, and panicked since it remembered none"},
 	{"churn-on-delete", 7004257, "", "", "a set patched machines in place without asking whether it just had, and panicked since it remembered none"},
 	{"churn", 7013003, "", "", "a set patched machines in place without asking whether it just had, and panicked since it remembered none"},

@@ -1,0 +1,20 @@
+package machineset
+
+import (
+	"reflect"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// A map that only another path makes is a panic of the path that writes first.
+func TestWhatIsRememberedOfASetCanBeAddedTo(t *testing.T) {
+	r := reflect.ValueOf(newMemory().of(&v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "uid"}})).Elem()
+	for i := range r.NumField() {
+		if f := r.Field(i); f.Kind() == reflect.Map && f.IsNil() {
+			t.Errorf("%s is nil", r.Type().Field(i).Name)
+		}
+	}
+}

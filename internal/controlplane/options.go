@@ -1,6 +1,11 @@
 package controlplane
 
-import "io"
+import (
+	"context"
+	"io"
+
+	"k8s.io/client-go/rest"
+)
 
 // Options say what a control plane consists of. The zero value is etcd and
 // kube-apiserver in a temporary folder.
@@ -35,6 +40,12 @@ type Options struct {
 	// value, the last one given counts.
 	ExtraAPIServerArgs         []string
 	ExtraControllerManagerArgs []string
+
+	// Prepare is called when the API server is ready, with its
+	// administrator's configuration, and before kube-controller-manager
+	// starts: that looks for kinds that come later only every 30 seconds, and
+	// until then collects nothing of theirs.
+	Prepare func(context.Context, *rest.Config) error
 
 	// Output receives a line per step of Start, and one if a process ends
 	// that nobody stopped. By default nothing is written.

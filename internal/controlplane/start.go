@@ -95,7 +95,14 @@ func (cp *ControlPlane) startAll(ctx context.Context) error {
 	}
 	rest, ctx := errgroup.WithContext(ctx)
 	rest.Go(func() error { return cp.setUp(ctx) })
-	rest.Go(func() error { return cp.startControllerManager(ctx) })
+	rest.Go(func() error {
+		if cp.options.Prepare != nil {
+			if err := cp.options.Prepare(ctx, cp.Config()); err != nil {
+				return err
+			}
+		}
+		return cp.startControllerManager(ctx)
+	})
 	rest.Go(func() error { return cp.startScheduler(ctx) })
 	return rest.Wait()
 }

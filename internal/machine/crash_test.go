@@ -117,19 +117,20 @@ func TestCutsAnywhereChangeNothing(t *testing.T) {
 	}
 	// To die before an effect is to die after the one before it.
 	modes := []cut{{after: true, dies: true}, {after: true}, {after: false}}
-	// A request that is lost in a long life meets what it meets in a short one, and the other two take turns in it.
-	long := map[string]bool{
-		"a full life in a slow cloud": true, "a full life in a cloud whose reads are behind": true, "a second attempt": true,
-		"replaced under the same Machine": true, "replaced in a cloud whose reads are behind": true, "updated by an agent on the node": true,
+	// A request that is lost in a long life meets what it meets in a short one, and the other two take turns in it: every so many
+	// effects of it are cut, the fewer the longer it is.
+	strides := map[string]int{
+		"a full life in a slow cloud": 2, "a full life in a cloud whose reads are behind": 7, "a second attempt": 2,
+		"replaced under the same Machine": 3, "replaced in a cloud whose reads are behind": 11, "updated by an agent on the node": 2,
 	}
 	for _, life := range lives {
 		for turn, mode := range modes {
 			from, stride := life.from, 1
-			if long[life.name] {
+			if long := strides[life.name]; long > 0 {
 				if !mode.after {
 					continue
 				}
-				from, stride = life.from+turn, 2
+				from, stride = life.from+turn*long/2, long
 			}
 			t.Run(life.name+"/"+mode.String(), func(t *testing.T) {
 				t.Parallel()

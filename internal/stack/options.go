@@ -4,6 +4,7 @@ import (
 	"io"
 
 	"machinist.dev/machinist/internal/controlplane"
+	"machinist.dev/machinist/internal/install"
 )
 
 // Options say what a Stack consists of.
@@ -49,6 +50,7 @@ func (o Options) controlOptions(dir string) controlplane.Options {
 	return controlplane.Options{
 		Dir: dir, Audit: o.Audit, Output: o.Output, ExtraAPIServerArgs: o.ExtraAPIServerArgs,
 		ExtraControllerManagerArgs: o.ExtraControllerManagerArgs,
+		Prepare:                    install.Install,
 		WithControllerManager:      true, WithScheduler: true, ApproveNodeClientCSRs: o.ClusterApproves,
 	}
 }

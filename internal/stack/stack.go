@@ -17,7 +17,6 @@ import (
 
 	"machinist.dev/machinist/config"
 	"machinist.dev/machinist/internal/controlplane"
-	"machinist.dev/machinist/internal/install"
 	"machinist.dev/machinist/internal/operator"
 	"machinist.dev/machinist/internal/process"
 	"machinist.dev/machinist/simcloud"
@@ -76,11 +75,6 @@ func (s *Stack) start(ctx context.Context) error {
 	}
 	if err := s.backend.start(ctx); err != nil {
 		return err
-	}
-	for _, cp := range []*controlplane.ControlPlane{s.Control, s.Target} {
-		if err := install.Install(ctx, cp.Config()); err != nil {
-			return fmt.Errorf("install the API: %w", err)
-		}
 	}
 	control, err := s.ControlClient()
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +25,16 @@ func TestTheDemoTour(t *testing.T) {
 			t.Logf("after %s:\n%s", time.Since(begun).Round(time.Second), out.String())
 			if err != nil {
 				t.Errorf("machinist %s: %v", strings.Join(args, " "), err)
+			}
+			// Kubernetes' garbage collector looks for kinds that it does not know every 30 seconds. Here it knows ours from the
+			// beginning: the deletion takes a second or so, and never as long as that.
+			_, last, _ := strings.Cut(out.String(), "Delete the deployment.")
+			took := regexp.MustCompile(`done after (\S+)\.\n`).FindStringSubmatch(last)
+			if took == nil {
+				t.Fatal("the tour does not say how long the deletion of the deployment took")
+			}
+			if d, err := time.ParseDuration(took[1]); err != nil || d > 10*time.Second {
+				t.Errorf("the deletion of the deployment took %s, error %v", took[1], err)
 			}
 		})
 	}

@@ -22,6 +22,11 @@ type MachineStatus struct {
 	// +optional
 	NodeRef *NodeRef `json:"nodeRef,omitempty"`
 
+	// nodeTemplate names what of spec.node is on the Node. What of it is wanted no longer is taken off the Node again; all else
+	// that is there belongs to others. It is kept here and not on the Node, whose kubelet may write to that.
+	// +optional
+	NodeTemplate *AppliedNodeTemplate `json:"nodeTemplate,omitempty"`
+
 	// addresses of the instance.
 	// +optional
 	// +listType=atomic
@@ -70,6 +75,40 @@ type MachineStatus struct {
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=32
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// AppliedNodeTemplate names what was put on a Node from spec.node.
+type AppliedNodeTemplate struct {
+	// nodeUID is that of the Node.
+	// +required
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=128
+	NodeUID types.UID `json:"nodeUID"`
+
+	// labels are the keys of its labels.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=317
+	Labels []string `json:"labels,omitempty"`
+
+	// annotations are the keys of its annotations.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=317
+	Annotations []string `json:"annotations,omitempty"`
+
+	// taints are its taints, without their values: "dedicated:NoSchedule". Startup taints are not among them.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=334
+	Taints []string `json:"taints,omitempty"`
+
+	// inService is true if the Node may have run pods before. Startup taints do not concern it.
+	// +optional
+	InService bool `json:"inService,omitempty"`
 }
 
 // MachinePhase is where in its life a machine is.

@@ -140,7 +140,9 @@ const (
 	// NodeAnnotationClusterNamespace is the namespace of the Machine of a Node.
 	NodeAnnotationClusterNamespace = "machinist.dev/cluster-namespace"
 
-	// NodeAnnotationLastAppliedNodeTemplate is what was last applied to a Node from spec.node, for the three-way merge.
+	// NodeAnnotationLastAppliedNodeTemplate is a fingerprint of what was last applied to a Node from spec.node. It keeps an
+	// older request that comes late from undoing that, and says nothing else: who writes to the Node may write it as well. What
+	// was applied is in status.nodeTemplate of the Machine.
 	NodeAnnotationLastAppliedNodeTemplate = "machinist.dev/last-applied-node-template"
 
 	// NodeAnnotationUpdateRequested asks the agent on a Node to update it to the version that is its value.

@@ -23,8 +23,9 @@ const taintCloudProvider = "node.cloudprovider.kubernetes.io/uninitialized"
 type sighting struct {
 	// node is the Machine's Node.
 	node *corev1.Node
-	// conflict says why a Node that might be the Machine's is not accepted, for good.
+	// conflict says why a Node that might be the Machine's is not accepted, for good. rival is true if that Node is another's.
 	conflict string
+	rival    bool
 	// claimants are the Nodes that all have the Machine's provider ID, if that is the conflict.
 	claimants []*corev1.Node
 	// unproven says why a Node with the Machine's name and without a provider ID is not accepted as it is, and since is
@@ -82,6 +83,11 @@ func (p *pass) sight(ctx context.Context, node *corev1.Node) (sighting, error) {
 	}
 	c.rivals = slices.DeleteFunc(machines.Items, func(m v1beta1.Machine) bool { return m.UID == p.machine.UID })
 	if s, decided := c.byFormerNode(); decided {
+		if s.node != nil {
+			if named, err := p.namedByProvider(ctx, node.Name); err != nil || !named {
+				return unproven(node, "Node %s has no provider ID, and the provider does not say that it is this machine.", node.Name), err
+			}
+		}
 		return s, nil
 	}
 	var err error

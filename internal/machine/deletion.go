@@ -108,7 +108,7 @@ func (p *pass) findNodeToDelete(ctx context.Context) (progress, error) {
 			return p.targetAway(ctx, err)
 		case len(found.claimants) > 0:
 			return p.chooseClaimant(found), nil
-		case found.conflict != "":
+		case found.conflict != "" && !found.rival:
 			return next, nil // The Node is another machine's, or nobody knows whose.
 		case found.node != nil:
 			p.node = found.node
@@ -124,9 +124,14 @@ func (p *pass) findNodeToDelete(ctx context.Context) (progress, error) {
 	case apierrors.IsNotFound(err):
 	case err != nil:
 		return p.targetAway(ctx, fmt.Errorf("read node %s: %w", name, err))
-	case p.machine.Status.NodeRef != nil && p.machine.Status.NodeRef.UID == node.UID,
-		node.Spec.ProviderID != "" && node.Spec.ProviderID == p.machine.Spec.ProviderID:
-		p.node = node
+	case node.Spec.ProviderID != "" && node.Spec.ProviderID == p.machine.Spec.ProviderID:
+		rival, err := p.isRival(ctx, node)
+		if err != nil {
+			return p.targetAway(ctx, err)
+		}
+		if !rival {
+			p.node = node
+		}
 	default:
 		found, err := p.sight(ctx, node)
 		if err != nil {

@@ -1,9 +1,13 @@
 package machine
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -14,52 +18,76 @@ import (
 	"machinist.dev/machinist/internal/refusal"
 )
 
-// lastApplied is what a Node carried on our account: the third side of the merge. Keys in it that are wanted no longer
-// are removed; everything else that we do not want belongs to others.
-type lastApplied struct {
-	Labels      map[string]string `json:"labels,omitempty"`
-	Annotations map[string]string `json:"annotations,omitempty"`
-	Taints      []corev1.Taint    `json:"taints,omitempty"`
-	// InService is true if the Node may have run pods before: startup taints do not concern it.
-	InService bool `json:"inService,omitempty"`
+// appliedTo returns what the Node carries on the Machine's account, and whether it was given all that it gets only once. It goes
+// by what this process remembers and by the Machine's own status: the kubelet may write to its Node.
+func (p *pass) appliedTo(node *corev1.Node) (applied v1beta1.AppliedNodeTemplate, known bool) {
+	status := p.machine.Status.NodeTemplate
+	if mine := p.memory.of(p.machine).applied; mine != nil && mine.NodeUID == node.UID {
+		return *mine, true
+	}
+	if status != nil && status.NodeUID == node.UID {
+		return *status, true
+	}
+	return v1beta1.AppliedNodeTemplate{NodeUID: node.UID}, false
 }
 
-// lastAppliedTo returns what the Node says that it carries on our account, and whether it says so. What cannot be read cannot
-// be merged against: then nothing is removed, and the record is written anew.
-func lastAppliedTo(node *corev1.Node) (last lastApplied, known bool) {
-	recorded, known := node.Annotations[v1beta1.NodeAnnotationLastAppliedNodeTemplate]
-	if known {
-		if err := json.Unmarshal([]byte(recorded), &last); err != nil {
-			last = lastApplied{}
-		}
+// noteApplied remembers what is on the Machine's Node. It is written down when that is worth a write for other reasons.
+func (p *pass) noteApplied(applied *v1beta1.AppliedNodeTemplate) {
+	if !equality.Semantic.DeepEqual(p.machine.Status.NodeTemplate, applied) {
+		p.memory.update(p.machine, func(m *recollection) { m.applied = applied })
 	}
-	return last, known
 }
+
+// keepApplied writes down what is on the Machine's Node, with what else its status says of that.
+func (p *pass) keepApplied() {
+	mine := p.memory.of(p.machine).applied
+	if mine == nil {
+		return
+	}
+	if equality.Semantic.DeepEqual(p.machine.Status.NodeTemplate, mine) {
+		p.memory.update(p.machine, func(m *recollection) { m.applied = nil })
+		return
+	}
+	p.machine.Status.NodeTemplate = mine.DeepCopy()
+}
+
+// templateOf names what the Machine wants on a Node.
+func templateOf(m *v1beta1.Machine, node *corev1.Node, inService bool) v1beta1.AppliedNodeTemplate {
+	out := v1beta1.AppliedNodeTemplate{
+		NodeUID: node.UID, InService: inService,
+		Labels: slices.Sorted(maps.Keys(m.Spec.Node.Labels)), Annotations: slices.Sorted(maps.Keys(m.Spec.Node.Annotations)),
+	}
+	for _, t := range m.Spec.Node.Taints {
+		out.Taints = append(out.Taints, taintName(t))
+	}
+	slices.Sort(out.Taints)
+	return out
+}
+
+// taintName is how a taint is named without its value.
+func taintName(t corev1.Taint) string { return t.Key + ":" + string(t.Effect) }
 
 // dressed returns the Node with all that the Machine wants on it, or nil when it has it already. Startup taints are put
 // on only the first time, before the taint that keeps pods away until then is taken off: whoever removes them later has
-// done his part. A Node that is in service does not get them.
-func dressed(node *corev1.Node, m *v1beta1.Machine, inService bool) (*corev1.Node, error) {
-	last, known := lastAppliedTo(node)
-	want := lastApplied{
-		Labels: m.Spec.Node.Labels, Annotations: m.Spec.Node.Annotations, Taints: m.Spec.Node.Taints,
-		InService: last.InService || !known && inService,
-	}
+// done his part. A Node that is in service does not get them. applied is what it was given before.
+func dressed(node *corev1.Node, m *v1beta1.Machine, applied v1beta1.AppliedNodeTemplate, known, inService bool) (*corev1.Node, error) {
 	out := node.DeepCopy()
-	out.Labels = merged(out.Labels, last.Labels, want.Labels)
-	out.Annotations = merged(out.Annotations, last.Annotations, want.Annotations)
+	out.Labels = merged(out.Labels, applied.Labels, m.Spec.Node.Labels)
+	out.Annotations = merged(out.Annotations, applied.Annotations, m.Spec.Node.Annotations)
 
-	taints := without(out.Spec.Taints, last.Taints, want.Taints)
-	taints = with(taints, want.Taints)
-	if !known && !want.InService {
+	taints := slices.DeleteFunc(out.Spec.Taints, func(t corev1.Taint) bool {
+		return slices.Contains(applied.Taints, taintName(t)) && find(m.Spec.Node.Taints, t) < 0
+	})
+	taints = with(taints, m.Spec.Node.Taints)
+	if !known && !inService {
 		taints = with(taints, m.Spec.Node.StartupTaints)
 	}
-	taints = without(taints, []corev1.Taint{uninitializedTaint}, nil)
+	taints = slices.DeleteFunc(taints, func(t corev1.Taint) bool { return sameTaint(t, uninitializedTaint) })
 	out.Spec.Taints = taints
 
-	record, err := json.Marshal(want)
+	fingerprint, err := templateFingerprint(m)
 	if err != nil {
-		return nil, fmt.Errorf("encode what was applied to node %s: %w", node.Name, err)
+		return nil, fmt.Errorf("encode what is applied to node %s: %w", node.Name, err)
 	}
 	if out.Spec.ProviderID == "" {
 		out.Spec.ProviderID = m.Spec.ProviderID // For those who know a Node's instance by it. One that is there never changes.
@@ -71,13 +99,23 @@ func dressed(node *corev1.Node, m *v1beta1.Machine, inService bool) (*corev1.Nod
 	set(&out.Labels, v1beta1.NodeLabelMachine, m.Name)
 	set(&out.Annotations, v1beta1.NodeAnnotationMachine, m.Name)
 	set(&out.Annotations, v1beta1.NodeAnnotationClusterNamespace, m.Namespace)
-	set(&out.Annotations, v1beta1.NodeAnnotationLastAppliedNodeTemplate, string(record))
+	set(&out.Annotations, v1beta1.NodeAnnotationLastAppliedNodeTemplate, fingerprint)
 
 	if out.Spec.ProviderID == node.Spec.ProviderID && reflect.DeepEqual(out.Labels, node.Labels) && reflect.DeepEqual(out.Annotations, node.Annotations) &&
 		equality.Semantic.DeepEqual(out.Spec.Taints, node.Spec.Taints) {
 		return nil, nil
 	}
 	return out, nil
+}
+
+// templateFingerprint tells what a Machine wants on its Node from what it wanted before.
+func templateFingerprint(m *v1beta1.Machine) (string, error) {
+	data, err := json.Marshal(m.Spec.Node)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:8]), nil
 }
 
 // inService reports whether the Node may have run pods before it is given what the Machine wants for the first time. Startup
@@ -121,9 +159,9 @@ func set(m *map[string]string, key, value string) {
 	(*m)[key] = value
 }
 
-// merged returns current with want added and with what only last has removed.
-func merged(current, last, want map[string]string) map[string]string {
-	for key := range last {
+// merged returns current with want added and without the applied keys that are wanted no longer.
+func merged(current map[string]string, applied []string, want map[string]string) map[string]string {
+	for _, key := range applied {
 		if _, wanted := want[key]; !wanted {
 			delete(current, key)
 		}
@@ -143,17 +181,6 @@ func find(taints []corev1.Taint, t corev1.Taint) int {
 		}
 	}
 	return -1
-}
-
-// without returns taints less those of remove that are not in except.
-func without(taints, remove, except []corev1.Taint) []corev1.Taint {
-	var out []corev1.Taint
-	for _, t := range taints {
-		if find(remove, t) < 0 || find(except, t) >= 0 {
-			out = append(out, t)
-		}
-	}
-	return out
 }
 
 // with returns taints plus those of add, whose values win.

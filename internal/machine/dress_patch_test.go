@@ -60,6 +60,7 @@ func TestDressingMeetsNobodyElsesWrites(t *testing.T) {
 	record := v1beta1.NodeAnnotationLastAppliedNodeTemplate
 	for name, tc := range map[string]struct {
 		seen    func(*corev1.Node)
+		applied v1beta1.AppliedNodeTemplate
 		since   func(*corev1.Node)
 		refused bool
 	}{
@@ -75,16 +76,18 @@ func TestDressingMeetsNobodyElsesWrites(t *testing.T) {
 		"dressed by somebody else": {since: func(n *corev1.Node) { n.Annotations[record] = "{}" }, refused: true},
 		"another Node":             {since: func(n *corev1.Node) { n.UID = "other" }, refused: true},
 		"undressed": {
-			seen:  func(n *corev1.Node) { n.Annotations[record] = `{"labels":{"old":"1"}}`; n.Labels["old"] = "1" },
-			since: func(n *corev1.Node) { delete(n.Annotations, record) }, refused: true,
+			seen:    func(n *corev1.Node) { n.Annotations[record] = "1"; n.Labels["old"] = "1" },
+			applied: v1beta1.AppliedNodeTemplate{Labels: []string{"old"}},
+			since:   func(n *corev1.Node) { delete(n.Annotations, record) }, refused: true,
 		},
 		"dressed before": {
 			seen: func(n *corev1.Node) {
-				n.Annotations[record] = `{"labels":{"old":"1"},"taints":[{"key":"tpu","effect":"NoSchedule"}]}`
+				n.Annotations[record] = "1"
 				n.Labels["old"] = "1"
 				n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "tpu", Effect: "NoSchedule"}, corev1.Taint{Key: "gpu", Value: "1", Effect: "NoSchedule"})
 			},
-			since: func(n *corev1.Node) { n.Labels["beta"] = "1" },
+			applied: v1beta1.AppliedNodeTemplate{Labels: []string{"old"}, Taints: []string{"tpu:NoSchedule"}},
+			since:   func(n *corev1.Node) { n.Labels["beta"] = "1" },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -93,7 +96,7 @@ func TestDressingMeetsNobodyElsesWrites(t *testing.T) {
 			if tc.seen != nil {
 				tc.seen(seen)
 			}
-			wanted, err := dressed(seen, m, false)
+			wanted, err := dressed(seen, m, tc.applied, tc.seen != nil, false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -114,7 +117,7 @@ func TestDressingMeetsNobodyElsesWrites(t *testing.T) {
 				}
 				return
 			}
-			want, err := dressed(there, m, false)
+			want, err := dressed(there, m, tc.applied, tc.seen != nil, false)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,17 +14,18 @@ func taint(key, value string) corev1.Taint {
 	return corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffectNoSchedule}
 }
 
-// dressOnce applies dressed and checks that it asks for nothing more after one step.
-func dressOnce(t *testing.T, node *corev1.Node, m *v1beta1.Machine) *corev1.Node {
+// dressOnce applies dressed, takes note of what was applied, and checks that it asks for nothing more after one step.
+func dressOnce(t *testing.T, node *corev1.Node, m *v1beta1.Machine, applied *v1beta1.AppliedNodeTemplate) *corev1.Node {
 	t.Helper()
-	out, err := dressed(node, m, false)
+	out, err := dressed(node, m, *applied, applied.NodeUID != "", false)
 	if err != nil {
 		t.Fatal(err)
 	}
+	*applied = templateOf(m, node, false)
 	if out == nil {
 		return node
 	}
-	if again, err := dressed(out, m, false); err != nil || again != nil {
+	if again, err := dressed(out, m, *applied, true, false); err != nil || again != nil {
 		t.Errorf("dressing is not done after one patch: %s (error %v)", cmp.Diff(out, again), err)
 	}
 	return out
@@ -39,10 +40,12 @@ func TestDressing(t *testing.T) {
 		Taints:        []corev1.Taint{taint("dedicated", "gpu")},
 		StartupTaints: []corev1.Taint{taint("network", "")},
 	}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"foreign": "f"}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n-uid", Labels: map[string]string{"foreign": "f"}}}
 	node.Spec.Taints = []corev1.Taint{taint(v1beta1.NodeTaintUninitialized, ""), taint("others", "o")}
 
-	node = dressOnce(t, node, m)
+	applied := &v1beta1.AppliedNodeTemplate{}
+	node = dressOnce(t, node, m, applied)
+	first := *applied
 	wantLabels := map[string]string{"foreign": "f", "ours": "1", "changing": "a", v1beta1.NodeLabelMachine: "pool-1"}
 	if diff := cmp.Diff(wantLabels, node.Labels); diff != "" {
 		t.Errorf("labels after the first patch: %s", diff)
@@ -57,7 +60,7 @@ func TestDressing(t *testing.T) {
 	t.Run("a startup taint that was removed does not come back", func(t *testing.T) {
 		n := node.DeepCopy()
 		n.Spec.Taints = n.Spec.Taints[:2]
-		if out := dressOnce(t, n, m); find(out.Spec.Taints, taint("network", "")) >= 0 {
+		if out := dressOnce(t, n, m, &first); find(out.Spec.Taints, taint("network", "")) >= 0 {
 			t.Errorf("taints: %v", out.Spec.Taints)
 		}
 	})
@@ -65,7 +68,7 @@ func TestDressing(t *testing.T) {
 		n, m := node.DeepCopy(), m.DeepCopy()
 		n.Labels["later"] = "by others"
 		m.Spec.Node = v1beta1.NodeTemplate{Labels: map[string]string{"changing": "b"}}
-		out := dressOnce(t, n, m)
+		out := dressOnce(t, n, m, applied)
 		want := map[string]string{"foreign": "f", "later": "by others", "changing": "b", v1beta1.NodeLabelMachine: "pool-1"}
 		if diff := cmp.Diff(want, out.Labels); diff != "" {
 			t.Errorf("labels: %s", diff)
@@ -77,16 +80,18 @@ func TestDressing(t *testing.T) {
 			t.Errorf("taints: %v", out.Spec.Taints)
 		}
 	})
-	t.Run("an unreadable record removes nothing", func(t *testing.T) {
-		n, m := node.DeepCopy(), m.DeepCopy()
-		n.Annotations[v1beta1.NodeAnnotationLastAppliedNodeTemplate] = "{"
-		m.Spec.Node.Labels = nil
-		if out := dressOnce(t, n, m); out.Labels["ours"] != "1" {
-			t.Errorf("labels: %v", out.Labels)
+	// M-88. The kubelet may write to its Node.
+	t.Run("what the node says of itself counts for nothing", func(t *testing.T) {
+		record := `{"labels":{"quarantine":"1"},"taints":[{"key":"others","effect":"NoSchedule"}],"inService":true}`
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n-uid", Labels: map[string]string{"quarantine": "1"}, Annotations: map[string]string{v1beta1.NodeAnnotationLastAppliedNodeTemplate: record}}}
+		n.Spec.Taints = []corev1.Taint{taint("others", "o")}
+		out := dressOnce(t, n, m, &v1beta1.AppliedNodeTemplate{})
+		if out.Labels["quarantine"] != "1" || find(out.Spec.Taints, taint("others", "")) < 0 || find(out.Spec.Taints, taint("network", "")) < 0 {
+			t.Errorf("labels %v, taints %v: want the quarantine to stay, and the startup taint", out.Labels, out.Spec.Taints)
 		}
 	})
 	t.Run("a dressed node costs no patch", func(t *testing.T) {
-		if out, err := dressed(node, m, false); out != nil || err != nil {
+		if out, err := dressed(node, m, first, true, false); out != nil || err != nil {
 			t.Errorf("dressed = %v, %v; want nothing to do", out, err)
 		}
 	})

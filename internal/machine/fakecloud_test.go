@@ -28,6 +28,9 @@ type fakeCloud struct {
 	clock           clock.PassiveClock
 	effects         *effects
 
+	// unnamed is true where it cannot be known as which node an instance registers.
+	unnamed bool
+
 	mu        sync.Mutex
 	instances map[string]*fakeInstance // by provider ID
 	tokens    map[string]fakeToken
@@ -219,6 +222,9 @@ func (c *fakeCloud) create(req provider.CreateRequest, now time.Time) (*provider
 		ClusterID: req.Tags[provider.TagCluster], MachineUID: types.UID(req.Tags[provider.TagMachineUID]), MachineKey: req.Tags[provider.TagMachine],
 		Scope: "scope-" + req.Machine.Namespace,
 	}}
+	if c.unnamed {
+		in.NodeName = ""
+	}
 	if c.boot > 0 {
 		in.State = provider.StatePending
 	}

@@ -139,7 +139,7 @@ func (p *pass) refreshInstance(ctx context.Context) {
 // startupTaint returns the first startup taint that is still on the Node. One that was on a Node in service is somebody else's
 // and may stay.
 func (p *pass) startupTaint() string {
-	if last, _ := lastAppliedTo(p.node); last.InService {
+	if applied, _ := p.appliedTo(p.node); applied.InService {
 		return ""
 	}
 	for _, t := range p.machine.Spec.Node.StartupTaints {

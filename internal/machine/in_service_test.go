@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -114,7 +115,7 @@ func TestANodeThatStartsGetsStartupTaints(t *testing.T) {
 		id := w.adoptable()
 		w.born("m", of(id), startsWith(evicting))
 		w.untilPhase("m", v1beta1.MachineProvisioned)
-		w.wantHeldByStartupTaint(w.node("m", true))
+		w.wantHeldByStartupTaint(w.node("m", true, named(nodeNameOf(w.namespace, "legacy"))))
 	})
 	t.Run("Ready at once, and nothing keeps pods off it", func(t *testing.T) {
 		t.Parallel()
@@ -134,7 +135,7 @@ func (w *world) wantHeldByStartupTaint(node *corev1.Node) {
 	if find(n.Spec.Taints, evicting) < 0 {
 		w.t.Errorf("the taints are %v", n.Spec.Taints)
 	}
-	n.Spec.Taints = without(n.Spec.Taints, []corev1.Taint{evicting}, nil)
+	n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return sameTaint(t, evicting) })
 	if err := w.api.Update(w.t.Context(), n); err != nil {
 		w.t.Fatal(err)
 	}

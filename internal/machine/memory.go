@@ -69,6 +69,10 @@ type recollection struct {
 	targetAwaySince time.Time
 	// cleanupFailsSince is when the target cluster first failed this process after the instance was gone.
 	cleanupFailsSince time.Time
+	// rival is the Node of which was last said that it has the Machine's provider ID and is not its.
+	rival types.UID
+	// applied is what is on the Node, until the Machine's status says so; it is never changed.
+	applied *v1beta1.AppliedNodeTemplate
 	// told is what was written last of a drain.
 	told told
 	// deleteFailures counts the driver's errors in a row while deleting.

@@ -28,7 +28,7 @@ func (p *pass) register(ctx context.Context) (progress, error) {
 	case err != nil:
 		return wait, err
 	case found.conflict != "":
-		return p.refuseNode(found.conflict)
+		return p.refuseNode(found.conflict, found.rival)
 	case node == nil && p.machine.Status.NodeRef != nil:
 		return p.nodeGone(ctx)
 	case node == nil:
@@ -56,6 +56,7 @@ func (p *pass) register(ctx context.Context) (progress, error) {
 		}
 	}
 	p.machine.Status.NodeRef = &v1beta1.NodeRef{Name: node.Name, UID: node.UID}
+	p.keepApplied()
 	p.machine.Status.Version = bounded(node.Status.NodeInfo.KubeletVersion, 128)
 	if refused == "" {
 		p.setCondition(v1beta1.ConditionRegistered, true, v1beta1.ReasonNodeRegistered, "")
@@ -66,9 +67,9 @@ func (p *pass) register(ctx context.Context) (progress, error) {
 	return next, nil
 }
 
-// refuseNode says that a Node may not become the Machine's.
-func (p *pass) refuseNode(conflict string) (progress, error) {
-	if p.setCondition(v1beta1.ConditionRegistered, false, v1beta1.ReasonNodeConflict, conflict) {
+// refuseNode says that a Node may not become the Machine's. Of a rival that was said.
+func (p *pass) refuseNode(conflict string, rival bool) (progress, error) {
+	if p.setCondition(v1beta1.ConditionRegistered, false, v1beta1.ReasonNodeConflict, conflict) && !rival {
 		p.warn(v1beta1.ReasonNodeConflict, "Register", conflict)
 	}
 	p.failAfterTimeout(nil)
@@ -104,7 +105,8 @@ func (p *pass) findNode(ctx context.Context) (sighting, error) {
 	if ref := p.machine.Status.NodeRef; ref != nil {
 		paired := &corev1.Node{}
 		err := p.Target.Nodes.Get(ctx, client.ObjectKey{Name: ref.Name}, paired)
-		if err == nil && paired.UID == ref.UID {
+		// That it is written down is no proof. A provider ID that a Node has never changes.
+		if err == nil && paired.UID == ref.UID && paired.Spec.ProviderID == p.machine.Spec.ProviderID {
 			return sighting{node: paired.DeepCopy()}, nil
 		}
 		if err != nil && !apierrors.IsNotFound(err) {
@@ -115,8 +117,18 @@ func (p *pass) findNode(ctx context.Context) (sighting, error) {
 	if err != nil {
 		return sighting{}, fmt.Errorf("find the node with the provider ID %s: %w", p.machine.Spec.ProviderID, err)
 	}
+	nodes, rivals, err := p.withoutRivals(ctx, nodes)
+	if err == nil {
+		err = p.tellRivals(ctx, rivals)
+	}
+	if err != nil {
+		return sighting{}, err
+	}
 	switch len(nodes) {
 	case 0:
+		if len(rivals) > 0 {
+			return sighting{conflict: p.rivalMessage(rivals[0]), rival: true}, nil
+		}
 		return p.findNodeByName(ctx)
 	case 1:
 	default:
@@ -155,9 +167,16 @@ func (p *pass) dress(ctx context.Context, node *corev1.Node) (refused string, er
 		return refused, nil
 	}
 	for attempt := 0; ; attempt++ {
-		dressed, err := dressed(node, p.machine, p.inService(node))
-		if err != nil || dressed == nil {
+		applied, known := p.appliedTo(node)
+		inService := applied.InService || !known && p.inService(node)
+		next := templateOf(p.machine, node, inService)
+		dressed, err := dressed(node, p.machine, applied, known, inService)
+		if err != nil {
 			return "", err
+		}
+		if dressed == nil {
+			p.noteApplied(&next)
+			return "", nil
 		}
 		var patch client.Patch
 		if attempt == 0 {
@@ -175,6 +194,7 @@ func (p *pass) dress(ctx context.Context, node *corev1.Node) (refused string, er
 		switch {
 		case err == nil:
 			*node = *dressed
+			p.noteApplied(&next)
 			return "", nil
 		case invalid && !tested:
 			return fmt.Sprintf("Node %s cannot carry what spec.node asks for: %s", node.Name, err), nil

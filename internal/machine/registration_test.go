@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -86,7 +87,7 @@ func TestStartupTaintsHoldTheMachineOnce(t *testing.T) {
 	taints := func(keep bool) {
 		t.Helper()
 		n := w.getNode(node.Name)
-		n.Spec.Taints = without(n.Spec.Taints, []corev1.Taint{taint("network", "")}, nil)
+		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return sameTaint(t, taint("network", "")) })
 		if keep {
 			n.Spec.Taints = append(n.Spec.Taints, taint("network", ""))
 		}
@@ -111,6 +112,7 @@ func TestANodeThatTwoClaimIsNobodys(t *testing.T) {
 	t.Run("two nodes with one provider ID", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
+		w.cloud.unnamed = true
 		w.class("small", "")
 		w.born("m")
 		w.reconcile("m")
@@ -160,6 +162,7 @@ func TestTheDeletionOfAMachineWithTwoNodes(t *testing.T) {
 	t.Parallel()
 	twins := func(t *testing.T, silent bool) *world {
 		w := newWorld(t)
+		w.cloud.unnamed = true
 		w.class("small", "")
 		w.born("m")
 		w.reconcile("m")

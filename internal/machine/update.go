@@ -339,7 +339,7 @@ func (p *pass) replace(ctx context.Context) (progress, error) {
 	m.Status.Launch = &v1beta1.LaunchStatus{Attempt: m.LaunchAttempt() + 1, OldProviderID: m.Status.Launch.OldProviderID}
 	m.Status.Phase, m.Status.FailureReason, m.Status.FailureMessage = v1beta1.MachineUpdating, "", ""
 	p.forgetInterruption()
-	m.Status.NodeRef, m.Status.Applied, m.Status.Instance, m.Status.Addresses, m.Status.Version = nil, nil, nil, nil, ""
+	m.Status.NodeRef, m.Status.NodeTemplate, m.Status.Applied, m.Status.Instance, m.Status.Addresses, m.Status.Version = nil, nil, nil, nil, nil, ""
 	p.operation(v1beta1.OperationCreate, v1beta1.OperationProcessing, "The old instance is gone; a new one follows.", "")
 	if err := p.writeStatus(ctx); err != nil {
 		return wait, err

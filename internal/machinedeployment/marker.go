@@ -223,13 +223,13 @@ func (k *Marker) apply(ctx context.Context, known *markings, todo []task) (again
 }
 
 // write brings the marks of one machine's Node to what they shall be. A Node that is not there, or is another one by now,
-// has none.
+// has none; nor has one with another provider ID, whatever the machine's status says.
 func (k *Marker) write(ctx context.Context, m *v1beta1.Machine, want marking) (absent bool, err error) {
 	ref := m.Status.NodeRef
 	node := &corev1.Node{}
 	err = k.Nodes.Get(ctx, client.ObjectKey{Name: ref.Name}, node, client.UnsafeDisableDeepCopy)
 	switch {
-	case apierrors.IsNotFound(err), err == nil && node.UID != ref.UID:
+	case apierrors.IsNotFound(err), err == nil && (node.UID != ref.UID || node.Spec.ProviderID != m.Spec.ProviderID):
 		return true, nil
 	case err != nil:
 		return false, fmt.Errorf("get node %s: %w", ref.Name, err)

@@ -1,0 +1,129 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/bootstrap/approval"
+	"machinist.dev/machinist/internal/index"
+)
+
+// A kubelet says itself which provider ID its Node has, but not which name: that is in the certificate it joined with. So a
+// Node that has the Machine's provider ID is the Machine's only if its name is the one that the provider tells for the
+// instance. Where the provider cannot tell, it is not the Machine's if it joined with another bootstrap token, or has the name
+// of another Machine. Any other is a rival.
+
+// withoutRivals returns those of the Nodes with the Machine's provider ID that may be its, and the rivals.
+func (p *pass) withoutRivals(ctx context.Context, nodes []*corev1.Node) (own, rivals []*corev1.Node, err error) {
+	for _, node := range nodes {
+		rival, err := p.isRival(ctx, node)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case rival:
+			rivals = append(rivals, node)
+		default:
+			own = append(own, node)
+		}
+	}
+	return own, rivals, nil
+}
+
+func (p *pass) isRival(ctx context.Context, node *corev1.Node) (bool, error) {
+	if in := p.machine.Status.Instance; in != nil && in.NodeName != "" {
+		if node.Name == in.NodeName {
+			return false, nil
+		}
+		named, err := p.renamed(ctx, node)
+		return !named, err
+	}
+	others, err := p.othersNamed(ctx, node.Name)
+	if err != nil || len(others) > 0 {
+		return true, err
+	}
+	tokenID, err := p.tokens.ID(ctx, p.attempt())
+	var joins []approval.Join
+	if err == nil {
+		joins, err = p.joins.Of(ctx, node.Name)
+	}
+	switch {
+	case apierrors.IsForbidden(err): // Who may not read tokens has made none.
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("find out who joined as node %s: %w", node.Name, err)
+	}
+	ours := slices.ContainsFunc(joins, func(j approval.Join) bool { return j.TokenID == tokenID })
+	since := slices.ContainsFunc(joins, func(j approval.Join) bool { return !j.At.Before(p.machine.CreationTimestamp.Time) })
+	return since && !ours, nil
+}
+
+// renamed reports whether the provider itself says now that the Machine's instance registers as the Node: what is written down
+// of that may have been written by others. A rival is asked for once. A deletion does not wait for the answer.
+func (p *pass) renamed(ctx context.Context, node *corev1.Node) (bool, error) {
+	if p.memory.of(p.machine).rival == node.UID {
+		return false, nil
+	}
+	named, err := p.namedByProvider(ctx, node.Name)
+	switch {
+	case err != nil && p.machine.DeletionTimestamp.IsZero():
+		return false, err
+	case named:
+		p.machine.Status.Instance.NodeName = node.Name
+	}
+	return named, nil
+}
+
+// othersNamed returns the other Machines that are, or will be, the Node of a name.
+func (p *pass) othersNamed(ctx context.Context, name string) ([]*v1beta1.Machine, error) {
+	machines, err := index.Shared[v1beta1.Machine](ctx, p.Client, &v1beta1.MachineList{}, client.MatchingFields{index.MachineByNodeName: name})
+	if err != nil {
+		return nil, fmt.Errorf("find the machines of node %s: %w", name, err)
+	}
+	return slices.DeleteFunc(machines, func(m *v1beta1.Machine) bool { return m.UID == p.machine.UID }), nil
+}
+
+// tellRivals says once of each rival what it does, on this Machine and on those whose Node it is.
+func (p *pass) tellRivals(ctx context.Context, rivals []*corev1.Node) error {
+	for _, rival := range rivals {
+		if p.memory.of(p.machine).rival == rival.UID {
+			continue
+		}
+		others, err := p.othersNamed(ctx, rival.Name)
+		if err != nil {
+			return err
+		}
+		p.warn(v1beta1.ReasonNodeConflict, "Register", p.rivalMessage(rival))
+		for _, other := range others {
+			p.Recorder.Eventf(other, nil, corev1.EventTypeWarning, v1beta1.ReasonNodeConflict, "Register",
+				"Node %s says that it is the instance of machine %s: its kubelet gave it the provider ID %s.", rival.Name, client.ObjectKeyFromObject(p.machine), bounded(p.machine.Spec.ProviderID, 256))
+		}
+		p.memory.update(p.machine, func(m *recollection) { m.rival = rival.UID })
+	}
+	return nil
+}
+
+func (p *pass) rivalMessage(rival *corev1.Node) string {
+	if in := p.machine.Status.Instance; in != nil && in.NodeName != "" {
+		return fmt.Sprintf("Node %s has the provider ID of this machine, whose instance registers as %s: it is not accepted.", rival.Name, in.NodeName)
+	}
+	return fmt.Sprintf("Node %s has the provider ID of this machine, and joined as another one: it is not accepted.", rival.Name)
+}
+
+// namedByProvider reports whether the provider itself says that the Machine's instance registers under a name.
+func (p *pass) namedByProvider(ctx context.Context, name string) (bool, error) {
+	inputs, err := p.Classes.ResolveForDeletion(ctx, p.machine)
+	if err != nil {
+		return false, fmt.Errorf("resolve the machine's class: %w", err)
+	}
+	instance, err := p.lookUp(ctx, inputs)
+	if err != nil {
+		return false, fmt.Errorf("ask the provider for the name of the machine's node: %w", err)
+	}
+	return instance.NodeName == name, nil
+}

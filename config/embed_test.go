@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/base64"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 
+	"machinist.dev/machinist/internal/bootstrap"
 	"machinist.dev/machinist/internal/manifest"
 )
 
@@ -114,5 +116,16 @@ func TestCallersGetTheirOwnCopy(t *testing.T) {
 	CRDs()[0].Name = "changed"
 	if CRDs()[0].Name == "changed" {
 		t.Error("a change of one caller's definition shows in another's")
+	}
+}
+
+// A policy cannot encode: it has the only group of bootstrap tokens as a Secret's data has it.
+func TestThePolicyOfTheProcessesKnowsTheGroupOfTheirTokens(t *testing.T) {
+	text, err := files.ReadFile("policy/processes.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := base64.StdEncoding.EncodeToString([]byte(bootstrap.Group)); !strings.Contains(string(text), want) {
+		t.Errorf("the policy does not have %s, which is %s", want, bootstrap.Group)
 	}
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -27,16 +28,15 @@ func (r Role) Objects() []client.Object {
 // written is the provider for which the roles of a provider process are written down.
 const written = "sim"
 
-// For returns the ClusterRole and the Roles of a provider process for the provider of that name: its own webhook
-// configuration and certificate are all that differs. Their own names have the provider's in them, so that several
-// providers have theirs side by side.
-func (r Role) For(provider string) []client.Object {
+// For returns the ClusterRole and the Roles of a process for the provider of that name, that looks at one namespace only
+// unless that is empty: its own lease, webhook configuration and certificate are all that differs. The names of a provider's
+// roles have the provider's in them, so that several providers have theirs side by side.
+func (r Role) For(provider, namespace string) []client.Object {
 	objects := r.Objects()
-	if provider == written {
-		return objects
-	}
 	for _, object := range objects {
-		object.SetName(strings.Replace(object.GetName(), "machinist-provider", "machinist-provider-"+provider, 1))
+		if provider != written {
+			object.SetName(strings.Replace(object.GetName(), "machinist-provider", "machinist-provider-"+provider, 1))
+		}
 		var rules []rbacv1.PolicyRule
 		switch role := object.(type) {
 		case *rbacv1.ClusterRole:
@@ -48,6 +48,9 @@ func (r Role) For(provider string) []client.Object {
 			for i, name := range rule.ResourceNames {
 				if of, ok := strings.CutPrefix(name, "machinist-provider-"+written); ok {
 					rule.ResourceNames[i] = "machinist-provider-" + provider + of
+				}
+				if namespace != "" && slices.Contains(rule.Resources, "leases") {
+					rule.ResourceNames[i] += "-" + namespace
 				}
 			}
 		}

@@ -10,7 +10,7 @@ import (
 // Two providers side by side have each their own webhook and certificate, and all else alike.
 func TestTheRolesOfAProviderNameNoOther(t *testing.T) {
 	for _, role := range []Role{ProviderControl, ProviderTarget} {
-		written, azure := role.For("sim"), role.For("azure")
+		written, azure := role.For("sim", ""), role.For("azure", "")
 		if len(written) != len(azure) || len(azure) == 0 {
 			t.Fatalf("%s: %d objects became %d", role, len(written), len(azure))
 		}

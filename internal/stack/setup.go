@@ -56,7 +56,7 @@ func (s *Stack) allow(ctx context.Context) error {
 		if grant.role == config.ManagerTarget || grant.role == config.ProviderTarget {
 			everywhere = ""
 		}
-		for _, role := range grant.role.For(s.backend.driver) {
+		for _, role := range grant.role.For(s.backend.driver, s.options.Namespace) {
 			if err := allow(ctx, grant.c, role, grant.user, everywhere); err != nil {
 				return fmt.Errorf("give %s to %s: %w", grant.role, grant.user, err)
 			}

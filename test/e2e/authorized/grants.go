@@ -70,7 +70,7 @@ func (g Grant) precise() int {
 // of returns the grants of a role, whose cluster-wide ones are bound within a namespace only, if one is given.
 func of(role config.Role, within string) ([]Grant, error) {
 	var grants []Grant
-	for _, object := range role.Objects() {
+	for _, object := range role.For("sim", within) {
 		var rules []rbacv1.PolicyRule
 		switch o := object.(type) {
 		case *rbacv1.ClusterRole:

@@ -1,0 +1,187 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/simcloud"
+)
+
+const secretLabel = "node-restriction.kubernetes.io/payments"
+
+// withSecretLabel has the machines' nodes carry a label that no kubelet may write.
+func withSecretLabel(o client.Object) {
+	if d, ok := o.(*v1beta1.MachineDeployment); ok {
+		d.Spec.Template.Spec.Node.Labels = map[string]string{secretLabel: "true"}
+	}
+}
+
+// asKubelet returns a client with the rights of a node's kubelet.
+func (m *machinist) asKubelet(node string) client.Client {
+	return m.as("system:node:"+node, "system:nodes")
+}
+
+func (m *machinist) readNode(name string) *corev1.Node {
+	m.t.Helper()
+	node := &corev1.Node{}
+	if err := m.target.Get(context.Background(), client.ObjectKey{Name: name}, node); err != nil {
+		m.t.Fatal(err)
+	}
+	return node
+}
+
+// M-88. A kubelet may write to its own Node. What it writes there is not believed.
+func TestAttackAKubeletEditsItsOwnRecord(t *testing.T) {
+	t.Parallel()
+	m := start(t, stack.Options{})
+	m.quick()
+	m.fleet(1, withSecretLabel)
+	machine := m.running(1)[0]
+	node := m.readNode(machine.Status.NodeRef.Name)
+	quarantine := corev1.Taint{Key: "security.example.com/quarantine", Effect: corev1.TaintEffectNoSchedule}
+	ctx := context.Background()
+	eventually(t, "the node is in quarantine", func() (bool, string) {
+		n := m.readNode(node.Name)
+		n.Spec.Taints = append(n.Spec.Taints, quarantine)
+		n.Labels["node-restriction.kubernetes.io/quarantine"] = "true"
+		err := m.target.Update(ctx, n)
+		return err == nil, errorText(err)
+	})
+	honest := m.readNode(node.Name).Annotations[v1beta1.NodeAnnotationLastAppliedNodeTemplate]
+	record := `{"labels":{"node-restriction.kubernetes.io/quarantine":"true"},"taints":[{"key":"security.example.com/quarantine","effect":"NoSchedule"}],"inService":true}`
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1beta1.NodeAnnotationLastAppliedNodeTemplate, record)
+	if err := m.asKubelet(node.Name).Patch(ctx, node.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		t.Fatalf("the attack itself: %v", err)
+	}
+	eventually(t, "the provider has looked at the node", func() (bool, string) {
+		got := m.readNode(node.Name).Annotations[v1beta1.NodeAnnotationLastAppliedNodeTemplate]
+		return got == honest, got
+	})
+	after := m.readNode(node.Name)
+	if !slices.ContainsFunc(after.Spec.Taints, func(t corev1.Taint) bool { return t.Key == quarantine.Key }) || after.Labels["node-restriction.kubernetes.io/quarantine"] == "" {
+		t.Errorf("the node has left its quarantine: taints %v, labels %v", after.Spec.Taints, after.Labels)
+	}
+}
+
+// M-89. A kubelet chooses the provider ID with which it registers.
+func TestAttackAKubeletClaimsAnothersProviderID(t *testing.T) {
+	t.Parallel()
+	m := start(t, stack.Options{})
+	m.quick()
+	m.fleet(1, withSecretLabel)
+	hostile := m.running(1)[0]
+	name := hostile.Status.NodeRef.Name
+	kubelet, ctx := m.asKubelet(name), context.Background()
+
+	boot := simcloud.Duration(20 * time.Second)
+	m.settings(simcloud.SettingsPatch{BootTime: &boot})
+	m.scale(2)
+	var victim v1beta1.Machine
+	m.await("a machine that boots", func(machines []v1beta1.Machine) bool {
+		i := slices.IndexFunc(machines, func(m v1beta1.Machine) bool { return m.UID != hostile.UID && m.Spec.ProviderID != "" })
+		if i >= 0 {
+			victim = machines[i]
+		}
+		return i >= 0
+	})
+	// It has its certificate, and no Node any more, or none yet.
+	if err := m.target.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+		t.Fatal(err)
+	}
+	rival := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	rival.Spec.ProviderID = victim.Spec.ProviderID
+	if err := kubelet.Create(ctx, rival); err != nil {
+		t.Fatalf("the attack itself: %v", err)
+	}
+	eventually(t, "an event on both machines", func() (bool, string) {
+		events := &eventsv1.EventList{}
+		if err := m.control.List(ctx, events, client.InNamespace(namespace)); err != nil {
+			return false, err.Error()
+		}
+		told := map[string]bool{}
+		for _, e := range events.Items {
+			if e.Reason == v1beta1.ReasonNodeConflict {
+				told[e.Regarding.Name] = true
+			}
+		}
+		return told[victim.Name] && told[hostile.Name], fmt.Sprint(told)
+	})
+	// The true node joins all the same.
+	m.await("the true node", func(machines []v1beta1.Machine) bool {
+		return slices.ContainsFunc(machines, func(m v1beta1.Machine) bool {
+			return m.UID == victim.UID && m.Status.Phase == v1beta1.MachineRunning && m.Status.NodeRef.Name != name
+		})
+	})
+	if err := m.target.Get(ctx, client.ObjectKeyFromObject(rival), rival); err != nil {
+		if !apierrors.IsNotFound(err) {
+			t.Fatal(err)
+		}
+	} else if rival.Labels[secretLabel] != "" || rival.Labels[v1beta1.NodeLabelMachine] == victim.Name {
+		t.Errorf("the rival has the labels %v", rival.Labels)
+	}
+}
+
+// M-90. Who may write the status of Machines does not get at Nodes that way.
+func TestAttackAForgedNodeRef(t *testing.T) {
+	t.Parallel()
+	m := start(t, stack.Options{})
+	m.quick()
+	m.fleet(1, nil)
+	machine := m.running(1)[0]
+	ctx := context.Background()
+	controlPlane := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "control-plane-1", Labels: map[string]string{"node-role.kubernetes.io/control-plane": ""}}}
+	if err := m.target.Create(ctx, controlPlane); err != nil {
+		t.Fatal(err)
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "etcd"}}
+	pod.Spec.NodeName = controlPlane.Name
+	pod.Spec.Containers = []corev1.Container{{Name: "etcd", Image: "etcd"}}
+	pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	if err := m.target.Create(ctx, pod); err != nil {
+		t.Fatal(err)
+	}
+	forge := func() error {
+		current := &v1beta1.Machine{}
+		if err := m.control.Get(ctx, client.ObjectKeyFromObject(&machine), current); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		current.Status.NodeRef = &v1beta1.NodeRef{Name: controlPlane.Name, UID: controlPlane.UID}
+		current.Status.Instance.NodeName = controlPlane.Name
+		err := m.control.Status().Update(ctx, current)
+		if apierrors.IsConflict(err) {
+			return nil
+		}
+		return client.IgnoreNotFound(err)
+	}
+	if err := forge(); err != nil {
+		t.Fatal(err)
+	}
+	m.scale(0)
+	m.await("no machine, whatever its status is made to say", func(machines []v1beta1.Machine) bool {
+		if err := forge(); err != nil {
+			t.Error(err)
+		}
+		return len(machines) == 0
+	})
+	after := m.readNode(controlPlane.Name)
+	if after.Spec.Unschedulable || after.Spec.ProviderID != "" || after.Labels[v1beta1.NodeLabelMachine] != "" {
+		t.Errorf("the control plane's node was touched: %+v %+v", after.ObjectMeta, after.Spec)
+	}
+	if err := m.target.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil || !pod.DeletionTimestamp.IsZero() {
+		t.Errorf("its pod was ended: %v, %v", pod.DeletionTimestamp, err)
+	}
+}

@@ -1,0 +1,151 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/config"
+	"machinist.dev/machinist/examples"
+	"machinist.dev/machinist/internal/stack"
+)
+
+// Who has stolen a provider's identity has its roles, and the admission policies in the way.
+func TestAttackWithAStolenProvidersRoles(t *testing.T) {
+	t.Parallel()
+	m := start(t, stack.Options{})
+	m.quick()
+	m.fleet(1, nil)
+	m.running(1)
+	thief := m.asThief(config.ProviderControl, config.ProviderTarget)
+	ctx := context.Background()
+	inSystem := func(name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: name}
+	}
+	token := func(group string, annotations map[string]string) *corev1.Secret {
+		s := &corev1.Secret{ObjectMeta: inSystem("bootstrap-token-abcdef"), Type: "bootstrap.kubernetes.io/token", StringData: map[string]string{
+			"token-id": "abcdef", "token-secret": "0123456789abcdef", "usage-bootstrap-authentication": "true", "auth-extra-groups": group,
+		}}
+		s.Annotations = annotations
+		return s
+	}
+	ours := map[string]string{"machinist.dev/bootstrap-token-owner": "uid-1"}
+	foreign := &corev1.Secret{ObjectMeta: inSystem("somebody-elses"), StringData: map[string]string{"password": "x"}}
+	if err := m.target.Create(ctx, foreign); err != nil {
+		t.Fatal(err)
+	}
+	credentials := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: examples.CredentialsSecret}}
+	patch := func(o client.Object, json string) func() error {
+		return func() error { return thief.Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(json))) }
+	}
+	for name, attack := range map[string]func() error{
+		"a token of a controller's ServiceAccount": func() error {
+			return thief.Create(ctx, &corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "mint", Annotations: map[string]string{corev1.ServiceAccountNameKey: "generic-garbage-collector"}},
+				Type:       corev1.SecretTypeServiceAccountToken,
+			})
+		},
+		"a bootstrap token of another group": func() error {
+			return thief.Create(ctx, token("system:bootstrappers:kubeadm:default-node-token", ours))
+		},
+		"a bootstrap token that is nobody's": func() error { return thief.Create(ctx, token("system:bootstrappers:machinist", nil)) },
+		"deleting a Secret of the system":    func() error { return thief.Delete(ctx, foreign.DeepCopy()) },
+		"changing credentials":               patch(credentials, `{"stringData":{"token":"mine"}}`),
+		"labelling credentials":              patch(credentials, `{"metadata":{"labels":{"a":"b"}}}`),
+		"holding credentials for ever":       patch(credentials, `{"metadata":{"finalizers":["example.com/mine"]}}`),
+		"a Secret beside the webhook's": func() error {
+			return thief.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: stack.SystemNamespace, Name: "mine"}})
+		},
+		"a Secret in a namespace of users": func() error {
+			return thief.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "mine"}})
+		},
+		"a ConfigMap beside the records": func() error {
+			return thief.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: stack.SystemNamespace, Name: "mine"}})
+		},
+		"the manager's lease":                 func() error { return m.takeLease(thief, "machinist-manager") },
+		"switching the manager's webhook off": patch(&admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "machinist-manager"}}, `{"webhooks":null}`),
+		"a role of its own": func() error {
+			return thief.Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "mine"}})
+		},
+		"marking the system's namespace": patch(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}}, `{"metadata":{"labels":{"a":"b"}}}`),
+	} {
+		if err := attack(); !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
+			t.Errorf("%s: %v; want it refused", name, err)
+		}
+	}
+	// What a provider needs is let through, else nothing above proves anything.
+	mine := token("system:bootstrappers:machinist", ours)
+	if err := thief.Create(ctx, mine); err != nil {
+		t.Errorf("a bootstrap token as the provider makes it: %v", err)
+	}
+	if err := thief.Delete(ctx, mine); err != nil {
+		t.Errorf("deleting it: %v", err)
+	}
+}
+
+// asThief returns a client of somebody who has roles of ours and is in the group of our processes, but is none of them.
+func (m *machinist) asThief(roles ...config.Role) client.Client {
+	m.t.Helper()
+	const name = "thief"
+	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}}
+	for _, role := range roles {
+		for _, object := range role.Objects() {
+			meta := metav1.ObjectMeta{Name: name + "-" + object.GetName(), Namespace: object.GetNamespace()}
+			ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: object.GetName()}
+			var binding client.Object = &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: ref}
+			if meta.Namespace != "" {
+				ref.Kind = "Role"
+				binding = &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subjects, RoleRef: ref}
+			}
+			if err := m.control.Create(context.Background(), binding); err != nil {
+				m.t.Fatal(err)
+			}
+		}
+	}
+	c := m.as(name, "machinist-processes")
+	// RBAC takes a moment to see the bindings.
+	eventually(m.t, "the thief has the roles", func() (bool, string) {
+		err := c.List(context.Background(), &corev1.NodeList{})
+		return err == nil, "list nodes: " + errorText(err)
+	})
+	return c
+}
+
+// as returns a client of a user of the target cluster.
+func (m *machinist) as(user string, groups ...string) client.Client {
+	m.t.Helper()
+	config, err := m.Target.UserConfig(user, groups...)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	c, err := client.New(config, client.Options{Scheme: m.control.Scheme()})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return c
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func (m *machinist) takeLease(c client.Client, name string) error {
+	lease := &coordinationv1.Lease{}
+	if err := m.control.Get(context.Background(), client.ObjectKey{Namespace: stack.SystemNamespace, Name: name}, lease); err != nil {
+		m.t.Fatal(err)
+	}
+	return c.Update(context.Background(), lease)
+}

@@ -112,7 +112,8 @@ func TestWithoutHooksACaseIsSkippedAndFailsWhereAllAreWanted(t *testing.T) {
 		}
 		config.Full = true
 		full := record(t, config, tc.name)
-		if want := len(tc.needs) > 0 && tc.needs[0] != needsAdopter; full.failed != want {
+		optional := slices.Contains([]need{needsAdopter, needsScoper, needsInterrupter}, slices.Concat(tc.needs, []need{""})[0])
+		if want := len(tc.needs) > 0 && !optional; full.failed != want {
 			t.Errorf("%s, which needs %v, with Full: failures %v", tc.name, tc.needs, full.failures)
 		}
 	}
@@ -122,6 +123,10 @@ func TestWithoutHooksACaseIsSkippedAndFailsWhereAllAreWanted(t *testing.T) {
 	}
 	if r := record(t, config, "ThrottlingCloud"); !r.skipped || r.failed {
 		t.Errorf("a fault that cannot be injected: skipped %v, failed %v", r.skipped, r.failures)
+	}
+	config.Full, config.Never = true, []FaultKind{Throttled}
+	if r := record(t, config, "ThrottlingCloud"); !r.skipped || r.failed {
+		t.Errorf("a fault that the cloud never has: skipped %v, failed %v", r.skipped, r.failures)
 	}
 }
 

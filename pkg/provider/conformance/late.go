@@ -26,7 +26,7 @@ func (t *trial) oneInALateCloud(kind FaultKind, tolerated ...provider.Code) {
 	before := t.resourcesNow()
 	t.inject(Fault{Kind: kind, For: t.lag()})
 	s := t.subject()
-	t.carries(t.create(s), s, "Create")
+	t.carries(t.createRetried(t.driver, s, "while the cloud is behind"), s, "Create")
 	created := time.Now()
 	for _, d := range []provider.Driver{t.driver, t.restart()} {
 		t.createRetried(d, s, "while the cloud does not show the instance")
@@ -40,7 +40,7 @@ func (t *trial) oneInALateCloud(kind FaultKind, tolerated ...provider.Code) {
 
 	for name, request := range map[string]func(*subject) provider.DeleteRequest{"provider ID": t.deleteByID, "tags": t.deleteByTags} {
 		young := t.subject()
-		t.create(young)
+		t.createRetried(t.driver, young, "while the cloud is behind")
 		t.deleteAsMachinist(t.restart(), request(young), time.Now(), tolerated...)
 		t.leavesNothing(before, "Delete by %s of an instance that the cloud does not show yet", name)
 		t.awaitGone(young)
@@ -150,7 +150,8 @@ func quotaFreesLate(t *trial) {
 	s, next := t.subject(), t.subject()
 	before := t.resourcesNow()
 	t.launch(s)
-	t.inject(Fault{Kind: QuotaFreesLate, For: t.lag()})
+	// Longer than it takes to see that the instance is gone.
+	t.inject(Fault{Kind: QuotaFreesLate, For: 3 * t.lag()})
 	t.delete(t.driver, t.deleteByID(s))
 	refused := 0
 	t.await("Create succeeds once the quota of what was deleted is free", func() (bool, string) {

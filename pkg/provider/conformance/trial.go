@@ -329,11 +329,11 @@ func (t *trial) lag() time.Duration {
 
 // createRetried repeats a Create as Machinist does: until it returns the instance, or an error after which Machinist does not
 // try again soon.
-func (t *trial) createRetried(d provider.Driver, s *subject, when string) {
+func (t *trial) createRetried(d provider.Driver, s *subject, when string) (in *provider.Instance) {
 	t.Helper()
 	t.await("Create again "+when+" returns the instance", func() (bool, string) {
-		in, err := d.Create(t.Context(), t.request(s))
-		if err != nil {
+		var err error
+		if in, err = d.Create(t.Context(), t.request(s)); err != nil {
 			if code := provider.CodeOf(err); code.Terminal() || code == provider.NotFound {
 				t.fatalf("Create again %s: %v; want the instance or an error that is retried", when, err)
 			}
@@ -345,6 +345,7 @@ func (t *trial) createRetried(d provider.Driver, s *subject, when string) {
 		s.providerID, s.scope = in.ProviderID, in.Scope
 		return true, ""
 	})
+	return in
 }
 
 // deleteAsMachinist calls Delete until Machinist takes the instance for removed, as said at provider.Driver. Errors with the

@@ -89,6 +89,9 @@ func doneLate(t *trial) {
 		retried, deleted := t.subject(), t.subject()
 		var failed time.Time
 		if failed, through = t.doneLater(retried, calls); through {
+			if calls == 0 {
+				t.fatalf("Create succeeds while the fault %s lasts: it proves nothing", DoneLate)
+			}
 			break
 		}
 		t.createRetried(t.restart(), retried, "before the cloud has done what it answered with an error")

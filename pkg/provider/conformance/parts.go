@@ -43,7 +43,11 @@ func partsGoneFirst(t *trial) {
 		s := t.subject()
 		t.launch(s)
 		t.awaitRunning(s)
+		with := t.resourcesNow()
 		end := t.inject(Fault{Kind: PartsGoneFirst})
+		if t.Cloud.Resources != nil && len(t.resourcesNow()) == len(with) {
+			t.fatalf("the fault %s removes nothing that Cloud.Resources shows: it proves nothing", PartsGoneFirst)
+		}
 		t.untouched(s, "the removal of its parts")
 		t.exactlyOne(s)
 		t.delete(t.restart(), request(s))

@@ -114,18 +114,19 @@ const (
 
 // The cloud works, and behaves as clouds do. All calls succeed that are not mentioned.
 const (
-	// LateReads: reads by ID do not know what was made, and still show what was deleted as it was before, for a time. Lists,
-	// and calls that change something, are not behind.
+	// LateReads: for Fault.For, reads by ID do not know what was made, and show what was deleted as it was before. Lists, and
+	// calls that change something, are not behind.
 	LateReads FaultKind = "LateReads"
-	// LateLists: lists, and searches by tags, show for a time what there was before. Reads by ID are not behind.
+	// LateLists: lists, and searches by tags, are Fault.For behind. Reads by ID are not.
 	LateLists FaultKind = "LateLists"
-	// LateTags: reads, lists and searches show a new instance without its tags for a time.
+	// LateTags: for Fault.For, reads and lists show a new instance without its tags, and searches by tags do not find it. The
+	// answer of the call that makes it has them.
 	LateTags FaultKind = "LateTags"
 	// UnsteadyLists: lists have some entries twice, and each list comes in another order than the one before. The pages of one
 	// list keep to one order: none of its entries is missing.
 	UnsteadyLists FaultKind = "UnsteadyLists"
 	// DoneLate: calls that change something are answered with an error, "unavailable" or a timeout of the cloud's own, and
-	// take effect a time later, also when the fault has ended by then.
+	// take effect Fault.For later, also when the fault has ended by then.
 	DoneLate FaultKind = "DoneLate"
 	// OtherCase: answers spell ids and names in another case than they were given in, which the cloud does not tell apart.
 	OtherCase FaultKind = "OtherCase"
@@ -138,7 +139,7 @@ const (
 	// PartsGoneFirst: when the fault begins, the disks, network interfaces or addresses of the account's instances are removed,
 	// as somebody does by hand.
 	PartsGoneFirst FaultKind = "PartsGoneFirst"
-	// QuotaFreesLate: there is no quota beyond what is in use when the fault begins, and what is deleted counts for a time.
+	// QuotaFreesLate: there is no quota beyond what is in use when the fault begins, and what is deleted counts for Fault.For.
 	QuotaFreesLate FaultKind = "QuotaFreesLate"
 	// HugeAnswers: every answer is right and hundreds of megabytes longer than it has to be, by white space or by a field that
 	// nobody reads. Calls take effect.

@@ -35,6 +35,7 @@ func configOf(c *fakeCloud, driver func() provider.Driver) Config {
 func TestACorrectDriverPassesEverything(t *testing.T) {
 	for name, lag := range map[string]int{"consistent": 0, "lagging": 3} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // They wait most of the time.
 			c := newFakeCloud()
 			c.lag = lag
 			Run(t, configOf(c, func() provider.Driver { return newCorrect(c) }))

@@ -220,7 +220,7 @@ func (t *trial) visible(s *subject, id string, remove func(context.Context) erro
 	})
 	foreign := *s
 	foreign.providerID = id
-	t.await("Get by provider ID finds what was launched past the driver, whoever's it is", func() (bool, string) {
+	t.await("Get by provider ID finds the instance that was launched past the driver", func() (bool, string) {
 		in, err := t.driver.Get(t.Context(), t.byID(&foreign))
 		if provider.IsNotFound(err) {
 			return false, "NotFound"

@@ -291,7 +291,7 @@ func optionalFlaws() []flaw {
 				return all, err
 			}
 		}},
-		{of: "UnavailableCloud", name: "whom it cannot ask announces nothing", says: "Interruptions succeeds while the fault Unavailable", with: func(b *broken) {
+		{of: "UnavailableCloud", name: "takes a cloud that does not serve for one that announces nothing", says: "Interruptions succeeds while the fault Unavailable", with: func(b *broken) {
 			b.ending = func(ctx context.Context, req provider.InterruptionsRequest) ([]provider.Interruption, error) {
 				all, _ := b.correct.Interruptions(ctx, req)
 				return all, nil

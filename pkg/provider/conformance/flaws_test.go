@@ -170,6 +170,7 @@ func TestEveryCaseFindsItsFlaw(t *testing.T) {
 
 // The broken drivers break nothing but what they shall: without a flaw they pass.
 func TestWithoutAFlawTheBrokenDriverPasses(t *testing.T) {
+	t.Parallel()
 	c := newFakeCloud()
 	config := configOf(c, func() provider.Driver {
 		b := whole(c)

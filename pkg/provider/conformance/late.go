@@ -19,8 +19,8 @@ func lateCases() []testCase {
 	}
 }
 
-// oneInALateCloud makes an instance and repeats that while the cloud is behind; another one it deletes at once. What is
-// tolerated of Delete are codes that Machinist tries again after.
+// oneInALateCloud makes an instance and repeats that while the cloud is behind; others it deletes at once. Delete may fail with
+// the tolerated codes, after which Machinist tries again.
 func (t *trial) oneInALateCloud(kind FaultKind, tolerated ...provider.Code) {
 	t.Helper()
 	before := t.resourcesNow()
@@ -60,7 +60,7 @@ func lostCreateShowsLate(t *trial) {
 		t.inject(Fault{Kind: kind, For: t.lag()})
 	}
 	s := t.subject()
-	// It is asked for before it shows: who remembers the answer must not do so for long.
+	// The instance is asked for before it exists: a driver must not keep that answer.
 	_, err := t.driver.Get(t.Context(), t.byTags(s))
 	t.wantCode(err, "Get by tags of a machine that has no instance", provider.NotFound)
 	ended := t.loseCreate(s)

@@ -310,7 +310,7 @@ func (t *trial) awaitFor(within time.Duration, what string, done func() (bool, s
 	}
 }
 
-// pass waits until so long after a time: for what must not happen meanwhile.
+// pass waits until so long after a time, so that what is due by then has happened.
 func (t *trial) pass(after time.Time, long time.Duration) {
 	t.Helper()
 	timer := time.NewTimer(time.Until(after.Add(long)))

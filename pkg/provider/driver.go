@@ -71,6 +71,8 @@ type Driver interface {
 
 	// List returns one page of the instances in the scope of the request's credentials and providerSpec that carry the
 	// cluster's tag. Instances of others are never returned. It also lists parts that carry the tag and belong to no instance.
+	// A page has no instance and no part twice. Two pages may share one, where the cloud's list repeats entries or changes its
+	// order; an error on any page is returned as one, never as an end of the list.
 	List(ctx context.Context, req ListRequest) (ListPage, error)
 }
 

@@ -167,14 +167,19 @@ func (t *trial) calls(class provider.Class, s *subject) []cloudCall {
 	del := func(req provider.DeleteRequest) func(context.Context) error {
 		return func(ctx context.Context) error { _, err := t.driver.Delete(ctx, req); return err }
 	}
-	return []cloudCall{
+	var optional []cloudCall
+	if _, interrupts := t.driver.driver.(provider.Interrupter); interrupts {
+		interruptions := provider.InterruptionsRequest{Class: class, ClusterID: s.cluster}
+		optional = append(optional, cloudCall{"Interruptions", func(ctx context.Context) error { _, err := t.driver.Interruptions(ctx, interruptions); return err }})
+	}
+	return append(optional, []cloudCall{
 		{"Get by provider ID", get(byID)},
 		{"Get by tags", get(byTags)},
 		{"List", func(ctx context.Context) error { _, err := t.driver.List(ctx, list); return err }},
 		{"Create", func(ctx context.Context) error { _, err := t.driver.Create(ctx, create); return err }},
 		{"Delete by tags", del(deleteByTags)},
 		{"Delete by provider ID", del(deleteByID)},
-	}
+	}...)
 }
 
 func credentialsAreDecodedStrictly(t *trial) {

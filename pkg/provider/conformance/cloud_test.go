@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
+
+	"machinist.dev/machinist/pkg/provider"
 )
 
 // fakeCloud is a cloud in memory, of the kind that makes drivers work for their money: a server needs a network interface
@@ -25,8 +28,21 @@ type fakeCloud struct {
 	// do not see a new server.
 	boot, end, lag int
 
-	fault *Fault
+	faults map[FaultKind]*active
+	// gone are servers as they were, and when they went.
+	gone []*server
+	// quota bounds the servers while QuotaFreesLate lasts.
+	quota int
+	// reads and lists count what is answered in turns.
+	reads, lists int
+	announced    map[string]time.Time
+}
+
+// active is a fault while it lasts.
+type active struct {
+	Fault
 	skip  int
+	began time.Time
 	// healed ends the hanging calls.
 	healed chan struct{}
 }
@@ -35,6 +51,9 @@ type server struct {
 	id, node, size, nic string
 	tags                map[string]string
 	looks, deletions    int
+	made, went          time.Time
+	// hidden counts the answers that a fault kept it out of.
+	hidden map[FaultKind]int
 }
 
 type spent struct{ parameters, id string }
@@ -54,16 +73,33 @@ func isKind(err error, kind string) bool {
 }
 
 func newFakeCloud() *fakeCloud {
-	return &fakeCloud{account: "account-token-4711", parts: map[string]map[string]string{}, tokens: map[string]spent{}, boot: 2, end: 2}
+	return &fakeCloud{
+		account: "account-token-4711", parts: map[string]map[string]string{}, tokens: map[string]spent{}, boot: 2, end: 2,
+		faults: map[FaultKind]*active{}, announced: map[string]time.Time{},
+	}
 }
 
 // request is what arrives with every call.
 type request struct {
 	token string
-	// makes says that the call makes a server.
-	makes bool
+	// makes says that the call makes a server, changes that it changes anything.
+	makes, changes bool
 	// sent is what else was sent, to be repeated in errors.
 	sent string
+}
+
+// readsAll is the key of a context whose client reads answers of any length. Others read a megabyte.
+type readsAll struct{}
+
+// late reports whether what happened to a server since a fault began is not shown yet: for as long as the fault says, and in
+// one answer at least, so that a slow test does not miss it.
+func (c *fakeCloud) late(kind FaultKind, s *server, at time.Time) bool {
+	f := c.faults[kind]
+	if f == nil || at.Before(f.began) || time.Since(at) >= f.For && s.hidden[kind] > 0 {
+		return false
+	}
+	s.hidden[kind]++
+	return true
 }
 
 // call carries out one call, or not.
@@ -76,57 +112,104 @@ func (c *fakeCloud) call(ctx context.Context, r request, effect func() error) er
 	refuse := func(kind string) error {
 		return &cloudError{kind: kind, message: fmt.Sprintf("refused: token %s, body %s", r.token, r.sent)}
 	}
-	if c.fault != nil {
-		switch kind := c.fault.Kind; {
-		case kind == Hanging:
-			healed := c.healed
-			c.mu.Unlock()
-			select {
-			case <-healed:
-			case <-ctx.Done():
-			}
-			c.mu.Lock()
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-		case kind == Unavailable && c.skip > 0:
-			c.skip--
-		case kind == Throttled:
-			return &cloudError{kind: "Throttled", message: "slow down, " + r.token, retryAfter: c.fault.RetryAfter}
-		case kind == LostCreate && r.makes:
-			_ = effect()
-			return refuse("Unavailable")
-		case kind == LostCreate, kind == Exhausted && !r.makes:
-		default:
+	befalls := func(kind FaultKind) bool {
+		f := c.faults[kind]
+		if f == nil {
+			return false
+		}
+		if f.skip > 0 {
+			f.skip--
+			return false
+		}
+		return true
+	}
+	if befalls(Hanging) {
+		healed := c.faults[Hanging].healed
+		c.mu.Unlock()
+		select {
+		case <-healed:
+		case <-ctx.Done():
+		}
+		c.mu.Lock()
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	for _, kind := range []FaultKind{Unavailable, Unauthenticated, PermissionDenied} {
+		if befalls(kind) {
 			return refuse(string(kind))
 		}
+	}
+	if befalls(Throttled) {
+		return &cloudError{kind: "Throttled", message: "slow down, " + r.token, retryAfter: c.faults[Throttled].RetryAfter}
 	}
 	if r.token != c.account {
 		return refuse("Unauthenticated")
 	}
-	return effect()
+	switch {
+	case r.makes && befalls(Exhausted):
+		return refuse("Exhausted")
+	case r.makes && befalls(LostCreate):
+		_ = effect()
+		return refuse("Unavailable")
+	case r.changes && befalls(DoneLate):
+		time.AfterFunc(c.faults[DoneLate].For, func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			_ = effect()
+		})
+		return refuse("Unavailable")
+	}
+	err := effect()
+	if befalls(HugeAnswers) && ctx.Value(readsAll{}) == nil {
+		return refuse("TooLong")
+	}
+	return err
 }
 
 func (c *fakeCloud) putNIC(ctx context.Context, token, name string, tags map[string]string) error {
-	return c.call(ctx, request{token: token, sent: name}, func() error {
+	return c.call(ctx, request{token: token, sent: name, changes: true}, func() error {
 		c.parts["nic/"+name] = tags
 		return nil
 	})
 }
 
-// deleteNIC deletes a network interface if it has the tags; it is in use as long as its server is there.
-func (c *fakeCloud) deleteNIC(ctx context.Context, token, name string, tags map[string]string) error {
-	return c.call(ctx, request{token: token, sent: name}, func() error {
-		has, found := c.parts["nic/"+name]
+// deletePart deletes a network interface or a disk if it has the tags; it is in use as long as its server is there.
+func (c *fakeCloud) deletePart(ctx context.Context, token, name string, tags map[string]string) error {
+	return c.call(ctx, request{token: token, sent: name, changes: true}, func() error {
+		has, found := c.parts[name]
 		if !found || !includes(has, tags) {
 			return &cloudError{kind: "NotFound", message: name}
 		}
-		if slices.ContainsFunc(c.servers, func(s *server) bool { return s.nic == name }) {
+		if c.attached(name) {
 			return &cloudError{kind: "Conflict", message: name + " is in use"}
 		}
-		delete(c.parts, "nic/"+name)
+		delete(c.parts, name)
 		return nil
 	})
+}
+
+func (c *fakeCloud) attached(part string) bool {
+	return slices.ContainsFunc(c.servers, func(s *server) bool { return part == "nic/"+s.nic || part == "disk/"+s.id })
+}
+
+// part is one that belongs to no server.
+type part struct {
+	name string
+	tags map[string]string
+}
+
+// listParts returns those with the tags that belong to no server.
+func (c *fakeCloud) listParts(ctx context.Context, token string, tags map[string]string) (all []part, err error) {
+	err = c.call(ctx, request{token: token, sent: fmt.Sprint(tags)}, func() error {
+		for _, name := range slices.Sorted(maps.Keys(c.parts)) {
+			if includes(c.parts[name], tags) && !c.attached(name) {
+				all = append(all, part{name, c.parts[name]})
+			}
+		}
+		return nil
+	})
+	return all, err
 }
 
 // wanted is what a server is made from.
@@ -135,8 +218,9 @@ type wanted struct {
 	tags                                   map[string]string
 }
 
-func (c *fakeCloud) createServer(ctx context.Context, token string, w wanted) (out server, err error) {
-	err = c.call(ctx, request{token: token, makes: true, sent: w.userData}, func() error {
+func (c *fakeCloud) createServer(ctx context.Context, token string, w wanted) (server, error) {
+	out := new(server) // What is done late is not read.
+	err := c.call(ctx, request{token: token, makes: true, changes: true, sent: w.userData}, func() error {
 		parameters := fmt.Sprint(w)
 		if used, known := c.tokens[w.idempotency]; known {
 			if used.parameters != parameters {
@@ -146,7 +230,7 @@ func (c *fakeCloud) createServer(ctx context.Context, token string, w wanted) (o
 			if made == nil {
 				return &cloudError{kind: "TokenSpent", message: used.id}
 			}
-			out = *made
+			*out = c.spelled(*made)
 			return nil
 		}
 		if len(w.userData) > 64<<10 {
@@ -155,20 +239,36 @@ func (c *fakeCloud) createServer(ctx context.Context, token string, w wanted) (o
 		if _, there := c.parts["nic/"+w.nic]; w.nic != "" && !there {
 			return &cloudError{kind: "Conflict", message: "there is no " + w.nic}
 		}
+		if c.faults[QuotaFreesLate] != nil && len(c.servers)+c.notFreed() >= c.quota {
+			return &cloudError{kind: "Exhausted", message: "no quota"}
+		}
 		c.serial++
-		made := &server{id: fmt.Sprintf("i-%d", c.serial), node: w.node, size: w.size, nic: w.nic, tags: maps.Clone(w.tags)}
+		made := &server{id: fmt.Sprintf("i-%d", c.serial), node: w.node, size: w.size, nic: w.nic, tags: maps.Clone(w.tags), made: time.Now(), hidden: map[FaultKind]int{}}
 		c.servers = append(c.servers, made)
 		c.parts["disk/"+made.id] = made.tags
 		c.tokens[w.idempotency] = spent{parameters, made.id}
-		out = *made
+		*out = c.spelled(*made)
 		return nil
 	})
-	return out, err
+	if err != nil {
+		return server{}, err
+	}
+	return *out, nil
 }
 
-// find is for writes, which do not lag.
+// notFreed is how many servers are gone and still count.
+func (c *fakeCloud) notFreed() (n int) {
+	for _, s := range c.gone {
+		if c.late(QuotaFreesLate, s, s.went) {
+			n++
+		}
+	}
+	return n
+}
+
+// find is for writes, which do not lag. The case of an id does not count.
 func (c *fakeCloud) find(id string) *server {
-	if i := slices.IndexFunc(c.servers, func(s *server) bool { return s.id == id }); i >= 0 {
+	if i := slices.IndexFunc(c.servers, func(s *server) bool { return strings.EqualFold(s.id, id) }); i >= 0 {
 		return c.servers[i]
 	}
 	return nil
@@ -177,10 +277,21 @@ func (c *fakeCloud) find(id string) *server {
 func (c *fakeCloud) getServer(ctx context.Context, token, id string) (out server, err error) {
 	err = c.call(ctx, request{token: token, sent: id}, func() error {
 		s := c.find(id)
+		if s != nil && c.late(LateReads, s, s.made) {
+			s = nil
+		} else if s == nil {
+			for _, past := range c.gone {
+				if strings.EqualFold(past.id, id) && c.late(LateReads, past, past.went) {
+					out = c.spelled(*past)
+					return nil
+				}
+			}
+		}
 		if s == nil || !c.sees(s) {
 			return &cloudError{kind: "NotFound", message: id}
 		}
-		out = *s
+		c.reads++
+		out = c.shown(s)
 		return nil
 	})
 	return out, err
@@ -192,21 +303,56 @@ func (c *fakeCloud) sees(s *server) bool {
 	return s.looks > c.lag
 }
 
+// spelled is a server as answers spell it.
+func (c *fakeCloud) spelled(s server) server {
+	if c.faults[OtherCase] != nil {
+		s.id, s.node = strings.ToUpper(s.id), strings.ToUpper(s.node)
+	}
+	return s
+}
+
+// shown is a server as reads and lists show it.
+func (c *fakeCloud) shown(s *server) server {
+	out := c.spelled(*s)
+	if c.late(LateTags, s, s.made) {
+		out.tags = nil
+	}
+	if c.faults[StateGoesBack] != nil && c.reads%2 == 0 {
+		out.looks, out.deletions = 0, 0
+	}
+	return out
+}
+
 // listServers returns a page of the servers with the tags, after so many.
 func (c *fakeCloud) listServers(ctx context.Context, token string, tags map[string]string, after, limit int) (page []server, more bool, err error) {
 	err = c.call(ctx, request{token: token, sent: fmt.Sprint(tags)}, func() error {
-		for _, s := range c.servers {
-			if !includes(s.tags, tags) || !c.sees(s) {
-				continue
-			}
-			if after--; after >= 0 {
-				continue
-			}
-			if more = len(page) == limit; more {
-				return nil
-			}
-			page = append(page, *s)
+		c.reads++
+		if after == 0 {
+			c.lists++
 		}
+		var all []server
+		for _, s := range c.servers {
+			if !includes(s.tags, tags) || c.late(LateLists, s, s.made) || !c.sees(s) {
+				continue
+			}
+			if shown := c.shown(s); includes(shown.tags, tags) {
+				all = append(all, shown)
+			}
+		}
+		for _, s := range c.gone {
+			if includes(s.tags, tags) && c.late(LateLists, s, s.went) {
+				all = append(all, c.spelled(*s))
+			}
+		}
+		if c.faults[UnsteadyLists] != nil && len(all) > 0 {
+			if c.lists%2 == 0 {
+				slices.Reverse(all)
+			}
+			all = slices.Concat(all[:1], all, all[:1])
+		}
+		all = all[min(after, len(all)):]
+		more = len(all) > limit
+		page = all[:min(limit, len(all))]
 		return nil
 	})
 	return page, more, err
@@ -214,7 +360,7 @@ func (c *fakeCloud) listServers(ctx context.Context, token string, tags map[stri
 
 // deleteServer deletes a server if it has the tags; after some calls it is NotFound.
 func (c *fakeCloud) deleteServer(ctx context.Context, token, id string, tags map[string]string) error {
-	return c.call(ctx, request{token: token, sent: id}, func() error {
+	return c.call(ctx, request{token: token, sent: id, changes: true}, func() error {
 		s := c.find(id)
 		if s == nil {
 			return &cloudError{kind: "NotFound", message: id}
@@ -223,19 +369,29 @@ func (c *fakeCloud) deleteServer(ctx context.Context, token, id string, tags map
 			return &cloudError{kind: "TagsDiffer", message: id}
 		}
 		if s.deletions++; s.deletions > c.end {
-			c.remove(id)
+			c.remove(s.id)
 		}
 		return nil
 	})
 }
 
 func (c *fakeCloud) remove(id string) {
-	c.servers = slices.DeleteFunc(c.servers, func(s *server) bool { return s.id == id })
-	delete(c.parts, "disk/"+id)
+	c.servers = slices.DeleteFunc(c.servers, func(s *server) bool {
+		if s.id != id {
+			return false
+		}
+		past := *s
+		past.went, past.deletions, past.hidden = time.Now(), 0, map[FaultKind]int{}
+		c.gone = append(c.gone, &past)
+		return true
+	})
+	if c.faults[PartsRemain] == nil {
+		delete(c.parts, "disk/"+id)
+	}
 }
 
 func (c *fakeCloud) change(ctx context.Context, token, id string, do func(*server)) error {
-	return c.call(ctx, request{token: token, sent: id}, func() error {
+	return c.call(ctx, request{token: token, sent: id, changes: true}, func() error {
 		s := c.find(id)
 		if s == nil {
 			return &cloudError{kind: "NotFound", message: id}
@@ -243,6 +399,15 @@ func (c *fakeCloud) change(ctx context.Context, token, id string, do func(*serve
 		do(s)
 		return nil
 	})
+}
+
+// ending returns the servers whose end is announced, and when it is.
+func (c *fakeCloud) ending(ctx context.Context, token string) (all map[string]time.Time, err error) {
+	err = c.call(ctx, request{token: token}, func() error {
+		all = maps.Clone(c.announced)
+		return nil
+	})
+	return all, err
 }
 
 func includes(has, want map[string]string) bool {
@@ -267,24 +432,50 @@ func (c *fakeCloud) hooks() Cloud {
 			return all, nil
 		},
 		Launch: func(ctx context.Context, tags map[string]string) (string, func(context.Context) error, error) {
-			made, err := c.createServer(ctx, c.account, wanted{idempotency: random(4), size: "small", tags: tags})
-			return "fake://zone-1/" + made.id, func(context.Context) error {
+			return c.launch(ctx, "", tags)
+		},
+		LaunchNamed: func(ctx context.Context, gone provider.Instance, tags map[string]string) (string, func(context.Context) error, error) {
+			return c.launch(ctx, gone.NodeName, tags)
+		},
+		Announce: func(_ context.Context, providerID string, at time.Time) (func(context.Context) error, error) {
+			id, err := idOf(providerID)
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.announced[id] = at
+			return func(context.Context) error {
 				c.mu.Lock()
 				defer c.mu.Unlock()
-				c.remove(made.id)
+				delete(c.announced, id)
 				return nil
 			}, err
 		},
 		Inject: func(_ context.Context, f Fault) (func(), error) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			c.fault, c.skip, c.healed = &f, f.Skip, make(chan struct{})
+			added := &active{f, f.Skip, time.Now(), make(chan struct{})}
+			c.faults[f.Kind] = added
+			switch f.Kind {
+			case QuotaFreesLate:
+				c.quota = len(c.servers)
+			case PartsGoneFirst:
+				clear(c.parts)
+			}
 			return func() {
 				c.mu.Lock()
 				defer c.mu.Unlock()
-				c.fault = nil
-				close(c.healed)
+				delete(c.faults, f.Kind)
+				close(added.healed)
 			}, nil
 		},
 	}
+}
+
+func (c *fakeCloud) launch(ctx context.Context, node string, tags map[string]string) (string, func(context.Context) error, error) {
+	made, err := c.createServer(ctx, c.account, wanted{idempotency: random(4), size: "small", node: node, tags: tags})
+	return "fake://zone-1/" + made.id, func(context.Context) error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.remove(made.id)
+		return nil
+	}, err
 }

@@ -43,6 +43,9 @@ type Config struct {
 	Timeout time.Duration
 	// Full makes a case fail whose hook is missing, instead of skipping it.
 	Full bool
+	// Never are the kinds of faults that this cloud cannot have, such as OtherCase where ids are numbers. Their cases are
+	// skipped, with Full too.
+	Never []FaultKind
 	// Cloud reaches the cloud past the driver.
 	Cloud Cloud
 }
@@ -64,22 +67,34 @@ type Cloud struct {
 	// Launch makes an instance that is not Machinist's, with some of the tags provider.Tag* spelt as the driver spells
 	// them, and returns its provider ID and what removes it again. Removing what is gone is no error.
 	Launch func(ctx context.Context, tags map[string]string) (providerID string, remove func(context.Context) error, err error)
-	// Inject makes the cloud fail until end is called. For a fault that cannot be had it returns errors.ErrUnsupported.
+	// LaunchNamed is Launch with the name, or whatever else the driver finds its instances by beside the tags, of an instance
+	// that the driver made and that is gone.
+	LaunchNamed func(ctx context.Context, gone provider.Instance, tags map[string]string) (providerID string, remove func(context.Context) error, err error)
+	// Announce makes the cloud announce that it takes an instance away at a time, until withdraw is called. Used where the
+	// driver implements provider.Interrupter.
+	Announce func(ctx context.Context, providerID string, at time.Time) (withdraw func(context.Context) error, err error)
+	// Inject makes the cloud behave so until end is called. Faults of different kinds may be injected at the same time. For a
+	// fault that cannot be had it returns errors.ErrUnsupported.
 	Inject func(ctx context.Context, fault Fault) (end func(), err error)
 }
 
-// Fault is what befalls the calls of the driver to the cloud. Only the test's own account may suffer from it.
+// Fault is what happens to the calls of the driver to the cloud. Only the test's own account may suffer from it.
 type Fault struct {
 	Kind FaultKind
-	// Skip lets so many calls through first. Used with Unavailable only.
+	// Skip lets so many calls through first; with DoneLate, so many of those that change something. Used with Unavailable,
+	// Unauthenticated and DoneLate.
 	Skip int
-	// RetryAfter is how long the cloud asks to wait. Used with Throttled only.
+	// RetryAfter is how long the cloud asks to wait; zero: it does not say. Used with Throttled.
 	RetryAfter time.Duration
+	// For is how late the cloud is: tens of milliseconds, and well within the driver's CreateSettle. Used with LateReads,
+	// LateLists, LateTags, DoneLate and QuotaFreesLate.
+	For time.Duration
 }
 
-// FaultKind is a way in which clouds fail. Unless said otherwise, every call fails and has no effect.
+// FaultKind is a way in which clouds fail, or behave although nothing has failed.
 type FaultKind string
 
+// The cloud fails. Unless said otherwise, every call fails and has no effect.
 const (
 	// LostCreate: calls that make an instance take effect, and their answers are lost. All others work.
 	LostCreate FaultKind = "LostCreate"
@@ -95,6 +110,40 @@ const (
 	PermissionDenied FaultKind = "PermissionDenied"
 	// Hanging: the cloud takes the call and does not answer.
 	Hanging FaultKind = "Hanging"
+)
+
+// The cloud works, and behaves as clouds do. All calls succeed that are not mentioned.
+const (
+	// LateReads: for Fault.For, reads by ID do not know what was made, and show what was deleted as it was before. Lists, and
+	// calls that change something, are not behind.
+	LateReads FaultKind = "LateReads"
+	// LateLists: lists, and searches by tags, are Fault.For behind. Reads by ID are not.
+	LateLists FaultKind = "LateLists"
+	// LateTags: for Fault.For, reads and lists show a new instance without its tags, and searches by tags do not find it. The
+	// answer of the call that makes it has them.
+	LateTags FaultKind = "LateTags"
+	// UnsteadyLists: lists have some entries twice, and each list comes in another order than the one before. The pages of one
+	// list keep to one order: none of its entries is missing.
+	UnsteadyLists FaultKind = "UnsteadyLists"
+	// DoneLate: calls that change something are answered with an error, "unavailable" or a timeout of the cloud's own, and
+	// take effect Fault.For later, also when the fault has ended by then.
+	DoneLate FaultKind = "DoneLate"
+	// OtherCase: answers spell ids and names in another case than they were given in, which the cloud does not tell apart.
+	OtherCase FaultKind = "OtherCase"
+	// StateGoesBack: every now and then a read or a list shows an instance in an earlier state, between later ones: as pending
+	// while it runs, as running while it is deleted.
+	StateGoesBack FaultKind = "StateGoesBack"
+	// PartsRemain: the deletion of an instance that exists when the fault begins leaves the disks, network interfaces or
+	// addresses that otherwise go with it. They have to be deleted by calls of their own.
+	PartsRemain FaultKind = "PartsRemain"
+	// PartsGoneFirst: when the fault begins, the disks, network interfaces or addresses of the account's instances are removed,
+	// as somebody does by hand.
+	PartsGoneFirst FaultKind = "PartsGoneFirst"
+	// QuotaFreesLate: there is no quota beyond what is in use when the fault begins, and what is deleted counts for Fault.For.
+	QuotaFreesLate FaultKind = "QuotaFreesLate"
+	// HugeAnswers: every answer is right and hundreds of megabytes longer than it has to be, by white space or by a field that
+	// nobody reads. Calls take effect.
+	HugeAnswers FaultKind = "HugeAnswers"
 )
 
 // complete returns the configuration with its defaults, or what is missing.

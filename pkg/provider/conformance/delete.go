@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"sync"
@@ -205,7 +206,13 @@ func untaggedIsLeftAlone(t *trial) {
 func (t *trial) foreign(s *subject, tags map[string]string) *subject {
 	t.Helper()
 	id, remove, err := t.Cloud.Launch(t.Context(), tags)
-	t.must(err, "Cloud.Launch")
+	return t.visible(s, id, remove, err)
+}
+
+// visible waits until an instance that was launched past the driver shows, and returns it as if it were the subject's.
+func (t *trial) visible(s *subject, id string, remove func(context.Context) error, err error) *subject {
+	t.Helper()
+	t.must(err, "launch an instance past the driver")
 	t.ends = append(t.ends, func() {
 		if err := remove(t.Context()); err != nil {
 			t.Logf("clean up: remove %s: %v", id, err)
@@ -213,12 +220,12 @@ func (t *trial) foreign(s *subject, tags map[string]string) *subject {
 	})
 	foreign := *s
 	foreign.providerID = id
-	t.await("Get by provider ID finds what Cloud.Launch made, whoever's it is", func() (bool, string) {
+	t.await("Get by provider ID finds the instance that was launched past the driver", func() (bool, string) {
 		in, err := t.driver.Get(t.Context(), t.byID(&foreign))
 		if provider.IsNotFound(err) {
 			return false, "NotFound"
 		}
-		t.must(err, "Get of what Cloud.Launch made")
+		t.must(err, "Get of what was launched past the driver")
 		foreign.scope = in.Scope
 		return true, ""
 	})

@@ -39,8 +39,9 @@ type correct struct {
 	mine func(cluster string, m provider.Machine) map[string]string
 	// convert describes a server.
 	convert func(server) *provider.Instance
-	// looksFirst says that Create looks for an instance of the machine.
-	looksFirst bool
+	// looksFirst says that Create looks for an instance of the machine, once that List tells each instance once on a page, and
+	// disks that Delete removes them.
+	looksFirst, once, disks bool
 }
 
 type machineSpec struct {
@@ -50,7 +51,7 @@ type machineSpec struct {
 }
 
 func newCorrect(c *fakeCloud) *correct {
-	d := &correct{cloud: c, pageSize: 2, looksFirst: true}
+	d := &correct{cloud: c, pageSize: 2, looksFirst: true, once: true, disks: true}
 	d.decode = decodeMachine
 	d.tokenOf = tokenOf
 	d.idempotency = func(req provider.CreateRequest) string { return req.Token }
@@ -95,7 +96,7 @@ func translate(err error) error {
 	code := map[string]provider.Code{
 		"NotFound": provider.NotFound, "Conflict": provider.Aborted, "TagsDiffer": provider.FailedPrecondition,
 		"TokenReused": provider.AlreadyExists, "TokenSpent": provider.AlreadyExists, "Invalid": provider.InvalidArgument,
-		"Exhausted": provider.ResourceExhausted,
+		"Exhausted": provider.ResourceExhausted, "TooLong": provider.Internal,
 	}[e.kind]
 	out := provider.Errorf(cmp.Or(code, provider.Code(e.kind)), "the cloud answered %s", e.kind)
 	out.RetryAfter = e.retryAfter
@@ -110,8 +111,9 @@ func (d *correct) describe(s server) *provider.Instance {
 	case s.looks > d.cloud.boot+d.cloud.lag:
 		state = provider.StateRunning
 	}
+	// The cloud does not tell upper from lower case.
 	return &provider.Instance{
-		ProviderID: "fake://zone-1/" + s.id, State: state, NodeName: s.node, Type: s.size, Zone: "zone-1",
+		ProviderID: "fake://zone-1/" + strings.ToLower(s.id), State: state, NodeName: strings.ToLower(s.node), Type: s.size, Zone: "zone-1",
 		ClusterID: s.tags[provider.TagCluster], MachineUID: types.UID(s.tags[provider.TagMachineUID]), MachineKey: s.tags[provider.TagMachine],
 		Scope: "nic=" + s.nic,
 	}
@@ -225,13 +227,48 @@ func (d *correct) List(ctx context.Context, req provider.ListRequest) (provider.
 		return provider.ListPage{}, d.translate(err)
 	}
 	var page provider.ListPage
+	on := map[string]bool{}
 	for _, s := range servers {
-		page.Instances = append(page.Instances, *d.convert(s))
+		in := d.convert(s)
+		if !d.once || !on[in.ProviderID] {
+			page.Instances = append(page.Instances, *in)
+		}
+		on[in.ProviderID] = true
 	}
 	if more {
 		page.Continue = strconv.Itoa(after + len(servers))
+		return page, nil
+	}
+	parts, err := d.cloud.listParts(ctx, token, map[string]string{provider.TagCluster: req.ClusterID})
+	if err != nil {
+		return provider.ListPage{}, d.translate(err)
+	}
+	for _, p := range parts {
+		page.Leftovers = append(page.Leftovers, provider.Leftover{
+			ID: p.name, ClusterID: p.tags[provider.TagCluster], MachineUID: types.UID(p.tags[provider.TagMachineUID]), MachineKey: p.tags[provider.TagMachine],
+		})
 	}
 	return page, nil
+}
+
+// ListScope implements provider.Scoper: the cloud is one account.
+func (d *correct) ListScope(provider.Class) (string, error) { return "account", nil }
+
+// Interruptions implements provider.Interrupter.
+func (d *correct) Interruptions(ctx context.Context, req provider.InterruptionsRequest) ([]provider.Interruption, error) {
+	token, err := d.tokenOf(req.Class.Credentials)
+	if err != nil {
+		return nil, err
+	}
+	ending, err := d.cloud.ending(ctx, token)
+	if err != nil {
+		return nil, d.translate(err)
+	}
+	var all []provider.Interruption
+	for id, at := range ending {
+		all = append(all, provider.Interruption{ProviderID: "fake://zone-1/" + id, At: at, Reason: provider.Preemption})
+	}
+	return all, nil
 }
 
 func (d *correct) Delete(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
@@ -261,8 +298,20 @@ func (d *correct) Delete(ctx context.Context, req provider.DeleteRequest) (provi
 			return none, d.translate(err)
 		}
 	}
-	if err := d.cloud.deleteNIC(ctx, token, d.nicOf(req.Machine), mine); err != nil && !isKind(err, "NotFound") {
+	if err := d.cloud.deletePart(ctx, token, "nic/"+d.nicOf(req.Machine), mine); err != nil && !isKind(err, "NotFound") {
 		return none, d.translate(err)
+	}
+	parts, err := d.cloud.listParts(ctx, token, mine)
+	if err != nil {
+		return none, d.translate(err)
+	}
+	for _, p := range parts {
+		if !d.disks || !strings.HasPrefix(p.name, "disk/") {
+			continue
+		}
+		if err := d.cloud.deletePart(ctx, token, p.name, mine); err != nil && !isKind(err, "NotFound") {
+			return none, d.translate(err)
+		}
 	}
 	return provider.DeleteResult{Gone: true}, nil
 }

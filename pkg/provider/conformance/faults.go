@@ -17,7 +17,7 @@ func faultCases() []testCase {
 		{name: "LostCreateIsDeleted", says: "An instance whose Create lost its answer can be deleted by its tags.", needs: []need{lost}, test: lostCreateIsDeleted},
 		{name: "CutCreate", says: "Wherever the cloud fails in a Create, Create again makes one instance, and Delete by tags leaves nothing.", needs: []need{gone, needsResources}, test: cutCreate},
 		{name: "UnavailableCloud", says: "Calls to a cloud that does not serve are Unavailable: never NotFound, empty or Gone.", needs: []need{gone}, test: unavailableCloud},
-		{name: "ThrottlingCloud", says: "Calls that were too many are Throttled, with the time that the cloud asked to wait.", needs: []need{injecting(Throttled)}, test: throttlingCloud},
+		{name: "ThrottlingCloud", says: "Calls that were too many are Throttled, with the time that the cloud asked to wait, also where it named none.", needs: []need{injecting(Throttled)}, test: throttlingCloud},
 		{name: "ExhaustedCloud", says: "Create without quota or capacity is ResourceExhausted; looking and deleting go on, and nothing is left behind.", needs: []need{injecting(Exhausted)}, test: exhaustedCloud},
 		{name: "CloudRefusesCredentials", says: "Calls with credentials that the cloud no longer accepts are Unauthenticated.", needs: []need{injecting(Unauthenticated)}, test: cloudRefusesCredentials},
 		{name: "CloudForbids", says: "Calls that the credentials do not allow are PermissionDenied.", needs: []need{injecting(PermissionDenied)}, test: cloudForbids},
@@ -166,6 +166,9 @@ func throttlingCloud(t *trial) {
 			t.Errorf("%s: RetryAfter is %s, want %s, which the cloud asked for", attempted, got, asked)
 		}
 	})
+	t.underFault(Fault{Kind: Throttled}, func(attempted string, err error) {
+		t.wantCode(err, attempted+" and the cloud does not say when to come again", provider.Throttled)
+	})
 }
 
 func cloudRefusesCredentials(t *trial) {
@@ -250,6 +253,17 @@ func nothingIsLeft(t *trial) {
 				})
 				if err != nil {
 					trouble = append(trouble, fmt.Sprintf("Delete of %s, which List has: %v", in.ProviderID, err))
+				}
+			}
+		}
+		for _, cluster := range []string{t.ClusterID, t.otherCluster()} {
+			for _, part := range t.leftovers(cluster) {
+				namespace, name, _ := strings.Cut(part.MachineKey, "/")
+				err := remove(t.Context(), t.driver, provider.DeleteRequest{
+					Machine: provider.Machine{Namespace: namespace, Name: name, UID: part.MachineUID}, ClusterID: cluster, Class: t.Class,
+				})
+				if err != nil {
+					trouble = append(trouble, fmt.Sprintf("Delete of the part %s, which List has: %v", part.ID, err))
 				}
 			}
 		}

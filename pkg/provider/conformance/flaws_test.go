@@ -25,6 +25,8 @@ type broken struct {
 	delete   func(context.Context, provider.DeleteRequest) (provider.DeleteResult, error)
 	update   func(context.Context, provider.UpdateRequest) (provider.UpdateResult, error)
 	adopt    func(context.Context, provider.AdoptRequest) (*provider.Instance, error)
+	scope    func(provider.Class) (string, error)
+	ending   func(context.Context, provider.InterruptionsRequest) ([]provider.Interruption, error)
 }
 
 func (b *broken) Name() string { return b.name }
@@ -64,12 +66,19 @@ func (b *broken) Adopt(ctx context.Context, req provider.AdoptRequest) (*provide
 	return b.adopt(ctx, req)
 }
 
+func (b *broken) ListScope(class provider.Class) (string, error) { return b.scope(class) }
+
+func (b *broken) Interruptions(ctx context.Context, req provider.InterruptionsRequest) ([]provider.Interruption, error) {
+	return b.ending(ctx, req)
+}
+
 // whole is a broken driver without a flaw.
 func whole(c *fakeCloud) *broken {
 	d := newCorrect(c)
 	return &broken{
 		correct: d, name: d.Name(), settle: 20 * time.Millisecond,
 		validate: d.Validate, capacity: d.Capacity, create: d.Create, get: d.Get, list: d.List, delete: d.Delete, update: d.Update, adopt: d.Adopt,
+		scope: d.ListScope, ending: d.Interruptions,
 	}
 }
 
@@ -126,7 +135,7 @@ func meeting() func() {
 
 // flaws are all. Every case has at least one.
 func flaws() []flaw {
-	return slices.Concat(classAndCreateFlaws(), findFlaws(), deleteAndUpdateFlaws(), conductAndFaultFlaws())
+	return slices.Concat(classAndCreateFlaws(), findFlaws(), deleteAndUpdateFlaws(), conductAndFaultFlaws(), cutFlaws(), lateFlaws(), answerFlaws(), partFlaws(), optionalFlaws())
 }
 
 func TestEveryCaseFindsItsFlaw(t *testing.T) {
@@ -161,6 +170,7 @@ func TestEveryCaseFindsItsFlaw(t *testing.T) {
 
 // The broken drivers break nothing but what they shall: without a flaw they pass.
 func TestWithoutAFlawTheBrokenDriverPasses(t *testing.T) {
+	t.Parallel()
 	c := newFakeCloud()
 	config := configOf(c, func() provider.Driver {
 		b := whole(c)

@@ -86,7 +86,7 @@ func givesUpWhenDeletedMeanwhile(b *broken) {
 	code(b, provider.Aborted, provider.FailedPrecondition)
 	b.idempotency = func(req provider.CreateRequest) string {
 		// The network interface is there and the server is not.
-		_ = b.cloud.deleteNIC(context.Background(), b.cloud.account, b.nicOf(req.Machine), nil)
+		_ = b.cloud.deletePart(context.Background(), b.cloud.account, "nic/"+b.nicOf(req.Machine), nil)
 		return req.Token
 	}
 }

@@ -3,6 +3,8 @@ package conformance
 import (
 	"fmt"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -24,5 +26,43 @@ func TestTheGuideListsEveryCase(t *testing.T) {
 	}
 	if !strings.Contains(string(guide), "\n"+table.String()+"\n") {
 		t.Errorf("docs/provider-guide.md has another table of cases than this one:\n%s", table.String())
+	}
+}
+
+// TestTheGuideSaysWhatEveryCloudCanDo keeps the other table true: it has every kind of fault that a case injects, and only names
+// cases that exist.
+func TestTheGuideSaysWhatEveryCloudCanDo(t *testing.T) {
+	guide, err := os.ReadFile("../../../docs/provider-guide.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(guide), "\n## What every cloud can do to a driver\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	var names []string
+	for _, c := range cases() {
+		names = append(names, c.name)
+		for _, n := range c.needs {
+			kind, isFault := strings.CutPrefix(string(n), "Cloud.Inject: ")
+			if isFault && !slices.Contains([]string{"PermissionDenied", "Hanging"}, kind) && !strings.Contains(section, "`"+kind+"`") {
+				t.Errorf("the section does not say what the fault %s is about", kind)
+			}
+		}
+	}
+	rows := 0
+	for line := range strings.Lines(section) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")
+		if len(cells) != 4 || strings.HasPrefix(cells[0], " the cloud") && rows == 0 || strings.HasPrefix(cells[3], "no hook") {
+			continue
+		}
+		rows++
+		tested, _, _ := strings.Cut(regexp.MustCompile(`\([^)]*\)`).ReplaceAllString(cells[3], ""), ".")
+		for name := range strings.SplitSeq(tested, ",") {
+			if name = strings.TrimSpace(name); !slices.Contains(names, name) {
+				t.Errorf("the row %q names the case %q, which does not exist", cells[0], name)
+			}
+		}
+	}
+	if rows < 15 {
+		t.Errorf("the table has %d rows that name cases: nothing is tested here", rows)
 	}
 }

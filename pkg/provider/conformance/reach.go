@@ -52,6 +52,9 @@ func sorted(set map[string]bool) []string { return slices.Sorted(maps.Keys(set))
 // inject makes the cloud fail until the returned function is called, at the latest when the case ends.
 func (t *trial) inject(fault Fault) (end func()) {
 	t.Helper()
+	if slices.Contains(t.Never, fault.Kind) {
+		t.skip("Config.Never has " + string(fault.Kind))
+	}
 	end, injected := t.tryInject(fault)
 	if !injected {
 		t.miss(injecting(fault.Kind))
@@ -62,7 +65,7 @@ func (t *trial) inject(fault Fault) (end func()) {
 // tryInject is inject for a case that can do without.
 func (t *trial) tryInject(fault Fault) (end func(), injected bool) {
 	t.Helper()
-	if t.Cloud.Inject == nil {
+	if t.Cloud.Inject == nil || slices.Contains(t.Never, fault.Kind) {
 		return nil, false
 	}
 	heal, err := t.Cloud.Inject(t.Context(), fault)

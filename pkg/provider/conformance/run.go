@@ -59,15 +59,37 @@ const (
 	needsMalformed need = "MalformedCredentials"
 	needsRejected  need = "RejectedCredentials"
 	needsOtherSpec need = "OtherSpec"
-	needsAdopter   need = "provider.Adopter"
+	needsNamed     need = "Cloud.LaunchNamed"
+	needsAnnounce  need = "Cloud.Announce"
+
+	// A driver may do without these.
+	needsAdopter     need = "provider.Adopter"
+	needsScoper      need = "provider.Scoper"
+	needsInterrupter need = "provider.Interrupter"
 )
+
+// implementedBy reports whether the need is for an optional interface, and whether the driver implements it.
+func (n need) implementedBy(d provider.Driver) (optional, implemented bool) {
+	switch n {
+	case needsAdopter:
+		_, implemented = d.(provider.Adopter)
+	case needsScoper:
+		_, implemented = d.(provider.Scoper)
+	case needsInterrupter:
+		_, implemented = d.(provider.Interrupter)
+	default:
+		return false, false
+	}
+	return true, implemented
+}
 
 // injecting is the need for one kind of fault.
 func injecting(kind FaultKind) need { return need("Cloud.Inject: " + string(kind)) }
 
 // cases are all, in the order in which they run.
 func cases() []testCase {
-	return slices.Concat(classCases(), createCases(), findCases(), deleteCases(), updateCases(), adoptCases(), conductCases(), faultCases(), lastCases())
+	return slices.Concat(classCases(), createCases(), findCases(), deleteCases(), updateCases(), adoptCases(), conductCases(), faultCases(), cutCases(), lateCases(), answerCases(),
+		partCases(), optionalCases(), lastCases())
 }
 
 // suite is one run.
@@ -106,6 +128,12 @@ func (s *suite) run(r report, c testCase) {
 // require ends the case where something is missing that is known beforehand. Which faults can be injected shows later.
 func (t *trial) require(n need) {
 	t.Helper()
+	if optional, implemented := n.implementedBy(t.driver.driver); optional {
+		if !implemented {
+			t.skip("the driver does not implement " + string(n))
+		}
+		return
+	}
 	missing := false
 	switch n {
 	case needsResources:
@@ -119,11 +147,10 @@ func (t *trial) require(n need) {
 		missing = n == needsMalformed && len(t.MalformedCredentials) == 0 || n == needsRejected && t.RejectedCredentials.Empty()
 	case needsOtherSpec:
 		missing = len(t.OtherSpec) == 0
-	case needsAdopter:
-		if _, adopts := t.driver.driver.(provider.Adopter); !adopts {
-			// A driver may do without.
-			t.skip("the driver does not implement provider.Adopter")
-		}
+	case needsNamed:
+		missing = t.Cloud.LaunchNamed == nil
+	case needsAnnounce:
+		missing = t.Cloud.Announce == nil
 	default:
 		missing = t.Cloud.Inject == nil
 	}

@@ -188,14 +188,37 @@ const maxPages = 10000
 // list goes through all pages.
 func (t *trial) list(cluster string) (all []provider.Instance, pages int) {
 	t.Helper()
+	found, err := t.pages(cluster)
+	t.must(err, "List, page %d", len(found)+1)
+	for _, page := range found {
+		all = append(all, page.Instances...)
+	}
+	return all, len(found)
+}
+
+// leftovers are the parts without an instance on all pages of List.
+func (t *trial) leftovers(cluster string) (all []provider.Leftover) {
+	t.Helper()
+	found, err := t.pages(cluster)
+	t.must(err, "List, page %d", len(found)+1)
+	for _, page := range found {
+		all = append(all, page.Leftovers...)
+	}
+	return all
+}
+
+// pages are those of List, up to the first that fails.
+func (t *trial) pages(cluster string) (all []provider.ListPage, err error) {
+	t.Helper()
 	req := provider.ListRequest{Class: t.Class, ClusterID: cluster}
 	for range maxPages {
 		page, err := t.driver.List(t.Context(), req)
-		t.must(err, "List, page %d", pages+1)
-		pages++
-		all = append(all, page.Instances...)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, page)
 		if page.Continue == "" {
-			return all, pages
+			return all, nil
 		}
 		if page.Continue == req.Continue {
 			t.fatalf("List returns the page that it was given to continue from: it never ends")
@@ -203,7 +226,7 @@ func (t *trial) list(cluster string) (all []provider.Instance, pages int) {
 		req.Continue = page.Continue
 	}
 	t.fatalf("List does not end within %d pages", maxPages)
-	return nil, 0
+	return nil, nil
 }
 
 // exactlyOne holds the driver to one instance for the subject, the one that it knows.
@@ -284,6 +307,79 @@ func (t *trial) awaitFor(within time.Duration, what string, done func() (bool, s
 			next.Stop()
 			t.fatalf("the test ended while waiting: %s: %s", what, state)
 		}
+	}
+}
+
+// pass waits until so long after a time, so that what is due by then has happened.
+func (t *trial) pass(after time.Time, long time.Duration) {
+	t.Helper()
+	timer := time.NewTimer(time.Until(after.Add(long)))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-t.Context().Done():
+		t.fatalf("the test ended while waiting")
+	}
+}
+
+// lag is how late a cloud is made to be: well within CreateSettle, and no longer than a test should take.
+func (t *trial) lag() time.Duration {
+	return min(40*time.Millisecond, provider.CreateSettle(t.driver.driver)/4)
+}
+
+// createRetried repeats a Create as Machinist does: until it returns the instance, or an error after which Machinist does not
+// try again soon.
+func (t *trial) createRetried(d provider.Driver, s *subject, when string) (in *provider.Instance) {
+	t.Helper()
+	t.await("Create again "+when+" returns the instance", func() (bool, string) {
+		var err error
+		if in, err = d.Create(t.Context(), t.request(s)); err != nil {
+			if code := provider.CodeOf(err); code.Terminal() || code == provider.NotFound {
+				t.fatalf("Create again %s: %v; want the instance or an error that is retried", when, err)
+			}
+			return false, err.Error()
+		}
+		if s.providerID != "" && in.ProviderID != s.providerID {
+			t.fatalf("Create again %s returns %q, want %q as before", when, in.ProviderID, s.providerID)
+		}
+		s.providerID, s.scope = in.ProviderID, in.Scope
+		return true, ""
+	})
+	return in
+}
+
+// deleteAsMachinist calls Delete until Machinist takes the instance for removed, as said at provider.Driver. Errors with the
+// tolerated codes are retried, as Aborted is.
+func (t *trial) deleteAsMachinist(d provider.Driver, req provider.DeleteRequest, createEnded time.Time, tolerated ...provider.Code) {
+	t.Helper()
+	settle := provider.CreateSettle(t.driver.driver)
+	accepted := false
+	t.awaitFor(max(t.Timeout, 2*settle), "Delete comes to the end that Machinist waits for", func() (bool, string) {
+		began := time.Now()
+		result, err := d.Delete(t.Context(), req)
+		if code := provider.CodeOf(err); code == provider.Aborted || slices.Contains(tolerated, code) {
+			return false, err.Error()
+		}
+		t.must(err, "Delete of %q", req.ProviderID)
+		switch {
+		case !result.Gone:
+			accepted = true
+			return false, "it does not report Gone"
+		case result.Found || accepted:
+			return true, ""
+		case began.Sub(createEnded) < settle:
+			return false, "it reports Gone at its first call, within CreateSettle after Create, and not Found"
+		}
+		_, err = d.Get(t.Context(), provider.GetRequest(req))
+		return provider.IsNotFound(err), fmt.Sprintf("it reports Gone, and Get says %v", err)
+	})
+}
+
+// leavesNothing reports what there is and was not before.
+func (t *trial) leavesNothing(before map[string]bool, what string, args ...any) {
+	t.Helper()
+	if left := t.beyond(before); len(left) > 0 {
+		t.Errorf("%s leaves %v", fmt.Sprintf(what, args...), left)
 	}
 }
 

@@ -58,6 +58,11 @@ func (w *watched) List(ctx context.Context, req provider.ListRequest) (provider.
 		for i := range page.Instances {
 			_ = w.whole(operation, &page.Instances[i]) // It is there.
 		}
+		for _, part := range page.Leftovers {
+			if part.ID == "" || len(part.ID) > 1024 || part.ClusterID != req.ClusterID || part.MachineUID == "" {
+				w.t.Errorf("%s: a leftover has no ID, one longer than 1 KiB, another ClusterID than was asked for or no MachineUID: %+v", operation, part)
+			}
+		}
 		return nil
 	}, func(ctx context.Context) (provider.ListPage, error) { return w.driver.List(ctx, req) })
 }
@@ -66,6 +71,20 @@ func (w *watched) List(ctx context.Context, req provider.ListRequest) (provider.
 func (w *watched) Adopt(ctx context.Context, req provider.AdoptRequest) (*provider.Instance, error) {
 	return watch(ctx, w, "Adopt", req.Class, w.whole, func(ctx context.Context) (*provider.Instance, error) {
 		return w.driver.(provider.Adopter).Adopt(ctx, req)
+	})
+}
+
+// Interruptions must only be called where the driver implements it.
+func (w *watched) Interruptions(ctx context.Context, req provider.InterruptionsRequest) ([]provider.Interruption, error) {
+	return watch(ctx, w, "Interruptions", req.Class, func(operation string, all []provider.Interruption) error {
+		for _, i := range all {
+			if !providerIDFormat.MatchString(i.ProviderID) || i.Reason != "" && i.Reason != provider.Preemption && i.Reason != provider.Termination {
+				w.t.Errorf("%s: an interruption has no provider ID or a reason that does not exist: %+v", operation, i)
+			}
+		}
+		return nil
+	}, func(ctx context.Context) ([]provider.Interruption, error) {
+		return w.driver.(provider.Interrupter).Interruptions(ctx, req)
 	})
 }
 

@@ -8,7 +8,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,14 +28,19 @@ func TestTheDriverConforms(t *testing.T) {
 		open   opener
 		change func(*fakeazure.Options)
 	}{
-		"at once":                       {newCloud, func(o *fakeazure.Options) {}},
-		"operations take a moment":      {newCloud, slow},
+		"at once": {newCloud, func(o *fakeazure.Options) {}},
+		"operations take a moment": {newCloud, func(o *fakeazure.Options) {
+			slow(o)
+			o.Semantics.ClockSkew = 10 * time.Minute
+		}},
 		"lists lag, operations as well": {newCloud, func(o *fakeazure.Options) { slow(o); o.ListLag = 3 * moment }},
 		"through the SDK's fakes":       {newCloudBehindSDK, slow},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := test.open(t, test.change)
+			huge := &hugeAnswers{RoundTripper: c.transport}
+			c.transport = huge
 			conformance.Run(t, conformance.Config{
 				New:       func() (provider.Driver, error) { return c.driver(), nil },
 				Class:     class(),
@@ -54,7 +62,16 @@ func TestTheDriverConforms(t *testing.T) {
 				Cloud: conformance.Cloud{
 					Resources: func(context.Context) ([]string, error) { return c.Resources(), nil },
 					Launch:    c.launch,
-					Inject:    c.inject,
+					LaunchNamed: func(ctx context.Context, gone provider.Instance, tags map[string]string) (string, func(context.Context) error, error) {
+						return c.launchNamed(ctx, path.Base(gone.ProviderID), tags)
+					},
+					Inject: func(_ context.Context, f conformance.Fault) (func(), error) {
+						if f.Kind == conformance.HugeAnswers {
+							huge.are.Store(true)
+							return func() { huge.are.Store(false) }, nil
+						}
+						return c.inject(f)
+					},
 				},
 			})
 			c.nothingLeft()
@@ -62,19 +79,82 @@ func TestTheDriverConforms(t *testing.T) {
 	}
 }
 
-func (c *cloud) inject(_ context.Context, f conformance.Fault) (func(), error) {
+// hugeAnswers is a transport that makes the Resource Manager's answers a quarter of a gigabyte longer, with white space.
+type hugeAnswers struct {
+	http.RoundTripper
+	are atomic.Bool
+}
+
+func (h *hugeAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := h.RoundTripper.RoundTrip(r)
+	if err != nil || !h.are.Load() || !strings.HasPrefix(r.URL.Path, "/subscriptions/") {
+		return response, err
+	}
+	response.ContentLength = -1
+	response.Header.Del("Content-Length")
+	response.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(response.Body, io.LimitReader(whiteSpace{}, 256<<20)), response.Body}
+	return response, nil
+}
+
+type whiteSpace struct{}
+
+func (whiteSpace) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = ' '
+	}
+	return len(p), nil
+}
+
+// behave makes Azure do something until the returned function is called.
+func (c *cloud) behave(begin, end func(*fakeazure.Options)) (func(), error) {
+	c.Adjust(begin)
+	return func() { c.Adjust(end) }, nil
+}
+
+func (c *cloud) inject(f conformance.Fault) (func(), error) {
+	type options = fakeazure.Options
+	switch f.Kind {
+	case conformance.LateReads:
+		return c.behave(func(o *options) { o.Semantics.NewUnknown, o.Semantics.GoneKnown = f.For, f.For },
+			func(o *options) { o.Semantics.NewUnknown, o.Semantics.GoneKnown = 0, 0 })
+	case conformance.LateLists:
+		var before time.Duration
+		return c.behave(func(o *options) { before, o.ListLag = o.ListLag, max(o.ListLag, f.For) }, func(o *options) { o.ListLag = before })
+	case conformance.LateTags:
+		return c.behave(func(o *options) { o.Semantics.TagsLate = f.For }, func(o *options) { o.Semantics.TagsLate = 0 })
+	case conformance.UnsteadyLists:
+		return c.behave(func(o *options) { o.Semantics.ListsRepeat, o.Semantics.ListsTurn = true, true },
+			func(o *options) { o.Semantics.ListsRepeat, o.Semantics.ListsTurn = false, false })
+	case conformance.OtherCase:
+		return c.behave(func(o *options) { o.Semantics.IDsUpper = true }, func(o *options) { o.Semantics.IDsUpper = false })
+	case conformance.StateGoesBack:
+		return c.behave(func(o *options) { o.Semantics.StateFlickers = true }, func(o *options) { o.Semantics.StateFlickers = false })
+	case conformance.PartsRemain:
+		c.KeepParts()
+		return func() {}, nil
+	case conformance.PartsGoneFirst:
+		c.DropParts(provider.TagCluster)
+		return func() {}, nil
+	case conformance.QuotaFreesLate:
+		return c.FreezeQuota(f.For), nil
+	}
 	fault := fakeazure.Fault{Operation: "*"}
 	switch f.Kind {
 	case conformance.LostCreate:
 		fault.Operation, fault.LoseAnswer = "VirtualMachines_CreateOrUpdate", true
 	case conformance.Unavailable:
 		fault.Skip, fault.Status, fault.Code = f.Skip, http.StatusServiceUnavailable, "ServiceUnavailable"
+	case conformance.DoneLate:
+		fault.Writes, fault.Skip, fault.Late, fault.Status, fault.Code = true, f.Skip, f.For, http.StatusGatewayTimeout, "GatewayTimeout"
 	case conformance.Throttled:
 		fault.Status, fault.Code, fault.RetryAfter = http.StatusTooManyRequests, "TooManyRequests", int(f.RetryAfter.Seconds())
 	case conformance.Exhausted:
 		fault.Operation, fault.Status, fault.Code = "VirtualMachines_CreateOrUpdate", http.StatusConflict, "AllocationFailed"
 	case conformance.Unauthenticated:
-		fault.Status, fault.Code = http.StatusUnauthorized, "InvalidAuthenticationToken"
+		fault.Skip, fault.Status, fault.Code = f.Skip, http.StatusUnauthorized, "InvalidAuthenticationToken"
 	case conformance.PermissionDenied:
 		fault.Status, fault.Code = http.StatusForbidden, "AuthorizationFailed"
 	case conformance.Hanging:

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/arm"
@@ -246,7 +247,7 @@ func (c *clients) page(ctx context.Context, group, link string) ([]*armcompute.V
 		if err != nil {
 			return nil, "", translate(ctx, err, attempted)
 		}
-		return out.Value, value(out.NextLink), nil
+		return once(out.Value, vmID), value(out.NextLink), nil
 	}
 	out, err := onePage(ctx, c.vms.NewListPager(group, nil), link)
 	if codeOf(err) == "ResourceGroupNotFound" {
@@ -255,7 +256,22 @@ func (c *clients) page(ctx context.Context, group, link string) ([]*armcompute.V
 	if err != nil {
 		return nil, "", translate(ctx, err, attempted)
 	}
-	return out.Value, value(out.NextLink), nil
+	return once(out.Value, vmID), value(out.NextLink), nil
+}
+
+func vmID(vm *armcompute.VirtualMachine) *string { return vm.ID }
+
+// once leaves out what a page has a second time. Resource IDs differ in case from one answer to the next.
+func once[T any](page []*T, id func(*T) *string) []*T {
+	seen := make(map[string]bool, len(page))
+	return slices.DeleteFunc(page, func(r *T) bool {
+		key := strings.ToLower(value(id(r)))
+		if seen[key] {
+			return true
+		}
+		seen[key] = true
+		return false
+	})
 }
 
 // leadsHere reports whether a link is to the endpoint that tokens may be sent to.

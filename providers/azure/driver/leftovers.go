@@ -64,7 +64,11 @@ func (c *clients) leftoverPage(ctx context.Context, kind, group, link, cluster s
 			return
 		}
 		// Resource IDs differ in case from one answer to the next.
-		all = append(all, provider.Leftover{ID: strings.ToLower(value(id)), ClusterID: cluster, MachineUID: uid, MachineKey: key, LaunchTime: value(made)})
+		part := strings.ToLower(value(id))
+		if slices.ContainsFunc(all, func(l provider.Leftover) bool { return l.ID == part }) {
+			return
+		}
+		all = append(all, provider.Leftover{ID: part, ClusterID: cluster, MachineUID: uid, MachineKey: key, LaunchTime: value(made)})
 	}
 	switch kind {
 	case partInterfaces:

@@ -33,6 +33,7 @@ type Azure struct {
 	made       int
 	freed      []freed
 	listed     map[string]int // how often each list was begun
+	reads      int
 }
 
 // kind is a resource type.
@@ -81,6 +82,13 @@ func New(o Options) *Azure {
 		}})
 	}
 	return a
+}
+
+// Adjust changes the options that say how Azure behaves: what takes how long, its quota and its Semantics.
+func (a *Azure) Adjust(change func(*Options)) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	change(&a.options)
 }
 
 // Close stops time. Machines that run go on until their Hosts are closed.

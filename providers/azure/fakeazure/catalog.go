@@ -32,15 +32,21 @@ func (a *Azure) cpusOf(name string) int {
 	return 0
 }
 
-// checkQuota refuses more cores than the subscription may have.
-// https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/error-resource-quota
-func (a *Azure) checkQuota(more int) *failure {
+// coresInUse are those that count against the quota.
+func (a *Azure) coresInUse() int {
 	used := a.notFreed()
 	for _, r := range a.resources {
 		if r.kind == kindVM {
 			used += a.cpusOf(text(r.body, "properties", "hardwareProfile", "vmSize"))
 		}
 	}
+	return used
+}
+
+// checkQuota refuses more cores than the subscription may have.
+// https://learn.microsoft.com/azure/azure-resource-manager/troubleshooting/error-resource-quota
+func (a *Azure) checkQuota(more int) *failure {
+	used := a.coresInUse()
 	if more > 0 && used+more > a.options.CoreQuota {
 		return fail(http.StatusConflict, "OperationNotAllowed",
 			"Operation could not be completed as it results in exceeding approved Total Regional Cores quota. Additional details - Deployment Model: Resource Manager, Location: %s, Current Limit: %d, Current Usage: %d, Additional Required: %d.",

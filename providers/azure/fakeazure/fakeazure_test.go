@@ -374,3 +374,63 @@ func TestWhatACloudMayDoToItsUsers(t *testing.T) {
 		})
 	}
 }
+
+// What is switched on while it serves shows from then on.
+func TestWhatIsSwitchedOnWhileItServes(t *testing.T) {
+	a := start(t, nil)
+	a.want(201, "", "PUT", nic+netVersion, nicBody())
+	a.want(201, "", "PUT", vm+vmVersion, vmBody())
+	names := func() (ids []string) {
+		t.Helper()
+		for next := group + "/providers/Microsoft.Compute/virtualMachines" + vmVersion; next != ""; {
+			out := a.want(200, "", "GET", next, nil)
+			for _, one := range out["value"].([]any) {
+				ids = append(ids, one.(object)["id"].(string))
+			}
+			link, _ := out["nextLink"].(string)
+			next = strings.TrimPrefix(link, a.url)
+		}
+		return ids
+	}
+	if got := names(); len(got) != 1 || got[0] != vm {
+		t.Fatalf("the list has %v", got)
+	}
+	a.Adjust(func(o *fakeazure.Options) { o.Semantics.ListsRepeat, o.Semantics.IDsUpper = true, true })
+	if got := names(); len(got) != 3 || got[0] == vm || !strings.EqualFold(got[0], vm) {
+		t.Errorf("a list that repeats in upper case has %v", got)
+	}
+	a.Adjust(func(o *fakeazure.Options) { o.Semantics = fakeazure.Semantics{StateFlickers: true} })
+	states := map[string]bool{}
+	for range 4 {
+		states[a.want(200, "", "GET", vm+vmVersion, nil)["properties"].(object)["provisioningState"].(string)] = true
+	}
+	if !maps.Equal(states, map[string]bool{"Succeeded": true, "Creating": true}) {
+		t.Errorf("a state that goes back was %v", states)
+	}
+	a.Adjust(func(o *fakeazure.Options) { o.Semantics = fakeazure.Semantics{} })
+
+	end := a.FreezeQuota(time.Hour)
+	a.want(201, "", "PUT", nic+"2"+netVersion, nicBody())
+	other := vmBody()
+	other["properties"].(object)["networkProfile"] = object{"networkInterfaces": []any{object{"id": nic + "2"}}}
+	a.want(409, "OperationNotAllowed", "PUT", vm+"2"+vmVersion, other)
+	a.want(202, "", "DELETE", vm+vmVersion, nil)
+	a.want(409, "OperationNotAllowed", "PUT", vm+"2"+vmVersion, other)
+	end()
+	tagged := vmBody()
+	tagged["properties"].(object)["networkProfile"] = object{"networkInterfaces": []any{object{"id": nic + "2"}}}
+	tagged["tags"] = object{"ours": "yes"}
+	a.want(201, "", "PUT", vm+"2"+vmVersion, tagged)
+	before := len(a.Resources())
+	a.DropParts("another")
+	if now := len(a.Resources()); now != before {
+		t.Errorf("%d resources were removed of a machine without the tag", before-now)
+	}
+	a.DropParts("ours")
+	for _, r := range a.Resources() {
+		if r == "networkInterfaces/machines/n2" || strings.HasPrefix(r, "disks/machines/m2_") {
+			t.Errorf("%s is left", r)
+		}
+	}
+	a.want(200, "", "GET", vm+"2"+vmVersion, nil)
+}

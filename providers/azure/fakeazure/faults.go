@@ -2,6 +2,7 @@ package fakeazure
 
 import (
 	"context"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +12,8 @@ import (
 type Fault struct {
 	// Operation is which calls: "VirtualMachines_CreateOrUpdate", or "VirtualMachines_*", or "*" for all.
 	Operation string `json:"operation"`
+	// Writes leaves out those that change nothing.
+	Writes bool `json:"writes,omitempty"`
 	// Skip lets so many through first. Times is how many it befalls after those; 0 is all.
 	Skip  int `json:"skip,omitempty"`
 	Times int `json:"times,omitempty"`
@@ -64,6 +67,9 @@ func (a *Azure) inject(c *call) (before, after *fault) {
 	for _, f := range a.faults {
 		prefix, all := strings.CutSuffix(f.Operation, "*")
 		if c.Operation != f.Operation && !(all && strings.HasPrefix(c.Operation, prefix)) {
+			continue
+		}
+		if route := routeOf(c.Operation); f.Writes && (route == nil || route.method == http.MethodGet) {
 			continue
 		}
 		f.seen++
@@ -126,5 +132,43 @@ func (a *Azure) KeepParts() {
 		for _, disk := range append([]object{child(child(r.properties(), "storageProfile"), "osDisk")}, list(r.body, "properties", "storageProfile", "dataDisks")...) {
 			disk["deleteOption"] = "Detach"
 		}
+	}
+}
+
+// DropParts removes the disks, interfaces and addresses of all virtual machines that have a tag, which stay.
+func (a *Azure) DropParts(tag string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, r := range a.resources {
+		if r.kind != kindVM || r.tags()[tag] == nil {
+			continue
+		}
+		for _, part := range a.resources {
+			vm := text(part.body, "managedBy")
+			if part.kind == kindNIC {
+				vm = text(part.body, "properties", "virtualMachine", "id")
+			}
+			if !strings.EqualFold(vm, r.id) {
+				continue
+			}
+			for _, ip := range list(part.body, "properties", "ipConfigurations") {
+				if public := a.find(text(ip, "properties", "publicIPAddress", "id")); public != nil {
+					a.remove(public)
+				}
+			}
+			a.remove(part)
+		}
+	}
+}
+
+// FreezeQuota leaves the subscription no more cores than it has in use, and lets those of a machine that is removed count for
+// so long, until the returned function is called.
+func (a *Azure) FreezeQuota(lag time.Duration) (end func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	before := a.options
+	a.options.CoreQuota, a.options.Semantics.QuotaLag = a.coresInUse(), lag
+	return func() {
+		a.Adjust(func(o *Options) { o.CoreQuota, o.Semantics.QuotaLag = before.CoreQuota, before.Semantics.QuotaLag })
 	}
 }

@@ -60,9 +60,13 @@ type Semantics struct {
 	TagsLate time.Duration
 	// StateBack is when after its creation, and for how long, a virtual machine is shown as one that is being created.
 	StateBack time.Duration
-	// ListsMissPage lets every other list lack its first page; ListsRepeat have its first entry twice; ListsReverse have the
-	// last entry first; ListsUpper spell resource groups in upper case.
-	ListsMissPage, ListsRepeat, ListsReverse, ListsUpper bool
+	// StateFlickers lets every other read or list show a virtual machine that runs as one that is being created.
+	StateFlickers bool
+	// ListsMissPage lets every other list lack its first page; ListsRepeat have its first entry three times; ListsReverse have the
+	// last entry first; ListsTurn do so every other time; ListsUpper spell resource groups in upper case.
+	ListsMissPage, ListsRepeat, ListsReverse, ListsTurn, ListsUpper bool
+	// IDsUpper spells resource groups and names in resource IDs in upper case, in all that reads and lists answer.
+	IDsUpper bool
 	// ListPadding makes each page so many bytes longer.
 	ListPadding int
 	// QuotaLag is how long the cores of a machine that was removed count.

@@ -156,6 +156,7 @@ func lists(k kind) func(*call) Answer {
 			// https://learn.microsoft.com/rest/api/compute/virtual-machines/list
 			return refuse(fail(http.StatusBadRequest, "InvalidParameter", "$expand needs a valid $filter."))
 		}
+		c.azure.reads++
 		group, seen := c.Group, time.Now().Add(-c.azure.options.ListLag)
 		var found []*resource
 		for _, r := range c.azure.resources {

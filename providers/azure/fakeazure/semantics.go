@@ -23,6 +23,7 @@ func (a *Azure) timestamp() string { return a.now().UTC().Format(time.RFC3339Nan
 // look is what a read of one resource finds.
 func (a *Azure) look(id string) *resource {
 	s := a.options.Semantics
+	a.reads++
 	r := a.find(id)
 	if r != nil && s.NewUnknown > 0 && time.Since(r.created) < s.NewUnknown {
 		return nil
@@ -46,38 +47,51 @@ func (a *Azure) view(r *resource) object {
 	if a.goesBack(r) {
 		child(out, "properties")["provisioningState"] = "Creating"
 	}
+	if a.options.Semantics.IDsUpper {
+		upper(out, 4, 8)
+	}
 	return out
+}
+
+// upper spells segments of a resource's ID in upper case.
+func upper(r object, segments ...int) {
+	id, _ := r["id"].(string)
+	parts := strings.Split(id, "/")
+	for _, i := range segments {
+		if i < len(parts) {
+			parts[i] = strings.ToUpper(parts[i])
+		}
+	}
+	r["id"] = strings.Join(parts, "/")
 }
 
 // goesBack reports whether a virtual machine is shown as one that is being created although it was shown as more.
 func (a *Azure) goesBack(r *resource) bool {
 	back, age := a.options.Semantics.StateBack, time.Since(r.created)
+	if a.options.Semantics.StateFlickers && r.kind == kindVM && r.state() == "Succeeded" && a.reads%2 == 0 {
+		return true
+	}
 	return r.kind == kindVM && back > 0 && age >= back && age < 2*back && r.state() == "Succeeded"
 }
 
 // arrange is a list as it is shown.
 func (c *call) arrange(all []object) []object {
 	s := c.azure.options.Semantics
-	if s.ListsReverse {
+	if c.SkipToken == "" {
+		c.azure.listed[c.Operation]++
+	}
+	if s.ListsReverse || s.ListsTurn && c.azure.listed[c.Operation]%2 == 0 {
 		slices.Reverse(all)
 	}
 	if s.ListsRepeat && len(all) > 0 {
-		all = append(all, all[0])
+		all = slices.Concat(all[:1], all, all[:1])
 	}
 	if s.ListsUpper {
 		for _, one := range all {
-			id, _ := one["id"].(string)
-			parts := strings.Split(id, "/")
-			if len(parts) > 4 {
-				parts[4] = strings.ToUpper(parts[4])
-			}
-			one["id"] = strings.Join(parts, "/")
+			upper(one, 4)
 		}
 	}
 	if s.ListsMissPage {
-		if c.SkipToken == "" {
-			c.azure.listed[c.Operation]++
-		}
 		if c.azure.listed[c.Operation]%2 == 0 {
 			all = all[min(len(all), c.azure.options.PageSize):]
 		}

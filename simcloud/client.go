@@ -179,6 +179,14 @@ const (
 	OperationListImages        = "ListImages"
 )
 
+// ChangesOnly is all operations that change something, in the place of one in a fault rule.
+const ChangesOnly = "changes"
+
+// Changes are the operations that change something.
+func Changes() []string {
+	return []string{OperationCreateInstance, OperationDeleteInstance, OperationUpdateInstance, OperationUpdateTags, OperationDeleteAddress}
+}
+
 // Operations are the calls that faults can hit and statistics count.
 func Operations() []string {
 	return []string{

@@ -8,7 +8,7 @@ import "time"
 type FaultRule struct {
 	// ID is given by the cloud.
 	ID string `json:"id,omitempty"`
-	// Operation is one of the Operation constants, or "*" for all of them.
+	// Operation is one of the Operation constants, "*" for all of them, or ChangesOnly.
 	Operation string `json:"operation"`
 	// Match narrows the rule. Default: every call of the operation.
 	Match FaultMatch `json:"match,omitzero"`

@@ -67,20 +67,14 @@ func (a account) Instances(ctx context.Context, o simcloud.ListInstancesOptions)
 	})
 }
 
-// addresses goes through all that carry the tags and belong to no instance any more.
+// addresses goes through all that carry the tags.
 func (a account) addresses(ctx context.Context, tags map[string]string) iter.Seq2[*simcloud.Address, error] {
 	return pages(func(next string) ([]simcloud.Address, string, error) {
 		page, err := a.ListAddresses(ctx, simcloud.ListInstancesOptions{Tags: tags, NextToken: next})
 		if err != nil {
 			return nil, "", err
 		}
-		var left []simcloud.Address
-		for _, address := range page.Addresses {
-			if !address.InUse {
-				left = append(left, address)
-			}
-		}
-		return left, page.NextToken, nil
+		return page.Addresses, page.NextToken, nil
 	})
 }
 

@@ -54,7 +54,9 @@ func TestTheDriverConforms(t *testing.T) {
 				Version:             "v1.36.3",
 				Timeout:             time.Minute,
 				Full:                true,
-				Cloud:               conformance.Cloud{Resources: s.resources, Launch: s.launch, Inject: s.inject},
+				// An address goes with its instance at the latest, and by nobody's hand before.
+				Never: []conformance.FaultKind{conformance.PartsGoneFirst},
+				Cloud: conformance.Cloud{Resources: s.resources, Launch: s.launch, LaunchNamed: s.launchNamed, Inject: s.inject},
 			})
 		})
 	}
@@ -122,7 +124,11 @@ func (s *sim) resources(ctx context.Context) ([]string, error) {
 }
 
 func (s *sim) launch(ctx context.Context, tags map[string]string) (string, func(context.Context) error, error) {
-	in, err := s.client.CreateInstance(ctx, simcloud.CreateInstanceRequest{Region: "sim-1", Type: "small", Image: "sim-os-1", Tags: tags})
+	return s.launchNamed(ctx, provider.Instance{}, tags)
+}
+
+func (s *sim) launchNamed(ctx context.Context, gone provider.Instance, tags map[string]string) (string, func(context.Context) error, error) {
+	in, err := s.client.CreateInstance(ctx, simcloud.CreateInstanceRequest{Name: gone.NodeName, Region: "sim-1", Type: "small", Image: "sim-os-1", Tags: tags})
 	if err != nil {
 		return "", nil, err
 	}
@@ -156,18 +162,75 @@ func (s *sim) inject(ctx context.Context, f conformance.Fault) (func(), error) {
 	case conformance.Exhausted:
 		rule.Operation, rule.Effect.Error = simcloud.OperationCreateInstance, simcloud.CodeQuotaExceeded
 	case conformance.Unauthenticated:
-		rule.Effect.Error = simcloud.CodeUnauthorized
+		rule.Skip, rule.Effect.Error = f.Skip, simcloud.CodeUnauthorized
 	case conformance.PermissionDenied:
 		rule.Effect.Error = simcloud.CodeForbidden
 	case conformance.Hanging:
 		// Longer than the test: it is the cloud's end that ends it.
 		rule.Effect.Latency = simcloud.Duration(24 * time.Hour)
+	case conformance.DoneLate:
+		rule.Operation, rule.Skip = simcloud.ChangesOnly, f.Skip
+		rule.Effect = simcloud.FaultEffect{Error: simcloud.CodeUnavailable, EffectDelay: simcloud.Duration(f.For)}
 	default:
-		return nil, fmt.Errorf("fault %s: %w", f.Kind, errors.ErrUnsupported)
+		return s.behave(ctx, f)
 	}
 	added, err := s.admin.AddFault(ctx, rule)
 	if err != nil {
 		return nil, err
 	}
 	return func() { must(s, s.admin.RemoveFault(context.WithoutCancel(ctx), added.ID)) }, nil
+}
+
+// behave gives the cloud a way of its own, until the end.
+func (s *sim) behave(ctx context.Context, f conformance.Fault) (func(), error) {
+	late, moment, none, yes, no, huge, zero := simcloud.Duration(f.For), simcloud.Duration(500*time.Millisecond), simcloud.Duration(0), true, false, 256<<20, 0
+	var on, off simcloud.SemanticsPatch
+	switch f.Kind {
+	case conformance.LateReads:
+		on.GetLag, off.GetLag = &late, &none
+	case conformance.LateLists:
+		on.ListLag, off.ListLag = &late, &none
+	case conformance.LateTags:
+		on.TagLag, off.TagLag = &late, &none
+	case conformance.UnsteadyLists:
+		on.ListRepeats, off.ListRepeats = &yes, &no
+	case conformance.OtherCase:
+		on.OtherCase, off.OtherCase = &yes, &no
+	case conformance.StateGoesBack:
+		on.StateReturns, off.StateReturns = &moment, &none
+	case conformance.PartsRemain:
+		on.KeepAddresses, off.KeepAddresses = &yes, &no
+	case conformance.QuotaFreesLate:
+		on.QuotaLag, off.QuotaLag = &late, &none
+		used := 0
+		dump, err := s.admin.Dump(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range dump.Records {
+			if r.State != simcloud.StateTerminated {
+				used++
+			}
+		}
+		if err := s.admin.SetQuota(ctx, "alice", "sim-1", simcloud.Quota{MaxInstances: &used}); err != nil {
+			return nil, err
+		}
+	case conformance.HugeAnswers:
+		on.AnswerPadding, off.AnswerPadding = &huge, &zero
+	default:
+		return nil, fmt.Errorf("fault %s: %w", f.Kind, errors.ErrUnsupported)
+	}
+	set := func(patch *simcloud.SemanticsPatch) error {
+		_, err := s.admin.PatchSettings(context.WithoutCancel(ctx), simcloud.SettingsPatch{Semantics: patch})
+		return err
+	}
+	if err := set(&on); err != nil {
+		return nil, err
+	}
+	return func() {
+		must(s, set(&off))
+		if f.Kind == conformance.QuotaFreesLate {
+			must(s, s.admin.SetQuota(context.WithoutCancel(ctx), "alice", "sim-1", simcloud.Quota{}))
+		}
+	}, nil
 }

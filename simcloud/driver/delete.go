@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"strings"
 
 	"machinist.dev/machinist/pkg/provider"
 	"machinist.dev/machinist/simcloud"
@@ -26,16 +27,44 @@ func (d *Driver) Delete(ctx context.Context, req provider.DeleteRequest) (provid
 	if err != nil || !result.Gone {
 		return provider.DeleteResult{Found: result.Found}, err
 	}
-	// Where the cloud keeps the address of an instance that is terminated, it is the last that is left of it.
-	for address, err := range client.addresses(ctx, own.tags()) {
-		if err != nil {
-			return provider.DeleteResult{}, translate(err, "look for the address of machine "+string(own.machine.UID))
-		}
-		if err := client.DeleteAddress(ctx, address.ID); err != nil && simcloud.CodeOf(err) != simcloud.CodeNotFound {
-			return provider.DeleteResult{}, translate(err, "delete address "+address.ID)
-		}
+	result.Gone, err = release(ctx, client, req.ProviderID, own)
+	if err != nil {
+		return provider.DeleteResult{}, err
 	}
 	return result, nil
+}
+
+// release deletes what the cloud keeps of an instance that is gone, its address, and reports whether nothing is left. What lists
+// say may be behind: they name addresses, and the answer to their deletion tells how it is with them.
+func release(ctx context.Context, client account, providerID string, own owner) (released bool, err error) {
+	var ids []string
+	if providerID != "" {
+		id, err := idOf(providerID)
+		if err != nil {
+			return false, err
+		}
+		ids = []string{"a-" + strings.TrimPrefix(id, "i-")}
+	} else {
+		for address, err := range client.addresses(ctx, own.tags()) {
+			if err != nil {
+				return false, translate(err, "look for the address of machine "+string(own.machine.UID))
+			}
+			ids = append(ids, address.ID)
+		}
+	}
+	for _, id := range ids {
+		err := client.DeleteAddress(ctx, id)
+		switch simcloud.CodeOf(err) {
+		case simcloud.CodeNotFound:
+			err = nil
+		case simcloud.CodeConflict:
+			return false, nil // Of an instance that was found meanwhile.
+		}
+		if err != nil {
+			return false, translate(err, "delete address "+id)
+		}
+	}
+	return true, nil
 }
 
 func deleteByTags(ctx context.Context, client account, own owner) (provider.DeleteResult, error) {

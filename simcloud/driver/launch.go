@@ -188,6 +188,9 @@ func (d *Driver) List(ctx context.Context, req provider.ListRequest) (provider.L
 			if err != nil {
 				return provider.ListPage{}, translate(err, "list addresses")
 			}
+			if address.InUse {
+				continue
+			}
 			page.Leftovers = append(page.Leftovers, provider.Leftover{
 				ID: address.ID, LaunchTime: address.LaunchTime,
 				ClusterID:  address.Tags[provider.TagCluster],

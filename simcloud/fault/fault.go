@@ -149,7 +149,8 @@ func uniform(seed, n uint64) float64 {
 
 func (r *rule) matches(c Call) bool {
 	m := r.Match
-	if (r.Operation != "*" && r.Operation != c.Operation) || (m.Account != "" && m.Account != c.Account) {
+	of := r.Operation == "*" || r.Operation == c.Operation || r.Operation == simcloud.ChangesOnly && slices.Contains(simcloud.Changes(), c.Operation)
+	if !of || (m.Account != "" && m.Account != c.Account) {
 		return false
 	}
 	m.Account = ""
@@ -236,8 +237,8 @@ func validate(r simcloud.FaultRule) error {
 	}
 	e := r.Effect
 	switch {
-	case r.Operation != "*" && !slices.Contains(simcloud.Operations(), r.Operation):
-		return invalid("operation: %q is not an operation or \"*\"", r.Operation)
+	case r.Operation != "*" && r.Operation != simcloud.ChangesOnly && !slices.Contains(simcloud.Operations(), r.Operation):
+		return invalid("operation: %q is not an operation, %q or \"*\"", r.Operation, simcloud.ChangesOnly)
 	case r.Skip < 0 || r.Count < 0:
 		return invalid("skip: %d and count: %d must not be negative", r.Skip, r.Count)
 	case !(r.Probability >= 0 && r.Probability <= 1):

@@ -94,6 +94,14 @@ const (
 	// AnnotationUnfreeze ends the freeze of a MachineSet or MachineDeployment.
 	AnnotationUnfreeze = "machinist.dev/unfreeze"
 
+	// AnnotationAllowDeletion, with the value true, on a CustomResourceDefinition of this API group lets it be deleted, which
+	// the admission policy refuses otherwise. All objects of the kind go with it, and the machines that they own.
+	AnnotationAllowDeletion = "machinist.dev/allow-deletion"
+
+	// AnnotationRemoveOrphansUntil, a time (RFC 3339) at most MaxOrphanRemoval ahead, on a MachineClass lets instances
+	// without a Machine that are found with the class be removed until then, although OrphanRemovalBlocked is True.
+	AnnotationRemoveOrphansUntil = "machinist.dev/remove-orphans-until"
+
 	// AnnotationRevision is the number of a MachineSet's or MachineDeployment's revision.
 	AnnotationRevision = "machinist.dev/revision"
 

@@ -151,6 +151,10 @@ const (
 	// NodeAnnotationLastAppliedNodeTemplate is what was last applied to a Node from spec.node, for the three-way merge.
 	NodeAnnotationLastAppliedNodeTemplate = "machinist.dev/last-applied-node-template"
 
+	// NodeAnnotationInstanceRemoved marks the Node of an instance without a Machine that is being removed. It names the object
+	// (namespace/name) with whose credentials the instance was found. When the instance is gone, the Node is deleted.
+	NodeAnnotationInstanceRemoved = "machinist.dev/instance-removed"
+
 	// NodeAnnotationUpdateRequested asks the agent on a Node to update it to the version that is its value.
 	NodeAnnotationUpdateRequested = "machinist.dev/update-requested"
 

@@ -59,6 +59,22 @@ func guardMutants() []mutant {
 			scenario: "orphans-reported", finds: "orphans: .* only be reported",
 		},
 		{
+			name: "most-instances-are-orphans", file: "internal/safety/orphans/plan.go",
+			from: "most[namespace] = n >= leastForMost &&", to: "most[namespace] = n >= 100*leastForMost &&",
+			scenario: "machines-lost", finds: "orphans: .* one of most",
+		},
+		{
+			name: "most-orphans-forgotten", file: "internal/safety/orphans/blocked.go",
+			from: "state.Blocked[d.ID] || blockedReason(source) == v1beta1.ReasonMostInstancesOrphaned", to: "state.Blocked[d.ID]",
+			scenario: "machines-lost", finds: "orphans: .* one of most",
+		},
+		{
+			name: "ready-orphan-removed", file: "internal/safety/orphans/plan.go",
+			from: "	case s.NodeReady[id] != \"\":", to: "	case s.NodeReady[id] == \"?\":",
+			without:  &mutant{file: "internal/safety/orphans/nodes.go", from: "		case !confirmed:\n", to: "		case !confirmed && ctx == nil:\n"},
+			scenario: "machines-lost", finds: "orphans: .* node is Ready",
+		},
+		{
 			name: "orphans-right-after-an-outage", file: "internal/safety/orphans/plan.go",
 			from: "s.Stable.IsZero() || s.Now.Sub(s.Stable) < s.Period:", to: "s.Stable.IsZero():",
 			scenario: "orphans-in-outage", finds: "orphans: .* all is well since",

@@ -38,6 +38,7 @@ func guardScenarios() []Scenario {
 		{Name: "orphans-seen-late", Group: Safety, Rooms: Orphans, Base: fleet(2, "a"), Script: leaksOfLate},
 		{Name: "orphans-reported", Group: Safety, Rooms: Orphans, Base: fleet(2, "a"), Script: reportedLeaks},
 		{Name: "orphans-in-outage", Group: Safety, Rooms: Orphans, Base: fleet(2, "a"), Script: leaksInOutage},
+		{Name: "machines-lost", Group: Safety, Rooms: Orphans, Base: fleet(3, "a"), Script: losses},
 		{Name: "overshoot", Group: Safety, Rooms: Overshoot | Health, Base: fleet(2, "a"), Script: intrusions},
 		{Name: "freeze", Group: Safety, Rooms: Overshoot | Health, Base: fleet(3, "a"), Script: freezing},
 		{Name: "marks", Group: Safety, Rooms: Marks | Overshoot, Base: fleet(3, "a"), Script: rollouts},

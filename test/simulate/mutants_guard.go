@@ -101,6 +101,11 @@ func guardMutants() []mutant {
 			scenario: "too-many-unhealthy", finds: "health: machine .* although",
 		},
 		{
+			name: "times-of-other-clocks-trusted", file: "internal/healthcheck/observed.go",
+			from: "	if c.Seen != nil {", to: "	if c.Seen != nil && now.IsZero() {",
+			scenario: "clocks-differ", finds: "I6: machine .* marked|after the last disturbance",
+		},
+		{
 			name: "marked-from-a-stale-view", file: "internal/healthcheck/mark.go",
 			from: "if v.Health != Unhealthy {", to: "if s.Now.IsZero() {",
 			scenario: "remediate", finds: "I6: machine .* is well since",

@@ -112,7 +112,7 @@ func guardMutants() []mutant {
 		},
 		{
 			name: "recovered-machine-replaced", file: "internal/machineset/remediation.go",
-			from: "	return last.Add(withdrawal).Sub(now)", to: "	return min(0, last.Sub(now))",
+			from: "	return min(at.Add(withdrawal).Sub(now), began", to: "	return min(0, at.Sub(now), began",
 			scenario: "remediate", finds: "I3|health: ",
 		},
 		{

@@ -212,7 +212,7 @@ func losses(r *rand.Rand) []Deed {
 		deeds = append(deeds, bringUp(Provider, []int{0, 3}[r.IntN(2)]), wait(orphanPeriod*4))
 	}
 	if r.IntN(2) == 0 {
-		deeds = append(deeds, scale(6), wait(orphanPeriod*4))
+		deeds = append(deeds, scale(9), wait(orphanPeriod*4))
 	}
 	return append(deeds, letGo("a"), wait(orphanPeriod*time.Duration(n+3)))
 }

@@ -131,7 +131,8 @@ func TestAttackDeletedCRDsByForceLeaveInstancesThatWork(t *testing.T) {
 	for _, r := range m.instances() {
 		old = append(old, r.Instance)
 	}
-	if err := m.Provider.Stop(15 * time.Second); err != nil {
+	// While they are away nobody sees the Machines being deleted, and nothing is made of a kind that is going.
+	if err := errors.Join(m.Provider.Stop(15*time.Second), m.Manager.Stop(15*time.Second)); err != nil {
 		t.Fatal(err)
 	}
 
@@ -159,7 +160,11 @@ func TestAttackDeletedCRDsByForceLeaveInstancesThatWork(t *testing.T) {
 	if err := extensions.Create(ctx, config.CRDs()[at]); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Provider.Start(); err != nil {
+	eventually(t, "the kind is served again", func() (bool, string) {
+		err := m.control.List(ctx, &v1beta1.MachineList{})
+		return err == nil, fmt.Sprint(err)
+	})
+	if err := errors.Join(m.Manager.Start(), m.Provider.Start()); err != nil {
 		t.Fatal(err)
 	}
 	m.running(4)

@@ -101,7 +101,7 @@ func guardMutants() []mutant {
 			scenario: "too-many-unhealthy", finds: "health: machine .* although",
 		},
 		{
-			name: "times-of-other-clocks-trusted", file: "internal/healthcheck/observed.go",
+			name: "health-timeout-by-another-clock", file: "internal/healthcheck/observed.go",
 			from: "	if c.Seen != nil {", to: "	if c.Seen != nil && now.IsZero() {",
 			scenario: "clocks-differ", finds: "I6: machine .* marked|after the last disturbance",
 		},

@@ -208,11 +208,11 @@ func letGo(class string) Deed {
 func losses(r *rand.Rand) []Deed {
 	n := []int{1, 6}[r.IntN(2)]
 	deeds := []Deed{lose(n, n == 1 || r.IntN(2) == 0), wait(orphanPeriod * time.Duration(4+r.IntN(3)))}
-	if r.IntN(2) == 0 {
-		deeds = append(deeds, bringUp(Provider, []int{0, 3}[r.IntN(2)]), wait(orphanPeriod*4))
+	if r.IntN(2) == 0 { // They are few among what is made now, and the next process does not know that they were most.
+		deeds = append(deeds, scale(9), wait(orphanPeriod*4))
 	}
 	if r.IntN(2) == 0 {
-		deeds = append(deeds, scale(9), wait(orphanPeriod*4))
+		deeds = append(deeds, bringUp(Provider, []int{0, 3}[r.IntN(2)]), wait(orphanPeriod*4))
 	}
 	return append(deeds, letGo("a"), wait(orphanPeriod*time.Duration(n+3)))
 }

@@ -65,7 +65,7 @@ func guardMutants() []mutant {
 		},
 		{
 			name: "most-orphans-forgotten", file: "internal/safety/orphans/blocked.go",
-			from: "state.Blocked[d.ID] || blockedReason(source) == v1beta1.ReasonMostInstancesOrphaned", to: "state.Blocked[d.ID]",
+			from: "state.Blocked || blockedReason(in.source) == v1beta1.ReasonMostInstancesOrphaned", to: "state.Blocked",
 			scenario: "machines-lost", finds: "orphans: .* one of most",
 		},
 		{

@@ -21,13 +21,15 @@ var blockedReasons = map[Verdict]string{
 }
 
 // lookCloser finds out of what has no Machine whether its Node is Ready, and what its classes say of its removal.
-func (c *Collector) lookCloser(ctx context.Context, state *State, scopes map[string]*scope) error {
-	state.NodeReady, state.Blocked, state.Confirmed = map[string]string{}, map[string]bool{}, map[string]bool{}
+func (c *Collector) lookCloser(ctx context.Context, known *fleet, state *State, scopes map[string]*scope) error {
+	state.NodeReady, state.Confirmed = map[string]string{}, map[string]bool{}
+	for _, in := range known.inputs {
+		state.Blocked = state.Blocked || blockedReason(in.source) == v1beta1.ReasonMostInstancesOrphaned
+	}
 	for _, d := range state.orphans() {
 		for _, source := range scopes[d.ID].sources {
 			confirmed, _ := confirmation(source, state.Now)
 			state.Confirmed[d.ID] = state.Confirmed[d.ID] || confirmed
-			state.Blocked[d.ID] = state.Blocked[d.ID] || blockedReason(source) == v1beta1.ReasonMostInstancesOrphaned
 		}
 		if len(d.Parts) > 0 {
 			continue
@@ -45,6 +47,9 @@ func (c *Collector) lookCloser(ctx context.Context, state *State, scopes map[str
 	return nil
 }
 
+// exampleTime is always the same, so that a message does not change by itself.
+const exampleTime = "2026-01-31T15:00:00Z"
+
 // confirmation reports whether a person lets orphans that were found with an object be removed now. invalid says what is wrong
 // with what the person wrote.
 func confirmation(source client.Object, now time.Time) (confirmed bool, invalid string) {
@@ -55,7 +60,7 @@ func confirmation(source client.Object, now time.Time) (confirmed bool, invalid 
 	until, err := time.Parse(time.RFC3339, value)
 	switch {
 	case err != nil:
-		return false, fmt.Sprintf("its value %.40q is no time such as %s", value, now.UTC().Add(time.Hour).Format(time.RFC3339))
+		return false, fmt.Sprintf("its value %.40q is no time such as %s", value, exampleTime)
 	case until.Sub(now) > v1beta1.MaxOrphanRemoval:
 		return false, fmt.Sprintf("its value %s is more than %s ahead", value, v1beta1.MaxOrphanRemoval)
 	case !until.After(now):
@@ -77,7 +82,9 @@ func blockedReason(source client.Object) string {
 }
 
 // reportBlocked sets OrphanRemovalBlocked on the class with which orphans were found that wait for a person, and removes it
-// where none does. It stays while the next pass has yet to judge an orphan: after a restart each is new.
+// where none does. It stays while the next pass has yet to judge an orphan: after a restart each is new. A list may lack some
+// instances, or another class's may show them: MostInstancesOrphaned, which holds for all, goes only when two passes saw
+// nothing that waits, or when another class says the same.
 func (c *Collector) reportBlocked(ctx context.Context, state *State, plan Plan, listed []*scope, scopes map[string]*scope) {
 	waiting, counts := map[*scope]int{}, map[Verdict]int{}
 	names := map[*scope]map[Verdict][]string{}
@@ -104,6 +111,18 @@ func (c *Collector) reportBlocked(ctx context.Context, state *State, plan Plan, 
 	if state.Live == nil && state.candidates() {
 		return // Nobody could say what has a Machine.
 	}
+	nothingWaits := len(waiting) == 0 && state.Before != nil
+	for _, seen := range state.Before {
+		nothingWaits = nothingWaits && seen.Stray
+	}
+	reporting := 0
+	for _, s := range listed {
+		for _, source := range s.sources {
+			if blockedReason(source) == v1beta1.ReasonMostInstancesOrphaned {
+				reporting++
+			}
+		}
+	}
 	for _, s := range listed {
 		for _, source := range s.sources {
 			class, ok := source.(*v1beta1.MachineClass)
@@ -114,8 +133,15 @@ func (c *Collector) reportBlocked(ctx context.Context, state *State, plan Plan, 
 			if source == s.source {
 				want = blockedCondition(class, names[s], state.Now)
 			}
-			if want.Type == "" && (waiting[s] > 0 || blockedReason(source) == "") {
+			switch says := blockedReason(source); {
+			case want.Type != "":
+			case says == "", waiting[s] > 0:
 				continue // What it says, if anything, may still be so.
+			case says == v1beta1.ReasonMostInstancesOrphaned && !nothingWaits:
+				if reporting < 2 {
+					continue
+				}
+				reporting--
 			}
 			if err := c.writeBlocked(ctx, class, want); err != nil {
 				c.log(ctx).Error(err, "Cannot report on a class whether orphans wait for a person", "class", nameOf(class))
@@ -128,7 +154,7 @@ func (c *Collector) reportBlocked(ctx context.Context, state *State, plan Plan, 
 // where none does.
 func blockedCondition(class *v1beta1.MachineClass, names map[Verdict][]string, now time.Time) metav1.Condition {
 	how := fmt.Sprintf(" To have them removed, annotate the class with %s=<time such as %s, at most %s ahead>.",
-		v1beta1.AnnotationRemoveOrphansUntil, "2006-01-02T15:04:05Z", v1beta1.MaxOrphanRemoval)
+		v1beta1.AnnotationRemoveOrphansUntil, exampleTime, v1beta1.MaxOrphanRemoval)
 	if _, invalid := confirmation(class, now); invalid != "" {
 		how += " The annotation that is there does not do that: " + invalid + "."
 	}

@@ -47,7 +47,7 @@ func (c *Collector) pass(ctx context.Context, now time.Time, before Sightings) P
 			c.log(ctx).Error(err, "Orphaned instances are left alone: it is not known which Machines there are")
 		}
 	}
-	if err := c.lookCloser(ctx, &state, scopes); err != nil {
+	if err := c.lookCloser(ctx, known, &state, scopes); err != nil {
 		state.Live = nil
 		c.log(ctx).Error(err, "Orphaned instances are left alone: it is not known which of them are Ready Nodes")
 	}

@@ -50,8 +50,8 @@ type State struct {
 
 	// NodeReady has the names of Ready Nodes, by the IDs of the instances without a Machine that they belong to.
 	NodeReady map[string]string
-	// Blocked has the IDs of what was found with a class that says MostInstancesOrphaned: that outlives the process.
-	Blocked map[string]bool
+	// Blocked says that a class reports MostInstancesOrphaned: that outlives the process.
+	Blocked bool
 	// Confirmed has the IDs of what was found with a class by which a person lets orphans be removed now.
 	Confirmed map[string]bool
 }
@@ -309,7 +309,7 @@ func (s *State) when(id string, in *provider.Instance, seen Sighting) Verdict {
 		return Report
 	case s.Confirmed[id]:
 		return Delete
-	case seen.Blocked || s.Blocked[id]:
+	case seen.Blocked || s.Blocked:
 		return MostOrphaned
 	case s.NodeReady[id] != "":
 		return NodeReady

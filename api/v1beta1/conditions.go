@@ -1,5 +1,7 @@
 package v1beta1
 
+import "time"
+
 // Reasons of Ready on a MachineClass, beside CredentialsNotFound, UserDataNotFound and ProviderUnavailable.
 const (
 	// ReasonValid surfaces when the provider accepts the class.
@@ -8,6 +10,26 @@ const (
 	// ReasonInvalidProviderSpec surfaces when the provider refuses providerSpec.
 	ReasonInvalidProviderSpec = "InvalidProviderSpec"
 )
+
+// Conditions of a MachineClass, beside Ready and Deleting.
+const (
+	// ConditionOrphanRemovalBlocked is True while instances without a Machine, found with this class, are not removed
+	// until a person sets the annotation machinist.dev/remove-orphans-until on the class. A class without it has none.
+	ConditionOrphanRemovalBlocked = "OrphanRemovalBlocked"
+)
+
+// Reasons of OrphanRemovalBlocked.
+const (
+	// ReasonMostInstancesOrphaned surfaces when so many instances lost their Machines at once that more likely the Machines
+	// were lost by mistake.
+	ReasonMostInstancesOrphaned = "MostInstancesOrphaned"
+
+	// ReasonOrphanNodeReady surfaces when the Node of an instance without a Machine is Ready: it does its work.
+	ReasonOrphanNodeReady = "OrphanNodeReady"
+)
+
+// MaxOrphanRemoval is how far ahead AnnotationRemoveOrphansUntil may be at most.
+const MaxOrphanRemoval = 24 * time.Hour
 
 // Conditions of a MachineSet. A MachineDeployment shows them for all its sets.
 const (

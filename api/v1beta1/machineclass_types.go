@@ -134,7 +134,7 @@ type MachineClassStatus struct {
 	// +optional
 	NodeInfo *NodeInfo `json:"nodeInfo,omitempty"`
 
-	// conditions of the class: Ready.
+	// conditions of the class: Ready, and OrphanRemovalBlocked while instances without a Machine wait for a person.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -94,6 +94,14 @@ const (
 	// AnnotationUnfreeze ends the freeze of a MachineSet or MachineDeployment.
 	AnnotationUnfreeze = "machinist.dev/unfreeze"
 
+	// AnnotationAllowDeletion, with the value true, on a CustomResourceDefinition of this API group lets it be deleted, which
+	// the admission policy refuses otherwise. All objects of the kind go with it, and the machines that they own.
+	AnnotationAllowDeletion = "machinist.dev/allow-deletion"
+
+	// AnnotationRemoveOrphansUntil, a time (RFC 3339) at most MaxOrphanRemoval ahead, on a MachineClass lets instances
+	// without a Machine that are found with the class be removed until then, although OrphanRemovalBlocked is True.
+	AnnotationRemoveOrphansUntil = "machinist.dev/remove-orphans-until"
+
 	// AnnotationRevision is the number of a MachineSet's or MachineDeployment's revision.
 	AnnotationRevision = "machinist.dev/revision"
 
@@ -144,6 +152,10 @@ const (
 	// older request that comes late from undoing that, and says nothing else: who writes to the Node may write it as well. What
 	// was applied is in status.nodeTemplate of the Machine.
 	NodeAnnotationLastAppliedNodeTemplate = "machinist.dev/last-applied-node-template"
+
+	// NodeAnnotationInstanceRemoved marks the Node of an instance without a Machine that is being removed. It names the object
+	// (namespace/name) with whose credentials the instance was found. When the instance is gone, the Node is deleted.
+	NodeAnnotationInstanceRemoved = "machinist.dev/instance-removed"
 
 	// NodeAnnotationUpdateRequested asks the agent on a Node to update it to the version that is its value.
 	NodeAnnotationUpdateRequested = "machinist.dev/update-requested"

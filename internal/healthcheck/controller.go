@@ -119,6 +119,8 @@ func (p *pass) run(ctx context.Context) error {
 	}
 	situation := Situation{Now: p.now, Clocks: p.clocks, Meltdown: p.followMeltdown(ctx)}
 	situation.Clocks.Recovered = p.memory.recovered
+	p.memory.seen = p.memory.seen.newPass()
+	p.clocks.Seen, situation.Clocks.Seen = p.memory.seen, p.memory.seen
 
 	var errs []error
 	groups := p.groups()

@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/safety/reachability"
 )
 
 // Health is how a machine fares.
@@ -35,9 +34,10 @@ type Verdict struct {
 	RecheckAfter time.Duration
 }
 
-// Evaluate judges a machine by a policy. node is the one that the machine refers to, nil where that is gone. No clock runs
-// from before clock.Since, whatever the times of the conditions: an outage, or the time in which nobody watched, is not the
-// machine's fault.
+// Evaluate judges a machine by a policy. node is the one that the machine refers to, nil where that is gone. A clock runs from
+// when this process observed what is wrong, since the times of conditions are by the clocks of others. None runs from before
+// clock.Since: an outage, or the time in which nobody watched, is not the machine's fault. Evaluate notes in clock.Seen what it
+// observes for the first time.
 func Evaluate(p Policy, m *v1beta1.Machine, node *corev1.Node, now time.Time, clock Clock) Verdict {
 	switch {
 	case m.Status.Phase == v1beta1.MachineFailed:
@@ -69,7 +69,7 @@ func changing(m *v1beta1.Machine, now time.Time, clock Clock) time.Duration {
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate); c != nil && c.Status == metav1.ConditionFalse {
 		began = c.LastTransitionTime.Time
 	}
-	return max(0, clock.left(m.Spec.Timeouts.UpdateOrDefault(), began, now))
+	return max(0, clock.left(m.Spec.Timeouts.UpdateOrDefault(), Signal{UID: m.UID, Type: v1beta1.ConditionUpToDate, Began: began}, now))
 }
 
 // starting judges a machine that has no Node.
@@ -89,7 +89,7 @@ func (p Policy) starting(m *v1beta1.Machine, now time.Time, clock Clock) Verdict
 	if p.Startup <= 0 || p.Startup >= m.Spec.Timeouts.CreationOrDefault() {
 		return Verdict{Health: Unknown} // Its own controller makes it Failed in time.
 	}
-	if left := clock.left(p.Startup, began, now); left > 0 {
+	if left := clock.left(p.Startup, Signal{UID: m.UID, Type: v1beta1.ConditionLaunched, Began: began}, now); left > 0 {
 		return Verdict{Health: Unknown, RecheckAfter: left}
 	}
 	return Verdict{Health: Unhealthy, InTrouble: true, Why: fmt.Sprintf("There is no Node %s after the launch began.", p.Startup)}
@@ -127,7 +127,7 @@ func (p Policy) nodeGone(m *v1beta1.Machine, now time.Time, clock Clock) Verdict
 		v.RecheckAfter = max(timeout, time.Millisecond) // Its controller has yet to notice, and its clock to begin.
 		return v
 	}
-	if v.RecheckAfter = clock.left(timeout, c.LastTransitionTime.Time, now); v.RecheckAfter <= 0 {
+	if v.RecheckAfter = clock.left(timeout, Signal{UID: m.UID, Type: v1beta1.ConditionRegistered, Began: c.LastTransitionTime.Time}, now); v.RecheckAfter <= 0 {
 		v.Health, v.RecheckAfter = Unhealthy, 0
 	}
 	return v
@@ -141,7 +141,7 @@ func (p Policy) node(node *corev1.Node, now time.Time, clock Clock) Verdict {
 		if status != wrong.Status {
 			continue
 		}
-		left := clock.left(wrong.Timeout.Duration, at, now)
+		left := clock.left(wrong.Timeout.Duration, Signal{UID: node.UID, Type: string(wrong.Type), Status: string(status), Began: at}, now)
 		if v.Health == Healthy || left <= 0 {
 			v.Why = fmt.Sprintf("Condition %s of node %s (%s) is %s: %s.", wrong.Type, node.Name, node.UID, status, reason)
 		}
@@ -169,21 +169,6 @@ func conditionOf(node *corev1.Node, kind corev1.NodeConditionType) (status corev
 		return corev1.ConditionUnknown, node.CreationTimestamp.Time, "NeverReported"
 	}
 	return "", time.Time{}, ""
-}
-
-// left is how much of a timeout is left to what began at a time, zero or less if none is. What is in the future, by whatever
-// clock, begins now.
-func (c Clock) left(timeout time.Duration, began, now time.Time) time.Duration {
-	from := func(since time.Time) time.Time {
-		switch {
-		case since.After(now), began.After(now):
-			return now
-		case since.After(began):
-			return since
-		}
-		return began
-	}
-	return reachability.TimeLeft(timeout, from(c.Certain), from(c.Since), c.Leading, now)
 }
 
 // ready reports whether the Node that the machine refers to is there and Ready.

@@ -15,6 +15,9 @@ func (r *Reconciler) Fork(o Options) *Reconciler {
 		melting: maps.Clone(was.melting), recovered: maps.Clone(was.recovered),
 		statusWritten: maps.Clone(was.statusWritten), refusals: maps.Clone(was.refusals), vacancies: maps.Clone(was.vacancies),
 	}
+	if was.seen != nil {
+		f.memory.seen = &Observations{before: maps.Clone(was.seen.before), now: maps.Clone(was.seen.now)}
+	}
 	for set, left := range f.memory.vacancies {
 		f.memory.vacancies[set] = slices.Clone(left)
 	}

@@ -15,6 +15,7 @@ func TestAForkRemembersAllAndSharesNothing(t *testing.T) {
 		machines: 3, began: minutes(1), melting: map[string]bool{"a": true}, recovered: map[string]time.Time{"b": minutes(2)},
 		statusWritten: map[types.UID]time.Time{"c": minutes(3)}, refusals: map[string]string{"default": "Meltdown"},
 		vacancies: map[types.UID][]Vacancy{"set": {{UID: "m", Row: 1, At: minutes(4)}}},
+		seen:      &Observations{before: map[key]time.Time{}, now: map[key]time.Time{Signal{UID: "n"}.key(): minutes(5)}},
 	}
 	f := r.Fork(Options{})
 	if !reflect.DeepEqual(f.memory.recollection, r.memory.recollection) {
@@ -26,8 +27,9 @@ func TestAForkRemembersAllAndSharesNothing(t *testing.T) {
 		}
 	}
 	f.memory.vacancies["set"][0].Row = 9
+	f.memory.seen.now[key{}] = minutes(9)
 	f.memory.melting["z"], f.memory.recovered["z"], f.memory.statusWritten["z"], f.memory.refusals["z"] = true, minutes(9), minutes(9), "z"
-	if len(r.memory.melting)+len(r.memory.recovered)+len(r.memory.statusWritten)+len(r.memory.refusals) != 4 || r.memory.vacancies["set"][0].Row != 1 {
+	if len(r.memory.melting)+len(r.memory.recovered)+len(r.memory.statusWritten)+len(r.memory.refusals) != 4 || r.memory.vacancies["set"][0].Row != 1 || len(r.memory.seen.now) != 1 {
 		t.Errorf("the fork is shared: %+v", r.memory.recollection)
 	}
 }

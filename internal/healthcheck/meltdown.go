@@ -102,6 +102,8 @@ type Clocks struct {
 	Thawed time.Time
 	// Recovered is when domains ended to melt.
 	Recovered map[string]time.Time
+	// Seen are when this process observed what is wrong; nil goes by the times of the conditions.
+	Seen *Observations
 }
 
 // Clock is from when on the clocks of a machine count.
@@ -112,11 +114,13 @@ type Clock struct {
 	Certain time.Time
 	// Leading is since when this process sees everything.
 	Leading time.Time
+	// Seen are when this process observed what is wrong; nil goes by the times of the conditions.
+	Seen *Observations
 }
 
 // In returns from when on clocks count in a domain.
 func (c Clocks) In(domain string) Clock {
-	clock := Clock{Since: c.Stable, Certain: c.Thawed, Leading: c.Stable}
+	clock := Clock{Since: c.Stable, Certain: c.Thawed, Leading: c.Stable, Seen: c.Seen}
 	for _, d := range []string{everywhere, domain} {
 		if t := c.Recovered[d]; t.After(clock.Certain) {
 			clock.Certain = t

@@ -28,6 +28,8 @@ type recollection struct {
 	statusWritten map[types.UID]time.Time
 	// refusals are why the built-in policy remediates nothing, by namespace.
 	refusals map[string]string
+	// seen are when signals were first observed, as of the last pass that judged.
+	seen *Observations
 	// vacancies are the replacements that were not seen yet, by set.
 	vacancies map[types.UID][]Vacancy
 }

@@ -47,24 +47,13 @@ func (p *pass) observe(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list machines: %w", err)
 	}
-	nodes := map[string]*corev1.Node{}
-	if p.Nodes != nil {
-		list, err := index.Shared[corev1.Node](ctx, p.Nodes.Cached, &corev1.NodeList{}, client.DisableReadYourWritesConsistency)
-		if err != nil {
-			return fmt.Errorf("list nodes: %w", err)
-		}
-		nodes = make(map[string]*corev1.Node, len(list))
-		for _, node := range list {
-			nodes[node.Name] = node
-		}
-	}
 	p.memory.keepSize(len(machines))
 	p.subjects = make([]Subject, 0, len(machines))
 	p.sets = map[types.UID][]*v1beta1.Machine{}
 	for _, m := range machines {
 		s := Subject{Machine: m}
-		if ref := m.Status.NodeRef; ref != nil {
-			s.Node = nodes[ref.Name]
+		if s.Node, err = p.cachedNode(ctx, m); err != nil {
+			return err
 		}
 		s.Domain = domainOf(m, s.Node)
 		if row, _, ok := rowOf(m); ok {
@@ -76,6 +65,23 @@ func (p *pass) observe(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// cachedNode returns the Node that a machine refers to, nil where that is gone or there is none. Others have it too, and it must
+// not be changed. Each is read by its name: the cluster may have any number of Nodes that are no machine's.
+func (p *pass) cachedNode(ctx context.Context, m *v1beta1.Machine) (*corev1.Node, error) {
+	if p.Nodes == nil || m.Status.NodeRef == nil {
+		return nil, nil
+	}
+	node := &corev1.Node{}
+	err := p.Nodes.Cached.Get(ctx, client.ObjectKey{Name: m.Status.NodeRef.Name}, node, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read node %s from the cache: %w", m.Status.NodeRef.Name, err)
+	}
+	return node, nil
 }
 
 // followMeltdown finds out where it melts, and tells.

@@ -11,12 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/index"
 	"machinist.dev/machinist/internal/wiring"
 )
 
@@ -40,7 +42,7 @@ func (r *Reconciler) Wiring() wiring.Table {
 			{Object: &v1beta1.MachineHealthCheck{}, Keys: keys(func() time.Duration { return 0 }), News: predicate.GenerationChangedPredicate{}},
 			{Object: &v1beta1.Machine{}, Keys: keys(r.spacing), News: machineChanged()},
 			{Object: &v1beta1.MachineSet{}, Keys: keys(r.spacing), News: freezeChanged()},
-			{Cluster: wiring.Target, Object: &corev1.Node{}, Keys: keys(r.spacing), News: nodeChanged()},
+			{Cluster: wiring.Target, Object: &corev1.Node{}, Keys: r.ofMachines(keys(r.spacing)), News: nodeChanged()},
 		},
 	}
 }
@@ -58,6 +60,34 @@ func keys(after func() time.Duration) handler.EventHandler {
 		UpdateFunc:  func(_ context.Context, _ event.UpdateEvent, q queue) { enqueue(q) },
 		DeleteFunc:  func(_ context.Context, _ event.DeleteEvent, q queue) { enqueue(q) },
 		GenericFunc: func(_ context.Context, _ event.GenericEvent, q queue) { enqueue(q) },
+	}
+}
+
+// ofMachines lets through the events of Nodes that Machines refer to. A Machine that refers to one only later asks for a pass
+// itself. Where that cannot be found out, every event is let through.
+func (r *Reconciler) ofMachines(to handler.EventHandler) handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	concerned := func(ctx context.Context, node client.Object) bool {
+		machines, err := index.Shared[v1beta1.Machine](ctx, r.Client, &v1beta1.MachineList{},
+			client.MatchingFields{index.MachineByNodeName: node.GetName()}, client.DisableReadYourWritesConsistency)
+		return err != nil || len(machines) > 0
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
+			if concerned(ctx, e.Object) {
+				to.Create(ctx, e, q)
+			}
+		},
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			if concerned(ctx, e.ObjectNew) {
+				to.Update(ctx, e, q)
+			}
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
+			if concerned(ctx, e.Object) {
+				to.Delete(ctx, e, q)
+			}
+		},
 	}
 }
 

@@ -84,6 +84,7 @@ func (r *Reconciler) Wiring() wiring.Table {
 		Name: Name, Reconciler: r, Concurrency: r.Concurrency,
 		For: &wiring.Watch{Object: &v1beta1.MachineDeployment{}, News: r.echo.Others(deploymentChanged())},
 		Watches: []wiring.Watch{
+			wiring.Urgent(&v1beta1.MachineDeployment{}),
 			{Object: &v1beta1.MachineSet{}, Keys: handler.EnqueueRequestsFromMapFunc(r.deploymentsOfSet), News: setChanged()},
 			{Object: &v1beta1.Machine{}, Keys: handler.EnqueueRequestsFromMapFunc(r.deploymentOfMachine), News: machineChanged()},
 		},

@@ -185,7 +185,7 @@ func (p *pass) remediate(ctx context.Context, candidates []*v1beta1.Machine) err
 		if err := p.Live.Get(ctx, client.ObjectKeyFromObject(cached), m); err != nil {
 			return false, err
 		}
-		if m.UID != cached.UID || !remediable(m) || wellAgain(m, p.state.Now) > 0 || !metav1.IsControlledBy(m, p.state.Set) ||
+		if m.UID != cached.UID || !remediable(m) || p.state.Recoveries.wellAgain(m, p.state.Now) > 0 || !metav1.IsControlledBy(m, p.state.Set) ||
 			lostForSure(m) != lostForSure(cached) {
 			return false, nil
 		}

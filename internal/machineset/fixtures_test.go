@@ -173,6 +173,7 @@ func stateOf(set *v1beta1.MachineSet, machines ...*v1beta1.Machine) State {
 			s.Machines = append(s.Machines, m)
 		}
 	}
+	s.Recoveries = recoveries(nil).follow(s.Machines, epoch.Add(-time.Hour)) // As a process that leads since long ago saw them.
 	return s
 }
 

@@ -15,7 +15,7 @@ func (r *Reconciler) Fork(o Options) *Reconciler {
 	defer m.mu.Unlock()
 	for key, known := range m.sets {
 		copied := *known
-		copied.updated = maps.Clone(known.updated)
+		copied.updated, copied.recoveries = maps.Clone(known.updated), maps.Clone(known.recoveries)
 		copied.lostReplacements = slices.Clone(known.lostReplacements)
 		f.shared.sets[key] = &copied
 	}

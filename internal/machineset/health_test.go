@@ -45,22 +45,24 @@ func TestASetReplacesWhatIsItsToReplace(t *testing.T) {
 	}
 }
 
-// A machine that became Ready after a check had marked it is left alone for a while: the mark may be on its way back.
+// A machine that is Ready although a check has marked it is left alone for a while: the mark may be on its way back. That time
+// counts from when this process saw both, whatever the clocks of those who wrote the times down.
 //
-// H-6.
+// H-6, H-19.
 func TestARecoveredMachineIsNotReplacedAtOnce(t *testing.T) {
 	for _, tc := range []struct {
-		name              string
-		markedFor, upFor  time.Duration
-		reason            string
-		failed, candidate bool
+		name                      string
+		markedFor, upFor, seenFor time.Duration
+		reason                    string
+		failed, candidate         bool
 	}{
-		{"well since before the mark", time.Minute, time.Hour, v1beta1.ReasonMachineHealthCheck, false, true},
-		{"well since the mark, by a clock that is behind", 10 * time.Second, time.Hour, v1beta1.ReasonMachineHealthCheck, false, false},
-		{"well since the mark", time.Minute, 10 * time.Second, v1beta1.ReasonMachineHealthCheck, false, false},
-		{"well for longer than a withdrawal takes", time.Hour, withdrawal, v1beta1.ReasonMachineHealthCheck, false, true},
-		{"well since the mark, which is a person's", time.Minute, 10 * time.Second, v1beta1.ReasonRemediateAnnotation, false, true},
-		{"failed since the mark", time.Minute, 10 * time.Second, v1beta1.ReasonMachineHealthCheck, true, true},
+		{"seen right now", time.Minute, time.Hour, 0, v1beta1.ReasonMachineHealthCheck, false, false},
+		{"seen for not long enough, by clocks that are behind", 10 * time.Minute, 10 * time.Minute, withdrawal - 1, v1beta1.ReasonMachineHealthCheck, false, false},
+		{"seen for long enough", time.Minute, 10 * time.Second, withdrawal, v1beta1.ReasonMachineHealthCheck, false, true},
+		{"seen for long enough, by clocks that are ahead", -10 * time.Minute, -10 * time.Minute, withdrawal, v1beta1.ReasonMachineHealthCheck, false, true},
+		{"so old that no clock matters", withdrawal + clockDifference, time.Hour, 0, v1beta1.ReasonMachineHealthCheck, false, true},
+		{"well since the mark, which is a person's", time.Minute, 10 * time.Second, 0, v1beta1.ReasonRemediateAnnotation, false, true},
+		{"failed since the mark", time.Minute, 10 * time.Second, 0, v1beta1.ReasonMachineHealthCheck, true, true},
 	} {
 		m := newMachine("a", func(m *v1beta1.Machine) {
 			up(m)
@@ -70,7 +72,9 @@ func TestARecoveredMachineIsNotReplacedAtOnce(t *testing.T) {
 				m.Status.Phase = v1beta1.MachineFailed
 			}
 		})
-		candidates, wait := remediationCandidates([]*v1beta1.Machine{m}, epoch)
+		machines := []*v1beta1.Machine{m}
+		seen := recoveries(nil).follow(machines, epoch.Add(-tc.seenFor)).follow(machines, epoch)
+		candidates, wait := remediationCandidates(machines, seen, epoch)
 		if got := len(candidates) == 1; got != tc.candidate || got != (wait == 0) {
 			t.Errorf("%s: a candidate: %t, want %t; looked at again after %s", tc.name, got, tc.candidate, wait)
 		}

@@ -53,6 +53,8 @@ type recollection struct {
 	// after some of them vanished as well.
 	lostReplacements Replacements
 	lost             backoff
+	// recoveries are those of the set's machines as they were last observed.
+	recoveries recoveries
 	// updated is when each machine was last patched in place. It has those that were not seen in sync since.
 	updated map[types.UID]updateSent
 }

@@ -199,6 +199,8 @@ func (p *pass) countInFlight(ctx context.Context) error {
 		p.memory.remediation = backoff{}
 	}
 	s.NextRemediation = p.memory.remediation.until
+	p.memory.recoveries = p.memory.recoveries.follow(s.Machines, s.Now)
+	s.Recoveries = p.memory.recoveries
 	s.InFlight = in
 	lost, recovered := p.memory.lostReplacements.Settle(s.Machines, int(s.Set.ReplicasOrDefault()), s.Set.Spec.MinReadySeconds, s.Now)
 	if p.memory.lostReplacements = lost; recovered {

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -25,12 +26,12 @@ const withdrawal = time.Minute
 // remediationCandidates returns the machines that failed or were found unhealthy and may be replaced, newest first: what
 // broke most recently was never of use, or of use for the shortest time. Those that recovered since they were marked may
 // be after a wait, which is zero where there are none.
-func remediationCandidates(machines []*v1beta1.Machine, now time.Time) (candidates []*v1beta1.Machine, wait time.Duration) {
+func remediationCandidates(machines []*v1beta1.Machine, seen recoveries, now time.Time) (candidates []*v1beta1.Machine, wait time.Duration) {
 	for _, m := range machines {
 		if !remediable(m) {
 			continue
 		}
-		if left := wellAgain(m, now); left > 0 {
+		if left := seen.wellAgain(m, now); left > 0 {
 			if wait == 0 || left < wait {
 				wait = left
 			}
@@ -62,24 +63,70 @@ func lostFirst(candidates []*v1beta1.Machine) (lost, others []*v1beta1.Machine) 
 	return lost, others
 }
 
-// wellAgain returns for how much longer a machine is not replaced since it is Ready although a check has marked it; zero
-// or less if it is not so. Which of both came first cannot be told: two hosts wrote the times. What a person asks for is no
-// matter of health.
-func wellAgain(m *v1beta1.Machine, now time.Time) time.Duration {
+// recovery is that a machine is Ready although a check has marked it: since when it is either, by the clocks of two hosts.
+type recovery struct {
+	uid        types.UID
+	marked, up int64
+}
+
+// recoveries are when this process first saw each recovery of a set's machines, by its own clock.
+type recoveries map[recovery]time.Time
+
+// recoveryOf returns the recovery of a machine, and when the later of its two parts began; false if there is none. What a
+// person asks for is no matter of health.
+func recoveryOf(m *v1beta1.Machine) (r recovery, began time.Time, recovered bool) {
 	if machinestate.Failed(m) || machinestate.Interrupted(m) || machinestate.RemediationReason(m) == v1beta1.ReasonRemediateAnnotation {
-		return 0
+		return recovery{}, time.Time{}, false
 	}
 	mark := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
 	up := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady)
 	if mark == nil || up == nil || up.Status != metav1.ConditionTrue {
+		return recovery{}, time.Time{}, false
+	}
+	began = up.LastTransitionTime.Time
+	if began.Before(mark.LastTransitionTime.Time) {
+		began = mark.LastTransitionTime.Time
+	}
+	return recovery{m.UID, mark.LastTransitionTime.Unix(), up.LastTransitionTime.Unix()}, began, true
+}
+
+// follow returns the recoveries that last, and those that are new as of now. On a clock that was set back they are new.
+func (seen recoveries) follow(machines []*v1beta1.Machine, now time.Time) recoveries {
+	var left recoveries
+	for _, m := range machines {
+		r, _, recovered := recoveryOf(m)
+		if !recovered {
+			continue
+		}
+		at, known := seen[r]
+		if !known || at.After(now) {
+			at = now
+		}
+		if left == nil {
+			left = recoveries{}
+		}
+		left[r] = at
+	}
+	return left
+}
+
+// wellAgain returns for how much longer a machine is not replaced since it is Ready although a check has marked it; zero
+// or less if it is not so. That time counts from when this process saw both, since two hosts wrote down when each began. A
+// process that never lasts so long goes by these times when they leave no doubt.
+func (seen recoveries) wellAgain(m *v1beta1.Machine, now time.Time) time.Duration {
+	r, began, recovered := recoveryOf(m)
+	if !recovered {
 		return 0
 	}
-	last := up.LastTransitionTime
-	if last.Before(&mark.LastTransitionTime) {
-		last = mark.LastTransitionTime
+	at, known := seen[r]
+	if !known {
+		at = now
 	}
-	return last.Add(withdrawal).Sub(now)
+	return min(at.Add(withdrawal).Sub(now), began.Add(withdrawal+clockDifference).Sub(now))
 }
+
+// clockDifference is by how much the clocks of two hosts may differ.
+const clockDifference = 15 * time.Minute
 
 // remediationLimit resolves the maxInFlight of a deployment, or of a set alone: a percentage of replicas is rounded up, and
 // it is at least 1 unless written 0. What cannot be read counts as the default.

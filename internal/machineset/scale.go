@@ -50,6 +50,8 @@ type State struct {
 	// MaxInFlight is how many failed or unhealthy machines may be in the course of being replaced; InFlight is how many
 	// are, over all sets of the deployment.
 	MaxInFlight, InFlight int
+	// Recoveries are since when this process sees machines that are Ready although a check has marked them.
+	Recoveries recoveries
 	// NextRemediation and NextCreation are the times before which nothing is remediated or created, after failures.
 	NextRemediation, NextCreation time.Time
 	// LostReplacements are the machines that replace some whose instance vanished and that have not become available yet.
@@ -281,7 +283,7 @@ func (p *Plan) create(s State, missing int) {
 // Where the API refuses machines now, they stay: they may recover, and people can look at them. Machines whose
 // configuration the cloud refuses stop creation only: they must not keep others from being replaced that broke.
 func (p *Plan) remediate(s State, kept []*v1beta1.Machine) {
-	candidates, wait := remediationCandidates(kept, s.Now)
+	candidates, wait := remediationCandidates(kept, s.Recoveries, s.Now)
 	if wait > 0 {
 		p.waitFor(wait)
 	}

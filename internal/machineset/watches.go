@@ -57,6 +57,7 @@ func (r *Reconciler) Wiring() wiring.Table {
 		Name: "machineset", Reconciler: r, Concurrency: r.Concurrency,
 		For: &wiring.Watch{Object: &v1beta1.MachineSet{}, News: r.echo.Others(setChanged())},
 		Watches: []wiring.Watch{
+			wiring.Urgent(&v1beta1.MachineSet{}),
 			{Object: &v1beta1.Machine{}, Keys: r.machineEvents(), News: machineChanged()},
 			{Object: &v1beta1.MachineDeployment{}, Keys: handler.EnqueueRequestsFromMapFunc(r.setsOfDeployment), News: predicate.GenerationChangedPredicate{}},
 		},

@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -80,13 +81,37 @@ func (o *Operator) identify(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o.identity.Store(&found)
-	o.gauge.Set(0)
-	if mismatch := found.mismatch(); mismatch != nil {
-		o.gauge.Set(1)
+	before := o.identity.Swap(&found)
+	mismatch := found.mismatch()
+	if mismatch == nil {
+		o.gauge.Set(0)
+		return nil
+	}
+	o.gauge.Set(1)
+	if before == nil || before.mismatch() == nil || before.recorded != found.recorded {
 		o.log.Error(mismatch, "Orphaned instances are left alone")
 	}
 	return nil
+}
+
+// keepIdentity looks at the record again and again while this process leads, and makes it anew when somebody deleted it: the
+// next process with another cluster id would find nothing to compare its own with.
+func (o *Operator) keepIdentity(ctx context.Context) error {
+	tick := time.NewTicker(o.config.StatusCheckPeriod)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		request, cancel := context.WithTimeout(ctx, o.config.StatusCheckTimeout)
+		err := o.identify(request)
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			o.log.Error(err, "Cannot tell whether the cluster id is still recorded")
+		}
+	}
 }
 
 // IdentityRecord returns the ConfigMap in which the cluster id is recorded, with its name and UID only, for events about it.

@@ -1,12 +1,17 @@
 package operator
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 func mismatchMetric(t *testing.T, registry *prometheus.Registry) float64 {
@@ -101,5 +106,63 @@ func TestTheClusterIDIsTheClustersAndIsRecorded(t *testing.T) {
 		if record.Data[key] != id {
 			t.Errorf("recorded for %s: %q, want %q", key, record.Data[key], id)
 		}
+	}
+}
+
+// Without its record, the next process with another cluster id takes the instances of this installation for nobody's.
+//
+// F-44.
+func TestARecordThatSomebodyDeletesIsMadeAgain(t *testing.T) {
+	c := testConfig(t)
+	c.StatusCheckPeriod = 50 * time.Millisecond
+	records := clientset(t, planes.control.Config()).CoreV1().ConfigMaps(c.LeaderElectionNamespace)
+	p := start(t, c, testOptions(), nil)
+	p.elected()
+	for _, spoil := range []func() error{
+		func() error { return records.Delete(t.Context(), identityRecord, metav1.DeleteOptions{}) },
+		func() error {
+			_, err := records.Patch(t.Context(), identityRecord, types.MergePatchType, []byte(`{"data":null}`), metav1.PatchOptions{})
+			return err
+		},
+	} {
+		if err := spoil(); err != nil {
+			t.Fatal(err)
+		}
+		err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+			record, err := records.Get(ctx, identityRecord, metav1.GetOptions{})
+			return err == nil && record.Data[identityOfAll] == p.ClusterID(), client.IgnoreNotFound(err)
+		})
+		if err != nil {
+			t.Fatalf("the cluster id %s was not recorded again: %v", p.ClusterID(), err)
+		}
+	}
+	if err := p.IdentityMismatch(); err != nil {
+		t.Errorf("IdentityMismatch() = %v", err)
+	}
+	if err := p.stopped(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A record that another process made in the meantime counts: that one may be first now.
+//
+// F-44.
+func TestARecordOfAnotherIDIsSeenWithoutARestart(t *testing.T) {
+	c := testConfig(t)
+	c.StatusCheckPeriod = 50 * time.Millisecond
+	records := clientset(t, planes.control.Config()).CoreV1().ConfigMaps(c.LeaderElectionNamespace)
+	p := start(t, c, testOptions(), nil)
+	p.elected()
+	if _, err := records.Patch(t.Context(), identityRecord, types.MergePatchType, []byte(`{"data":{"all.namespaces":"another"}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		return p.IdentityMismatch() != nil, nil
+	})
+	if err != nil {
+		t.Errorf("the process does not know of the other id: %v", err)
+	}
+	if err := p.stopped(); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -1,6 +1,8 @@
 package operator
 
 import (
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
 	"context"
 	"errors"
 	"fmt"
@@ -82,6 +84,9 @@ func (o *Operator) prepare(ctx context.Context, setup func(context.Context) erro
 		if err := setup(ctx); err != nil {
 			return fmt.Errorf("set up %s: %w", o.config.Name, err)
 		}
+	}
+	if err := o.manager.Add(manager.RunnableFunc(o.keepIdentity)); err != nil {
+		return fmt.Errorf("keep the record of the cluster id: %w", err)
 	}
 	return nil
 }

@@ -89,13 +89,13 @@ func (m *machinist) wantUntouched(instances ...simcloud.Instance) {
 	}
 }
 
-// F-10, F-12, F-13.
+// F-10, F-12, F-13, F-42, F-43, F-45.
 func TestAnOrphanedInstanceIsRemovedAndNothingElse(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{ProviderArgs: orphanLooks("--orphan-max-deletes=1")})
 	m.quick()
-	m.fleet(2, nil)
-	m.running(2)
+	m.fleet(4, nil)
+	m.running(4)
 	id := m.clusterID()
 	strangers := []simcloud.Instance{
 		m.abandon("another-cluster", namespace+"/ghost"),
@@ -116,8 +116,9 @@ func TestAnOrphanedInstanceIsRemovedAndNothingElse(t *testing.T) {
 		return false, fmt.Sprintf("%d events", len(l.Items))
 	}, client.InNamespace(namespace))
 
-	// A Machine whose finalizer somebody takes away leaves its instance behind.
-	lost := m.running(2)[0]
+	// A Machine whose finalizer somebody takes away leaves its instance behind, which still works.
+	lost := m.running(4)[0]
+	instance := m.instanceWith(lost.Spec.ProviderID)
 	lost.Finalizers = nil
 	if err := m.control.Update(context.Background(), &lost); err != nil {
 		t.Fatal(err)
@@ -125,15 +126,13 @@ func TestAnOrphanedInstanceIsRemovedAndNothingElse(t *testing.T) {
 	if err := m.control.Delete(context.Background(), &lost, client.Preconditions{UID: &lost.UID}); client.IgnoreNotFound(err) != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "nothing is left of the lost machine", func() (bool, string) {
-		for _, r := range m.instances() {
-			if r.Tags[provider.TagMachineUID] == string(lost.UID) && r.State != simcloud.StateTerminated {
-				return false, r.ID
-			}
-		}
-		return true, ""
-	})
-	machines := m.running(2)
+	m.running(4)
+	m.orphansBlocked(v1beta1.ReasonOrphanNodeReady)
+	m.wantUntouched(instance)
+	m.letOrphansGo()
+	m.untilTerminated(instance)
+	m.nodesGone(instance)
+	machines := m.running(4)
 	m.wantUntouched(strangers...)
 	for _, machine := range machines {
 		if !slices.ContainsFunc(m.instances(), func(r simcloud.Record) bool {
@@ -142,6 +141,18 @@ func TestAnOrphanedInstanceIsRemovedAndNothingElse(t *testing.T) {
 			t.Errorf("machine %s has lost its instance %s", machine.Name, machine.Spec.ProviderID)
 		}
 	}
+}
+
+// instanceWith returns the instance with a provider ID.
+func (m *machinist) instanceWith(providerID string) simcloud.Instance {
+	m.t.Helper()
+	for _, r := range m.instances() {
+		if r.ProviderID == providerID {
+			return r.Instance
+		}
+	}
+	m.t.Fatalf("there is no instance %s", providerID)
+	return simcloud.Instance{}
 }
 
 // Without a target cluster no Node tells that an instance is gone.

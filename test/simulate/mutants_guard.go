@@ -59,6 +59,22 @@ func guardMutants() []mutant {
 			scenario: "orphans-reported", finds: "orphans: .* only be reported",
 		},
 		{
+			name: "most-instances-are-orphans", file: "internal/safety/orphans/plan.go",
+			from: "most[namespace] = n >= leastForMost &&", to: "most[namespace] = n >= 100*leastForMost &&",
+			scenario: "machines-lost", finds: "orphans: .* one of most",
+		},
+		{
+			name: "most-orphans-forgotten", file: "internal/safety/orphans/blocked.go",
+			from: "state.Blocked || blockedReason(in.source) == v1beta1.ReasonMostInstancesOrphaned", to: "state.Blocked",
+			scenario: "machines-lost", finds: "orphans: .* one of most",
+		},
+		{
+			name: "ready-orphan-removed", file: "internal/safety/orphans/plan.go",
+			from: "	case s.NodeReady[id] != \"\":", to: "	case s.NodeReady[id] == \"?\":",
+			without:  &mutant{file: "internal/safety/orphans/nodes.go", from: "		case !confirmed:\n", to: "		case !confirmed && ctx == nil:\n"},
+			scenario: "machines-lost", finds: "orphans: .* node is Ready",
+		},
+		{
 			name: "orphans-right-after-an-outage", file: "internal/safety/orphans/plan.go",
 			from: "s.Stable.IsZero() || s.Now.Sub(s.Stable) < s.Period:", to: "s.Stable.IsZero():",
 			scenario: "orphans-in-outage", finds: "orphans: .* all is well since",
@@ -85,13 +101,18 @@ func guardMutants() []mutant {
 			scenario: "too-many-unhealthy", finds: "health: machine .* although",
 		},
 		{
+			name: "health-timeout-by-another-clock", file: "internal/healthcheck/observed.go",
+			from: "	if c.Seen != nil {", to: "	if c.Seen != nil && now.IsZero() {",
+			scenario: "clocks-differ", finds: "I6: machine .* marked|after the last disturbance",
+		},
+		{
 			name: "marked-from-a-stale-view", file: "internal/healthcheck/mark.go",
 			from: "if v.Health != Unhealthy {", to: "if s.Now.IsZero() {",
 			scenario: "remediate", finds: "I6: machine .* is well since",
 		},
 		{
 			name: "recovered-machine-replaced", file: "internal/machineset/remediation.go",
-			from: "	return last.Add(withdrawal).Sub(now)", to: "	return min(0, last.Sub(now))",
+			from: "	return min(at.Add(withdrawal).Sub(now), began", to: "	return min(0, at.Sub(now), began",
 			scenario: "remediate", finds: "I3|health: ",
 		},
 		{

@@ -101,7 +101,7 @@ func (w *World) settling() time.Duration {
 // behindWall is how much later what waits for a time that others wrote down happens, by clocks that were set back.
 func (w *World) behindWall() (d time.Duration) {
 	for _, p := range w.processes {
-		d += p.clock.behind
+		d += max(0, p.clock.behind)
 	}
 	return d
 }

@@ -47,8 +47,8 @@ const (
 	Unobserved Fault = "unobserved"
 	// TimeJumps lets a long time pass in the middle of the effect, for everybody: the host of all was suspended.
 	TimeJumps Fault = "time-jumps"
-	// ClockBack sets the wall clock of the process's host back, and there it stays. A wall clock that jumps forward is not
-	// among the faults: on a host whose clock is minutes ahead no time that another host has written down means anything.
+	// ClockBack sets the wall clock of the process's host back, and there it stays. That the clock of a host is minutes ahead
+	// is no fault, but what the scenario clocks-differ is about.
 	ClockBack Fault = "clock-back"
 	// InFlight has the process lose its lease while this request is on its way: its successor works for a while, then the
 	// request arrives, and all that comes after it meets a closed fence.

@@ -26,6 +26,10 @@ type guards struct {
 	// reportOnly has orphans reported and left alone, strangers are the instances that nobody may remove.
 	reportOnly bool
 	strangers  map[string]bool
+	// lost are the instances that lost their machines with others, true where these are most. letGo says that a person lets
+	// them be removed.
+	lost  map[string]bool
+	letGo bool
 	// left are the names of machines that were given up while the target cluster was away: a Node and a token of theirs may
 	// be left there, which their last event says.
 	left map[string]bool
@@ -46,7 +50,7 @@ type guards struct {
 
 func (g guards) fork() guards {
 	g.strangers, g.nodes, g.requests, g.frozen = maps.Clone(g.strangers), maps.Clone(g.nodes), maps.Clone(g.requests), maps.Clone(g.frozen)
-	g.left, g.slept = maps.Clone(g.left), slices.Clone(g.slept)
+	g.left, g.slept, g.lost = maps.Clone(g.left), slices.Clone(g.slept), maps.Clone(g.lost)
 	for i := range g.past {
 		g.past[i] = slices.Clone(g.past[i])
 	}
@@ -58,7 +62,7 @@ func (g guards) fork() guards {
 
 // admit gives a world the rooms.
 func (w *World) admit(rooms Rooms) {
-	w.guards = guards{rooms: rooms, strangers: map[string]bool{}, nodes: map[uid]wellness{}, requests: map[string]asking{}, frozen: map[uid][]freezes{}, left: map[string]bool{}}
+	w.guards = guards{rooms: rooms, strangers: map[string]bool{}, lost: map[string]bool{}, nodes: map[uid]wellness{}, requests: map[string]asking{}, frozen: map[uid][]freezes{}, left: map[string]bool{}}
 }
 
 // guarding returns what happens in a world with such rooms beside what processes and kubelets do.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,6 +28,7 @@ func guardScenarios() []Scenario {
 	}
 	return append(refusalScenarios(impatient), []Scenario{
 		{Name: "remediate", Group: HealthChecks, Rooms: EveryRoom, Base: fleet(6, "a"), Script: silences},
+		{Name: "clocks-differ", Group: HealthChecks, Rooms: Health, Base: fleet(6, "a"), Script: differingClocks},
 		{Name: "too-many-unhealthy", Group: HealthChecks, Rooms: Health, Base: fleet(6, "a"), Script: tooMany},
 		{Name: "meltdown", Group: HealthChecks, Rooms: Health, Base: fleet(6, "a"), Script: meltdowns},
 		{Name: "target-outage", Group: HealthChecks, Rooms: Health | Marks, Base: fleet(4, "a"), Script: outages(toTarget)},
@@ -38,6 +40,7 @@ func guardScenarios() []Scenario {
 		{Name: "orphans-seen-late", Group: Safety, Rooms: Orphans, Base: fleet(2, "a"), Script: leaksOfLate},
 		{Name: "orphans-reported", Group: Safety, Rooms: Orphans, Base: fleet(2, "a"), Script: reportedLeaks},
 		{Name: "orphans-in-outage", Group: Safety, Rooms: Orphans, Base: fleet(2, "a"), Script: leaksInOutage},
+		{Name: "machines-lost", Group: Safety, Rooms: Orphans, Base: fleet(3, "a"), Script: losses},
 		{Name: "overshoot", Group: Safety, Rooms: Overshoot | Health, Base: fleet(2, "a"), Script: intrusions},
 		{Name: "freeze", Group: Safety, Rooms: Overshoot | Health, Base: fleet(3, "a"), Script: freezing},
 		{Name: "marks", Group: Safety, Rooms: Marks | Overshoot, Base: fleet(3, "a"), Script: rollouts},
@@ -92,6 +95,30 @@ func check(maxUnhealthy string) Deed {
 		}
 		return c.Create(ctx, o)
 	}}
+}
+
+// skew restarts a process on a host whose clock is off, for this life of the process and those after it. No clock jumps ahead
+// while a process lives: what it measures itself is by a clock that does not do that.
+func skew(process string, ahead time.Duration) Deed {
+	return Deed{Name: fmt.Sprintf("restart the %s on a host whose clock is %s ahead", process, ahead), Do: func(ctx context.Context, w *World, c client.Client) error {
+		for _, p := range w.processes {
+			if p.name == process {
+				p.clock.behind = -ahead
+			}
+		}
+		return bringUp(process, 0).Do(ctx, w, c)
+	}}
+}
+
+// differingClocks is silences where one process's clock is off by more than any node may be silent, ahead or behind, from the
+// beginning or while a node is silent already.
+func differingClocks(r *rand.Rand) []Deed {
+	off := skew([]string{Manager, Provider}[r.IntN(2)], []time.Duration{10 * time.Minute, -10 * time.Minute}[r.IntN(2)])
+	deeds := silences(r)
+	if r.IntN(2) == 0 {
+		return slices.Insert(deeds, 1, off)
+	}
+	return slices.Insert(deeds, 1+r.IntN(len(deeds)), off.after(some(r, 3*time.Minute)))
 }
 
 // some is a time that is some part of another one.

@@ -26,13 +26,12 @@ func (w *World) depose(p *Process) {
 		w.processes = append(w.processes, w.awaited(p.name, p.clock))
 		return
 	}
-	successor, err := w.start(p.name, w.lateness(p))
+	successor, err := w.start(p.name, p.clock.behind, w.lateness(p))
 	if err != nil {
 		w.oracle.broken(err)
 		p.dead = true
 		return
 	}
-	successor.clock.behind = p.clock.behind
 	w.processes = append(w.processes, successor)
 }
 

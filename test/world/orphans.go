@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -171,6 +172,51 @@ func leaksInOutage(r *rand.Rand) []Deed {
 	}
 }
 
+// lose makes instances whose Machines were lost, more than there are others, and one that is a Node too. That happens at once:
+// the control cluster's data was lost in part.
+func lose(n int, joined bool) Deed {
+	return Deed{Name: fmt.Sprintf("lose %d machines", n), Do: func(_ context.Context, w *World, c client.Client) error {
+		for i := range n {
+			name := fmt.Sprintf("lost-%d", i)
+			if err := leak(name).Do(context.Background(), w, c); err != nil {
+				return err
+			}
+			in := w.cloud.byID(idOf(name))
+			in.visible, in.registered = w.clock.at, i > 0 || !joined
+			w.guards.lost[in.ProviderID] = n >= 3
+		}
+		return nil
+	}}
+}
+
+// letGo has a person look at the orphans of a class and let them be removed.
+func letGo(class string) Deed {
+	return Deed{Name: "let the orphans of class " + class + " be removed", Do: func(ctx context.Context, w *World, c client.Client) error {
+		w.guards.letGo = true
+		o := &v1beta1.MachineClass{}
+		if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: class}, o); err != nil {
+			return err
+		}
+		changed := o.DeepCopy()
+		changed.Annotations = map[string]string{v1beta1.AnnotationRemoveOrphansUntil: w.clock.at.Add(12 * time.Hour).UTC().Format(time.RFC3339)}
+		return c.Patch(ctx, changed, client.MergeFrom(o))
+	}}
+}
+
+// losses is machines that were lost, so many that it is no accident of single ones, or one whose Node is Ready. The provider may
+// be restarted before somebody lets them go.
+func losses(r *rand.Rand) []Deed {
+	n := []int{1, 6}[r.IntN(2)]
+	deeds := []Deed{lose(n, n == 1 || r.IntN(2) == 0), wait(orphanPeriod * time.Duration(4+r.IntN(3)))}
+	if r.IntN(2) == 0 { // They are few among what is made now, and the next process does not know that they were most.
+		deeds = append(deeds, scale(9), wait(orphanPeriod*4))
+	}
+	if r.IntN(2) == 0 {
+		deeds = append(deeds, bringUp(Provider, []int{0, 3}[r.IntN(2)]), wait(orphanPeriod*4))
+	}
+	return append(deeds, letGo("a"), wait(orphanPeriod*time.Duration(n+3)))
+}
+
 // wait lets a time pass.
 func wait(d time.Duration) Deed {
 	return Deed{Name: "wait", Wait: d, Do: func(context.Context, *World, client.Client) error { return nil }}
@@ -236,6 +282,14 @@ func (o *oracle) mayCollect(in *instance) {
 		say("it is %s old", w.clock.Since(in.born))
 	case began.Sub(in.trail.orphaned[p.life]) < orphanPeriod:
 		say("it was first seen without a machine at %s", in.trail.orphaned[p.life].Sub(epoch))
+	}
+	if node := w.node(in.NodeName); !w.guards.letGo && node != nil && node.Spec.ProviderID == in.ProviderID {
+		if fares := w.guards.nodes[node.UID]; fares.well && fares.since.Before(began) {
+			say("its node is Ready, and nobody let it go")
+		}
+	}
+	if w.guards.lost[in.ProviderID] && !w.guards.letGo {
+		say("it is one of most, and nobody let it go")
 	}
 	for _, t := range []time.Time{p.began, w.guards.links[toControl].restored, w.guards.links[toTarget].restored} {
 		if began.Sub(t) < orphanPeriod && t.After(epoch) {

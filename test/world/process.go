@@ -73,10 +73,10 @@ const (
 	Provider = "provider"
 )
 
-// start begins a life of a process. late is how many changes its first lists lack.
-func (w *World) start(name string, late func() int) (*Process, error) {
+// start begins a life of a process, on a host whose clock is behind by a time. late is how many changes its first lists lack.
+func (w *World) start(name string, behind time.Duration, late func() int) (*Process, error) {
 	w.lives++
-	p := &Process{world: w, name: name, life: w.lives, began: w.clock.at, clock: &wallClock{clock: w.clock}}
+	p := &Process{world: w, name: name, life: w.lives, began: w.clock.at, clock: &wallClock{w.clock, behind}}
 	tables, err := p.wire(&Process{})
 	if err != nil {
 		return nil, err

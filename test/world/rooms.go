@@ -13,6 +13,7 @@ import (
 	"machinist.dev/machinist/internal/bootstrap/approval"
 	"machinist.dev/machinist/internal/healthcheck"
 	"machinist.dev/machinist/internal/machine"
+	"machinist.dev/machinist/internal/machine/drain"
 	"machinist.dev/machinist/internal/machineclass/resolve"
 	"machinist.dev/machinist/internal/machinedeployment"
 	"machinist.dev/machinist/internal/operator"
@@ -59,7 +60,9 @@ type rooms struct {
 	overshoot *overshoot.Reconciler
 	marker    *machinedeployment.Marker
 	orphans   *orphans.Collector
-	approval  *approval.Reconciler
+	// orphanDrains are the drains of Nodes that no Machine has.
+	orphanDrains *drain.Controller
+	approval     *approval.Reconciler
 }
 
 // look is when a process looks at a cluster, and how.
@@ -235,11 +238,18 @@ func (p *Process) providerRooms(origin *Process, driver provider.Driver, classes
 		tables = append(tables, p.approval.Wiring(p.target.synced)...)
 	}
 	if w.guards.rooms.has(Orphans) {
+		p.orphanDrains = remembering(origin.orphanDrains, drain.Options{
+			Target: targetLive, Clock: p.clock, BudgetReader: p.target, Epoch: p.epoch(),
+		}, drain.New, (*drain.Controller).Fork)
+		table := p.orphanDrains.Wiring()
+		table.Name = "drain-orphans"
+		tables = append(tables, table)
 		p.orphans = remembering(origin.orphans, orphans.Options{
 			Rules:    orphans.Rules{ClusterID: clusterID, Period: orphanPeriod, MinAge: orphanAge, MaxDeletes: 1, ReportOnly: w.guards.reportOnly},
 			Cloud:    driver,
 			Client:   p.control,
 			Live:     live,
+			Target:   &orphans.Target{Nodes: p.target, Live: targetLive, Drainer: p.orphanDrains, Epoch: p.epoch()},
 			Mismatch: func() error { return nil },
 			Record:   &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: leases, Name: "machinist-cluster"}},
 			Ledger:   pages.Book{Client: live, Namespace: leases},

@@ -111,7 +111,7 @@ func New(scheme *runtime.Scheme, rooms ...Rooms) (*World, error) {
 
 func (w *World) startAll() error {
 	for _, name := range []string{Manager, Provider} {
-		p, err := w.start(name, func() int { return 0 })
+		p, err := w.start(name, 0, func() int { return 0 })
 		if err != nil {
 			return err
 		}
@@ -270,11 +270,10 @@ func (w *World) doNext() error {
 // restart starts a process anew, from lists that may be late.
 func (w *World) restart(dead *Process) error {
 	w.tell("%s starts again", dead.name)
-	p, err := w.start(dead.name, w.lateness(dead))
+	p, err := w.start(dead.name, dead.clock.behind, w.lateness(dead))
 	if err != nil {
 		return err
 	}
-	p.clock.behind = dead.clock.behind
 	for i := range w.processes {
 		if w.processes[i] == dead {
 			w.processes[i] = p

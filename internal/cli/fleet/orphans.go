@@ -70,6 +70,10 @@ func verdict(word string, period time.Duration) string {
 		return "is younger than --orphan-min-age; a later look decides"
 	case orphans.Unsettled:
 		return "is left alone for now: a cluster was away not long ago"
+	case orphans.MostOrphaned:
+		return "is not removed until a person confirms: so many lost their machines at once (see the class's condition OrphanRemovalBlocked)"
+	case orphans.NodeReady:
+		return "is not removed until a person confirms: its Node is Ready (see the class's condition OrphanRemovalBlocked)"
 	case orphans.Excess:
 		return "is to be removed, and waits: only so many are in one look (--orphan-max-deletes)"
 	}

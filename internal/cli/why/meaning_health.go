@@ -2,7 +2,7 @@ package why
 
 import "machinist.dev/machinist/api/v1beta1"
 
-// healthMeanings are the reasons of RemediationRequested, InterruptionNotice and RemediationAllowed.
+// healthMeanings are the reasons of RemediationRequested, InterruptionNotice, OrphanRemovalBlocked and RemediationAllowed.
 func healthMeanings() map[string]Meaning {
 	const turn = "Its set deletes and replaces it when it is its turn: only so many are replaced at a time (spec.remediation.maxInFlight)."
 	allowed := v1beta1.ConditionRemediationAllowed + "/"
@@ -16,6 +16,9 @@ func healthMeanings() map[string]Meaning {
 		v1beta1.ReasonPreemptionNotice:      {Says: "The cloud is about to take its spot or preemptible instance back: its node is drained.", Ends: "Its set replaces it at once."},
 		v1beta1.ReasonTerminationNotice:     {Says: "Its instance is about to be terminated, and not by Machinist: its node is drained.", Ends: "Its set replaces it at once.", Do: "If that is not wanted, stop what terminates it: its message says who announced it."},
 		v1beta1.ReasonInterruptionWithdrawn: {Says: "It was announced that its instance would be taken away, and that was withdrawn."},
+
+		v1beta1.ReasonMostInstancesOrphaned: {Says: "So many instances lost their Machines at once that more likely the Machines were lost by mistake: none is removed.", Ends: "A person decides.", Do: "Find out what became of the Machines. If the instances are really left over, set " + v1beta1.AnnotationRemoveOrphansUntil + " on the class to a time at most 24h ahead."},
+		v1beta1.ReasonOrphanNodeReady:       {Says: "An instance without a Machine is a Ready Node, so it is not removed.", Ends: "A person decides.", Do: "Find out what became of its Machine. If the instance is really left over, set " + v1beta1.AnnotationRemoveOrphansUntil + " on the class to a time at most 24h ahead: its Node is drained first."},
 
 		v1beta1.ReasonRemediationAllowed:                 {Says: "Unhealthy machines are replaced."},
 		v1beta1.ReasonTooManyUnhealthy:                   {Says: "More machines are unhealthy than its maxUnhealthy allows: none is replaced.", Ends: "It goes on when enough of them are well again.", Do: "Look for what they have in common, or delete broken machines by hand."},

@@ -138,10 +138,16 @@ func (b *bench) machines(n int, change ...func(*v1beta1.Machine)) (all []*v1beta
 // report gives the node of a machine a condition from now on.
 func (b *bench) report(m *v1beta1.Machine, kind corev1.NodeConditionType, status corev1.ConditionStatus) {
 	b.Helper()
+	b.reportAt(m, kind, status, b.clock.Now())
+}
+
+// reportAt gives the Node of a machine a condition whose transition is at a time, by the clock of whoever writes it.
+func (b *bench) reportAt(m *v1beta1.Machine, kind corev1.NodeConditionType, status corev1.ConditionStatus, at time.Time) {
+	b.Helper()
 	node := &corev1.Node{}
 	b.must(b.c.Get(b.ctx(), client.ObjectKey{Name: m.Status.NodeRef.Name}, node))
 	node.Status.Conditions = slices.DeleteFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == kind })
-	node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: kind, Status: status, Reason: "Because", LastTransitionTime: metav1.NewTime(b.clock.Now())})
+	node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: kind, Status: status, Reason: "Because", LastTransitionTime: metav1.NewTime(at)})
 	b.must(b.c.Status().Update(b.ctx(), node))
 }
 
@@ -162,6 +168,7 @@ func (b *bench) wake(machines ...*v1beta1.Machine) {
 // after lets time pass and makes a pass.
 func (b *bench) after(d time.Duration) time.Duration {
 	b.Helper()
+	b.pass() // As what happened before would have asked for.
 	b.clock.Step(d)
 	return b.pass()
 }

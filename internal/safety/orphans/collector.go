@@ -42,8 +42,10 @@ type Options struct {
 	Cloud provider.Driver
 	// Client reads MachineClasses and Machines from the cache. It need not know this process's own writes.
 	Client client.Reader
-	// Live reads Machines and Secrets at the control cluster itself.
-	Live client.Reader
+	// Live reads Machines and Secrets at the control cluster itself, and writes the status of classes.
+	Live client.Client
+	// Target is the target cluster; nil where there is none.
+	Target *Target
 	// Mismatch returns an error while the cluster id is not the one recorded for this installation. No instance is
 	// listed then.
 	Mismatch func() error
@@ -94,7 +96,8 @@ func (c *Collector) Reconcile(ctx context.Context, _ reconcile.Request) (reconci
 	before := c.memory.sightings
 	// Until the end of the pass nothing was seen: one that is cut off is none.
 	c.memory.sightings = nil
-	c.memory.sightings = c.pass(ctx, now, before)
+	plan := c.pass(ctx, now, before)
+	c.memory.sightings, c.memory.instances = plan.Sightings, plan.Instances
 	return reconcile.Result{RequeueAfter: max(now.Add(c.Rules.Period).Sub(c.Clock.Now()), time.Millisecond)}, nil
 }
 

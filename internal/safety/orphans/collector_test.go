@@ -240,6 +240,7 @@ func TestAnOrphanThatIsNotFoundIsTriedAgain(t *testing.T) {
 // F-13.
 func TestOnePassRemovesOnlySoMany(t *testing.T) {
 	w := newWorld(t, func(r *Rules) { r.MaxDeletes = 2 })
+	w.confirm("small", now.Add(12*time.Hour).Format(time.RFC3339))
 	for n := range 5 {
 		w.lost(n)
 	}
@@ -313,6 +314,8 @@ func TestAFleetInOrderCostsNoListOfMachines(t *testing.T) {
 func TestAScopeThatCannotBeListedIsLeftAlone(t *testing.T) {
 	w := newWorld(t)
 	w.class("other")
+	w.confirm("small", now.Add(12*time.Hour).Format(time.RFC3339))
+	w.confirm("other", now.Add(12*time.Hour).Format(time.RFC3339))
 	var kept []provider.Instance
 	for n := range 3 {
 		in := lost(20 + n)

@@ -1,6 +1,7 @@
 package orphans
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,18 +16,35 @@ const (
 )
 
 // Metrics count what is done about orphans. A nil *Metrics counts nothing.
-type Metrics struct{ orphans *prometheus.CounterVec }
+type Metrics struct {
+	orphans *prometheus.CounterVec
+	blocked *prometheus.GaugeVec
+}
 
 // NewMetrics makes and registers the metrics.
 func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{orphans: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "machinist_orphans_total",
 		Help: "Instances of this installation, or parts without an instance, without a Machine, and instances of a Machine that has another one, by what was done about them.",
-	}, []string{"action"})}
-	if err := registerer.Register(m.orphans); err != nil {
+	}, []string{"action"}), blocked: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "machinist_orphans_blocked",
+		Help: "Instances without a Machine that are not removed until a person confirms, by the reason of the condition OrphanRemovalBlocked.",
+	}, []string{"reason"})}
+	if err := errors.Join(registerer.Register(m.orphans), registerer.Register(m.blocked)); err != nil {
 		return nil, fmt.Errorf("register the metrics of orphans: %w", err)
 	}
+	m.setBlocked(nil)
 	return m, nil
+}
+
+// setBlocked reports how many orphans each verdict keeps.
+func (m *Metrics) setBlocked(n map[Verdict]int) {
+	if m == nil {
+		return
+	}
+	for verdict, reason := range blockedReasons {
+		m.blocked.WithLabelValues(reason).Set(float64(n[verdict]))
+	}
 }
 
 func (m *Metrics) count(action string) {

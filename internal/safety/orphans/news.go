@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -22,6 +23,8 @@ const (
 	reasonFailed = "OrphanDeletionFailed"
 	// reasonFound surfaces there when orphans are only reported.
 	reasonFound = "OrphanFound"
+	// reasonBlocked surfaces there when orphans are not removed until a person confirms.
+	reasonBlocked = v1beta1.ConditionOrphanRemovalBlocked
 	// reasonStray surfaces on a Machine that has an instance beside the one that it has recorded.
 	reasonStray = "StrayInstance"
 
@@ -60,6 +63,8 @@ func (n *news) tell(recorder events.EventRecorder) {
 			text = "Instances without a Machine cannot be removed"
 		case reasonFound:
 			text = "Instances have no Machine; --orphan-vms-action=report leaves them where they are"
+		case reasonBlocked:
+			text = "Instances without a Machine are not removed until a person confirms; the class's condition OrphanRemovalBlocked says why and how"
 		case reasonStray:
 			text = "The machine has instances beside the one that it has recorded, which are left alone"
 		}

@@ -8,13 +8,13 @@ import (
 )
 
 // pass looks at all instances once, and returns what it saw for the next one.
-func (c *Collector) pass(ctx context.Context, now time.Time, before Sightings) Sightings {
+func (c *Collector) pass(ctx context.Context, now time.Time, before Sightings) Plan {
 	known, err := c.observe(ctx)
 	if err != nil {
 		c.log(ctx).Error(err, "Orphaned instances are not looked for")
-		return nil
+		return Plan{}
 	}
-	state := State{Rules: c.Rules, Now: now, Recorded: known.recorded, Before: before}
+	state := State{Rules: c.Rules, Now: now, Recorded: known.recorded, Before: before, InstancesBefore: c.memory.instances}
 	// By the IDs of decisions: the scope in which an instance was found is the one with which it is read again and removed.
 	scopes := map[string]*scope{}
 	parts := map[string]bool{}
@@ -47,12 +47,20 @@ func (c *Collector) pass(ctx context.Context, now time.Time, before Sightings) S
 			c.log(ctx).Error(err, "Orphaned instances are left alone: it is not known which Machines there are")
 		}
 	}
+	if err := c.lookCloser(ctx, known, &state, scopes); err != nil {
+		state.Live = nil
+		c.log(ctx).Error(err, "Orphaned instances are left alone: it is not known which of them are Ready Nodes")
+	}
 	// Listing may have taken long: it is what is so now that counts.
 	state.Stable, _ = c.Reach.StableSince()
 	plan := Decide(state)
-	c.carryOut(ctx, known, plan, scopes)
+	c.carryOut(ctx, known, plan, scopes, state.Confirmed)
+	c.reportBlocked(ctx, &state, plan, listed, scopes)
+	if err := c.deleteNodes(ctx, known, listed, scopes); err != nil {
+		c.log(ctx).Error(err, "Cannot delete the Nodes of instances that were removed")
+	}
 	c.keep(ctx, now, pageOf(plan, scopes, unlisted))
-	return plan.Sightings
+	return plan
 }
 
 // doubt has the Machines look whose instances are missing in the list of their scope, and in all others: an instance of
@@ -69,7 +77,7 @@ func (c *Collector) doubt(ctx context.Context, listed []*scope, found map[string
 }
 
 // carryOut does what was decided, and notes it in the plan's sightings.
-func (c *Collector) carryOut(ctx context.Context, known *fleet, plan Plan, scopes map[string]*scope) {
+func (c *Collector) carryOut(ctx context.Context, known *fleet, plan Plan, scopes map[string]*scope, confirmed map[string]bool) {
 	var news news
 	for i := range plan.Decisions {
 		d := &plan.Decisions[i]
@@ -91,7 +99,7 @@ func (c *Collector) carryOut(ctx context.Context, known *fleet, plan Plan, scope
 			if len(d.Parts) > 0 {
 				removed, err = c.removeLeftovers(ctx, at, d)
 			} else {
-				removed, err = c.remove(ctx, at, in)
+				removed, err = c.remove(ctx, at, in, &sighting, confirmed[d.ID])
 			}
 			switch {
 			case err != nil:
@@ -103,6 +111,16 @@ func (c *Collector) carryOut(ctx context.Context, known *fleet, plan Plan, scope
 				c.Metrics.count(actionDeleted)
 				news.add(at.source, reasonDeleted, d.name())
 				sighting.Told = true
+			}
+			plan.Sightings[d.ID] = sighting
+		case MostOrphaned, NodeReady:
+			if err := c.endDrain(ctx, in, &sighting); err != nil {
+				log.Error(err, "Cannot put the Node of an instance without a Machine back into service")
+			}
+			if !sighting.Warned {
+				log.Info("An instance without a Machine is not removed until a person confirms", "reason", blockedReasons[verdict])
+				news.add(at.source, reasonBlocked, d.name())
+				sighting.Warned = true
 			}
 			plan.Sightings[d.ID] = sighting
 		case Report, Stray:
@@ -128,8 +146,12 @@ func (c *Collector) carryOut(ctx context.Context, known *fleet, plan Plan, scope
 	news.tell(c.Recorder)
 }
 
-// remove reads an instance again and, if it is what it was, begins or goes on to remove it. It reports whether it did.
-func (c *Collector) remove(ctx context.Context, s *scope, planned *provider.Instance) (bool, error) {
+// remove empties the Node of an instance that a person lets go, reads the instance again and, if it is what it was, begins or
+// goes on to remove it. It reports whether it did.
+func (c *Collector) remove(ctx context.Context, s *scope, planned *provider.Instance, sighting *Sighting, confirmed bool) (bool, error) {
+	if drained, err := c.nodeMayGo(ctx, planned, sighting, confirmed); err != nil || !drained {
+		return false, err
+	}
 	machine := machineOf(planned)
 	read, err := c.Cloud.Get(ctx, provider.GetRequest{
 		Machine: machine, Class: s.class, ClusterID: c.Rules.ClusterID, ProviderID: planned.ProviderID, Scope: planned.Scope,
@@ -143,8 +165,14 @@ func (c *Collector) remove(ctx context.Context, s *scope, planned *provider.Inst
 		c.log(ctx).Info("An instance is not what it was in the list, and is left alone", "providerID", planned.ProviderID)
 		return false, nil
 	}
+	if err := c.markNodes(ctx, planned, nameOf(s.source)); err != nil {
+		return false, err
+	}
 	_, err = c.Cloud.Delete(ctx, provider.DeleteRequest{
 		Machine: machine, Class: s.class, ClusterID: c.Rules.ClusterID, ProviderID: planned.ProviderID, Scope: read.Scope,
 	})
+	if err == nil {
+		c.forgetDrain(planned)
+	}
 	return err == nil, err
 }

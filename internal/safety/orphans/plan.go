@@ -44,8 +44,16 @@ type State struct {
 	// Live are the UIDs in a consistent and unfiltered list of Machines that the API server gave after the instances were
 	// listed; nil if there is none.
 	Live map[types.UID]bool
-	// Before is what the pass before has left.
-	Before Sightings
+	// Before is what the pass before has left, and InstancesBefore its Plan's Instances; nil if there was none.
+	Before          Sightings
+	InstancesBefore map[string]int
+
+	// NodeReady has the names of Ready Nodes, by the IDs of the instances without a Machine that they belong to.
+	NodeReady map[string]string
+	// Blocked says that a class reports MostInstancesOrphaned: that outlives the process.
+	Blocked bool
+	// Confirmed has the IDs of what was found with a class by which a person lets orphans be removed now.
+	Confirmed map[string]bool
 }
 
 // Sightings are the orphans, and the strays, of one pass by the IDs of their decisions. What a pass did not see, or could not
@@ -64,6 +72,23 @@ type Sighting struct {
 	Attempts int
 	// Told says that it was counted and made known.
 	Told bool
+	// Blocked says that it was one of most instances when they lost their Machines. Machines that are created in their place
+	// make it one of few, and change nothing about that.
+	Blocked bool
+	// Warned says that an event reported that it is not removed until a person confirms.
+	Warned bool
+	// Drain is the drain of its Node, if one began.
+	Drain Drain
+}
+
+// Drain is a drain of the Node of an instance without a Machine.
+type Drain struct {
+	// Node and UID of the Node; empty if no drain began.
+	Node string
+	UID  types.UID
+	// Began is when the drain began, in a time without an outage of the target cluster, which Epoch tells.
+	Began time.Time
+	Epoch uint64
 }
 
 // Verdict is what is made of an instance, and why.
@@ -77,6 +102,11 @@ const (
 	// Stray is for an instance of a Machine that has another one. It is left alone: only the Machine's own controller can
 	// know what is going on.
 	Stray Verdict = "Stray"
+
+	// MostOrphaned is for one of so many that lost their Machines at once that none is removed until a person confirms.
+	MostOrphaned Verdict = "MostOrphaned"
+	// NodeReady is for one whose Node is Ready. It is not removed until a person confirms.
+	NodeReady Verdict = "NodeReady"
 
 	// The other ones leave it where it is.
 
@@ -114,8 +144,9 @@ type Plan struct {
 	// Decisions are about all instances and leftovers, in the order of their IDs, but for those to be removed: of them, who
 	// was tried least often and was seen first is first.
 	Decisions []Decision
-	// Sightings are for the next pass.
+	// Sightings are for the next pass, and so is Instances: how many there are that carry our tags, by namespace; "" has all.
 	Sightings Sightings
+	Instances map[string]int
 }
 
 // Decide tells orphans from what only looks like them. It removes an instance only if it carries our cluster id, the UID
@@ -124,35 +155,29 @@ type Plan struct {
 // since the list of Machines was taken after that of the instances: nothing is made for a Machine that is not there yet,
 // and a Machine does not go before its instance. For parts without an instance the same holds, and there must be no instance
 // of their machine in the lists.
+//
+// What tells that the bookkeeping was lost, and not the instance, has it wait for a person: most instances lost their
+// Machines at once, or its Node is Ready.
 func Decide(s State) Plan {
-	p := Plan{Sightings: Sightings{}}
-	claimed := map[string]bool{}
-	for _, id := range s.Recorded {
-		claimed[id] = true
-	}
-	listed := map[types.UID]bool{}
-	var subjects, due []Decision
-	for _, in := range s.Instances {
-		listed[in.MachineUID] = true
-		subjects = append(subjects, Decision{ID: in.ProviderID, Instance: in})
-	}
-	for i := range s.Leftovers {
-		subjects = append(subjects, s.Leftovers[i].subject())
-	}
-	for _, d := range subjects {
+	p := Plan{Sightings: Sightings{}, Instances: map[string]int{}}
+	subjects, verdicts := s.subjects()
+	var due []Decision
+	most := s.mostOrphaned(subjects, verdicts, p.Instances)
+	for i, d := range subjects {
 		in := &d.Instance
-		verdict := s.whose(&d, claimed, listed)
+		verdict := verdicts[i]
 		if verdict == Delete || verdict == Stray {
 			sighting, again := s.Before[d.ID]
 			if !again || sighting.Machine != in.MachineUID || sighting.Stray != (verdict == Stray) {
 				sighting, again = Sighting{Machine: in.MachineUID, Stray: verdict == Stray, First: s.Now}, false
 			}
+			sighting.Blocked = verdict == Delete && (sighting.Blocked || most[everywhere] || most[namespaceOf(in)])
 			p.Sightings[d.ID] = sighting
 			switch {
 			case !again:
 				verdict = Fresh
 			case verdict == Delete:
-				verdict = s.when(in, sighting)
+				verdict = s.when(d.ID, in, sighting)
 			}
 		}
 		d.Verdict = verdict
@@ -172,6 +197,27 @@ func Decide(s State) Plan {
 	slices.SortFunc(p.Decisions, byID)
 	p.Decisions = append(due, p.Decisions...)
 	return p
+}
+
+// subjects returns what is decided about, and whose each is.
+func (s *State) subjects() (subjects []Decision, verdicts []Verdict) {
+	claimed := map[string]bool{}
+	for _, id := range s.Recorded {
+		claimed[id] = true
+	}
+	listed := map[types.UID]bool{}
+	for _, in := range s.Instances {
+		listed[in.MachineUID] = true
+		subjects = append(subjects, Decision{ID: in.ProviderID, Instance: in})
+	}
+	for i := range s.Leftovers {
+		subjects = append(subjects, s.Leftovers[i].subject())
+	}
+	verdicts = make([]Verdict, len(subjects))
+	for i := range subjects {
+		verdicts[i] = s.whose(&subjects[i], claimed, listed)
+	}
+	return subjects, verdicts
 }
 
 // whose tells whose an instance is, or parts are: Delete if it is nobody's. listed are the machines of the listed instances.
@@ -202,8 +248,58 @@ func (s *State) whose(d *Decision, claimed map[string]bool, listed map[types.UID
 	return Delete
 }
 
+const (
+	// leastForMost is how many orphans at once may be too many: one or two are what a cut-off creation or a removed
+	// finalizer leaves behind, also where there are few instances or no others. Three of three machines may be a whole cluster.
+	leastForMost = 3
+	// mostOrphanedDivisor makes half of the instances most of them: what replaced each orphan must not hide that all were lost.
+	mostOrphanedDivisor = 2
+	// everywhere is the name of no namespace: that of all together.
+	everywhere = ""
+)
+
+// mostOrphaned returns the namespaces in which most instances have no Machine, everywhere if that is so of all together. It
+// counts the orphans that the pass before saw too, since a list may show for a while what Machines removed in order, and
+// compares them with the instances of both passes, whichever were fewer. What is being terminated does not count. instances
+// takes the numbers of this pass.
+func (s *State) mostOrphaned(subjects []Decision, verdicts []Verdict, instances map[string]int) map[string]bool {
+	orphaned := map[string]int{}
+	for i := range subjects {
+		in := &subjects[i].Instance
+		if len(subjects[i].Parts) > 0 || in.State == provider.StateTerminating {
+			continue
+		}
+		switch verdicts[i] {
+		case Owned, Stray:
+		case Delete:
+			if before, again := s.Before[subjects[i].ID]; again && before.Machine == in.MachineUID && !before.Stray {
+				orphaned[everywhere]++
+				orphaned[namespaceOf(in)]++
+			}
+		default:
+			continue
+		}
+		instances[everywhere]++
+		instances[namespaceOf(in)]++
+	}
+	most := map[string]bool{}
+	for namespace, n := range orphaned {
+		of := instances[namespace]
+		if before, known := s.InstancesBefore[namespace]; known {
+			of = min(of, before)
+		}
+		most[namespace] = n >= leastForMost && n*mostOrphanedDivisor >= of
+	}
+	return most
+}
+
+func namespaceOf(in *provider.Instance) string {
+	namespace, _, _ := strings.Cut(in.MachineKey, "/")
+	return namespace
+}
+
 // when tells whether an orphan's time has come.
-func (s *State) when(in *provider.Instance, seen Sighting) Verdict {
+func (s *State) when(id string, in *provider.Instance, seen Sighting) Verdict {
 	switch {
 	case !s.isOld(in, seen.First, s.Now):
 		return Young
@@ -211,6 +307,12 @@ func (s *State) when(in *provider.Instance, seen Sighting) Verdict {
 		return Unsettled
 	case s.ReportOnly:
 		return Report
+	case s.Confirmed[id]:
+		return Delete
+	case seen.Blocked || s.Blocked:
+		return MostOrphaned
+	case s.NodeReady[id] != "":
+		return NodeReady
 	}
 	return Delete
 }
@@ -242,6 +344,17 @@ func Confirm(r Rules, planned, read *provider.Instance) bool {
 // candidates reports whether the cache alone cannot tell whose all instances are.
 func (s *State) candidates() bool {
 	return slices.ContainsFunc(Decide(*s).Decisions, func(d Decision) bool { return d.Verdict == Unjudged })
+}
+
+// orphans returns what has no Machine, whatever is decided about it.
+func (s *State) orphans() (all []Decision) {
+	subjects, verdicts := s.subjects()
+	for i := range subjects {
+		if verdicts[i] == Delete {
+			all = append(all, subjects[i])
+		}
+	}
+	return all
 }
 
 func byID(a, b Decision) int { return cmp.Compare(a.ID, b.ID) }

@@ -27,6 +27,13 @@ func lost(n int) provider.Instance {
 	}
 }
 
+// owned is an instance of ours whose Machine the API server has.
+func owned(s *State, n int) provider.Instance {
+	in := lost(n)
+	s.Live[in.MachineUID] = true
+	return in
+}
+
 // seen are the sightings of the pass before.
 func seen(instances ...provider.Instance) Sightings {
 	out := Sightings{}
@@ -129,7 +136,7 @@ func TestNoMoreThanTheCapAreRemovedAndNoneIsForgotten(t *testing.T) {
 	s.MaxDeletes = 2
 	for n := range 5 {
 		in := lost(n)
-		s.Instances = append(s.Instances, in)
+		s.Instances = append(s.Instances, in, owned(&s, n+10), owned(&s, n+20))
 		s.Before[in.ProviderID] = Sighting{Machine: in.MachineUID, First: ago(time.Hour)}
 	}
 	// Two resist, and must not keep the others from their turn.

@@ -60,6 +60,7 @@ func TestAMachineMadeAtThatMomentKeepsItsInstance(t *testing.T) {
 // F-11.
 func TestAnInstanceOfAMachineIsLeftAlone(t *testing.T) {
 	w := newWorld(t)
+	w.confirm("small", now.Add(12*time.Hour).Format(time.RFC3339))
 	launching := w.machine("launching", "small", "")
 	w.lost(1, func(in *provider.Instance) { in.MachineUID = launching.UID })
 	twin := w.lost(2, func(in *provider.Instance) { in.MachineUID = launching.UID })
@@ -135,6 +136,7 @@ func TestNothingIsRemovedWithoutACompleteListOfMachines(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
+			w.confirm("small", now.Add(12*time.Hour).Format(time.RFC3339))
 			for n := range 5 {
 				w.machine(fmt.Sprintf("m-%d", n), "small", "")
 			}
@@ -211,6 +213,7 @@ func TestNothingIsRemovedInAnOutageNorSoonAfter(t *testing.T) {
 // F-14.
 func TestAnOutageThatBeginsDuringThePassStopsIt(t *testing.T) {
 	w := newWorld(t)
+	w.confirm("small", now.Add(12*time.Hour).Format(time.RFC3339))
 	var orphans []provider.Instance
 	for n := range 4 {
 		orphans = append(orphans, w.lost(n))

@@ -5,14 +5,18 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -133,6 +137,34 @@ func (w *world) sized(name, size string) {
 	}})
 }
 
+// confirm has a person let orphans that are found with a class be removed until a time; an empty one takes that back.
+func (w *world) confirm(class, until string) {
+	w.Helper()
+	value := "null"
+	if until != "" {
+		value = strconv.Quote(until)
+	}
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, v1beta1.AnnotationRemoveOrphansUntil, value)
+	if err := w.api.Patch(w.Context(), &v1beta1.MachineClass{ObjectMeta: w.meta(class)}, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// wantBlocked compares the condition OrphanRemovalBlocked of a class: its reason, "" for none, and a part of its message.
+func (w *world) wantBlocked(class, reason, message string) {
+	w.Helper()
+	found := &v1beta1.MachineClass{}
+	if err := w.api.Get(w.Context(), client.ObjectKeyFromObject(&v1beta1.MachineClass{ObjectMeta: w.meta(class)}), found); err != nil {
+		w.Fatal(err)
+	}
+	c := meta.FindStatusCondition(found.Status.Conditions, v1beta1.ConditionOrphanRemovalBlocked)
+	switch {
+	case c == nil && reason == "":
+	case c == nil || c.Status != metav1.ConditionTrue || c.Reason != reason || !strings.Contains(c.Message, message):
+		w.Errorf("class %s has the condition %+v, want the reason %q and a message with %q", class, c, reason, message)
+	}
+}
+
 // machine makes one of the class, with an instance that runs if a provider ID is given.
 func (w *world) machine(name, class, providerID string) *v1beta1.Machine {
 	w.Helper()
@@ -210,14 +242,19 @@ func (w *world) want(instances ...provider.Instance) {
 
 func (w *world) counted(action string) float64 {
 	w.Helper()
+	return w.metric("machinist_orphans_total", action)
+}
+
+func (w *world) metric(name, label string) float64 {
+	w.Helper()
 	families, err := w.registry.Gather()
 	if err != nil {
 		w.Fatal(err)
 	}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
-			if m.GetLabel()[0].GetValue() == action {
-				return m.GetCounter().GetValue()
+			if f.GetName() == name && m.GetLabel()[0].GetValue() == label {
+				return m.GetCounter().GetValue() + m.GetGauge().GetValue()
 			}
 		}
 	}

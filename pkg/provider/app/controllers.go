@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -28,6 +29,7 @@ import (
 	"machinist.dev/machinist/internal/machineclass"
 	"machinist.dev/machinist/internal/machineclass/resolve"
 	"machinist.dev/machinist/internal/operator"
+	"machinist.dev/machinist/internal/safety/orphans"
 	"machinist.dev/machinist/internal/wiring"
 	"machinist.dev/machinist/pkg/provider"
 )
@@ -107,6 +109,7 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 	var (
 		targetEvents wiring.TargetEvents
 		drainWakes   source.Source
+		orphanTarget *orphans.Target
 	)
 	if target := op.Target(); target != nil {
 		if err := index.RegisterTarget(ctx, target.Cache); err != nil {
@@ -120,7 +123,7 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 		if err != nil {
 			return err
 		}
-		drains := drain.New(drain.Options{
+		drainOptions := drain.Options{
 			Signals:      signals,
 			Target:       target.Live,
 			Evict:        evict,
@@ -130,11 +133,15 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 			Metrics:      metrics.Registry,
 			BudgetReader: target.Client,
 			Epoch:        op.Reachability().TargetEpoch,
-		})
+		}
+		drains := drain.New(drainOptions)
 		targetEvents = func(object client.Object, keys handler.EventHandler, news ...predicate.Predicate) source.Source {
 			return operator.Events(target, object, keys, news...)
 		}
 		if err := drains.Register(mgr, targetEvents); err != nil {
+			return err
+		}
+		if orphanTarget, err = addOrphanDrains(mgr, target, drainOptions, targetEvents); err != nil {
 			return err
 		}
 		machines.Drainer = drains
@@ -163,7 +170,20 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 	if err := classes.Register(mgr); err != nil {
 		return fmt.Errorf("add the machine class controller: %w", err)
 	}
-	return addOrphans(op, s, guarded, reconciler.Doubt)
+	return addOrphans(op, s, guarded, reconciler.Doubt, orphanTarget)
+}
+
+// addOrphanDrains wires the drains of Nodes that no Machine has. They are apart from those of Machines, whose reconciler ends
+// every drain of a Machine that does not exist.
+func addOrphanDrains(mgr manager.Manager, target *operator.Cluster, o drain.Options, events wiring.TargetEvents) (*orphans.Target, error) {
+	o.Metrics = nil // There are a few at most, and a metric can be registered once.
+	drains := drain.New(o)
+	table := drains.Wiring()
+	table.Name = "drain-orphans"
+	if err := table.Add(mgr, events); err != nil {
+		return nil, fmt.Errorf("add the drains of orphans: %w", err)
+	}
+	return &orphans.Target{Nodes: target.Cache, Live: target.Live, Drainer: drains, Epoch: o.Epoch}, nil
 }
 
 // addApproval wires the approval of what the kubelets of this provider's machines ask for.

@@ -13,8 +13,9 @@ import (
 	"machinist.dev/machinist/internal/safety/orphans/ledger"
 )
 
-// addOrphans wires the collection of instances that have no Machine. doubt has a Machine look for its instance.
-func addOrphans(op *operator.Operator, s *settings, driver *cloud.Cloud, doubt func(*v1beta1.Machine)) error {
+// addOrphans wires the collection of instances that have no Machine. doubt has a Machine look for its instance. target is nil
+// where there is no target cluster.
+func addOrphans(op *operator.Operator, s *settings, driver *cloud.Cloud, doubt func(*v1beta1.Machine), target *orphans.Target) error {
 	counted, err := orphans.NewMetrics(metrics.Registry)
 	if err != nil {
 		return err
@@ -24,6 +25,7 @@ func addOrphans(op *operator.Operator, s *settings, driver *cloud.Cloud, doubt f
 		Cloud:    driver,
 		Client:   op.Control().Cache,
 		Live:     op.Control().Live,
+		Target:   target,
 		Mismatch: op.IdentityMismatch,
 		Record:   op.IdentityRecord(),
 		Ledger:   ledger.Book{Client: op.Control().Live, Namespace: op.IdentityRecord().Namespace},

@@ -1,0 +1,113 @@
+package healthcheck
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// impatient is a policy with a timeout of a minute, far less than clocks differ here.
+func impatient() Policy {
+	return policy(func(p *Policy) {
+		p.Startup = time.Minute
+		for i := range p.Conditions {
+			p.Conditions[i].Timeout.Duration = time.Minute
+		}
+	})
+}
+
+// troubles are what is wrong since minute 30 by the clock of whoever wrote it down.
+func troubles() map[string]Subject {
+	gone := running("gone", condition(v1beta1.ConditionRegistered, metav1.ConditionFalse, v1beta1.ReasonNodeGone, 30))
+	gone.Node = nil
+	return map[string]Subject{
+		"silent":       running("silent", silent(30)),
+		"not Ready":    running("unready", node(corev1.NodeReady, corev1.ConditionFalse, 30)),
+		"a deadlock":   running("deadlock", node("KernelDeadlock", corev1.ConditionTrue, 30)),
+		"without Node": gone,
+		"starting":     starting(func(s *Subject) { s.Machine.CreationTimestamp = metav1.NewTime(minutes(30)) }),
+	}
+}
+
+// H-18, I6.
+func TestTimeoutsAreByThisProcessesOwnClock(t *testing.T) {
+	for name, subject := range troubles() {
+		for _, skew := range []float64{-10, 0, 10} {
+			t.Run(fmt.Sprintf("%s, %+v minutes", name, skew), func(t *testing.T) {
+				var seen *Observations
+				judge := func(truth float64, s Subject) Verdict {
+					seen = seen.newPass()
+					leads := minutes(5 + skew)
+					return Evaluate(impatient(), s.Machine, s.Node, minutes(truth+skew), Clocks{Stable: leads, Thawed: leads, Seen: seen}.In(""))
+				}
+				for _, truth := range []float64{30, 30.5, 30.99} {
+					if v := judge(truth, subject); v.Health != Unknown || v.RecheckAfter <= 0 || v.RecheckAfter > time.Minute {
+						t.Fatalf("minute %v: %+v, want unknown for what is left of the minute", truth, v)
+					}
+				}
+				if v := judge(31, subject); v.Health != Unhealthy {
+					t.Fatalf("after a minute: %+v, want unhealthy", v)
+				}
+				if len(seen.before) > 1 || len(seen.now) > 1 {
+					t.Errorf("remembers %v and %v", seen.before, seen.now)
+				}
+			})
+		}
+	}
+}
+
+// Processes that never last for a whole timeout replace what is broken in the end, and nothing before it is.
+//
+// H-15, H-18.
+func TestProcessesThatDoNotLastReplaceWhatIsBrokenAllTheSame(t *testing.T) {
+	for name, subject := range troubles() {
+		for _, skew := range []float64{-10, 10} {
+			t.Run(fmt.Sprintf("%s, %+v minutes", name, skew), func(t *testing.T) {
+				found := -1.0
+				for truth := 30.0; truth < 80; truth += 0.5 {
+					leads := minutes(truth + skew - 0.25) // For a tenth of a timeout at least.
+					v := Evaluate(impatient(), subject.Machine, subject.Node, minutes(truth+skew),
+						Clocks{Stable: leads, Seen: (*Observations)(nil).newPass()}.In(""))
+					if v.Health == Unhealthy {
+						found = truth - 30
+						break
+					}
+				}
+				if found < 3 || found > 3+15+10 {
+					t.Errorf("unhealthy after %v minutes, want between three timeouts and a quarter of an hour more by a clock that differs by 10 minutes", found)
+				}
+			})
+		}
+	}
+}
+
+// H-18.
+func TestASignalThatChangesBeginsAnew(t *testing.T) {
+	s := Signal{UID: "node", Type: "Ready", Status: "Unknown", Began: minutes(1)}
+	seen := (*Observations)(nil).newPass()
+	seen.since(s, minutes(10))
+	seen = seen.newPass()
+	for what, other := range map[string]Signal{
+		"another Node":            {UID: "other", Type: "Ready", Status: "Unknown", Began: minutes(1)},
+		"another condition":       {UID: "node", Type: "DiskPressure", Status: "Unknown", Began: minutes(1)},
+		"another status":          {UID: "node", Type: "Ready", Status: "False", Began: minutes(1)},
+		"another transition time": {UID: "node", Type: "Ready", Status: "Unknown", Began: minutes(2)},
+	} {
+		if at := seen.since(other, minutes(11)); !at.Equal(minutes(11)) {
+			t.Errorf("%s was observed at %s", what, at)
+		}
+	}
+	local := s
+	local.Began = s.Began.In(time.FixedZone("here", 3600))
+	if at := seen.since(local, minutes(11)); !at.Equal(minutes(10)) {
+		t.Errorf("the same time in another zone was observed at %s", at)
+	}
+	if at := seen.newPass().since(s, minutes(9)); !at.Equal(minutes(9)) {
+		t.Errorf("on a clock that was set back the signal was observed at %s", at)
+	}
+}

@@ -1,0 +1,64 @@
+package wiring
+
+import (
+	"fmt"
+	"testing"
+
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+func deployment(name string, generation int64) *v1beta1.MachineDeployment {
+	d := &v1beta1.MachineDeployment{}
+	d.Namespace, d.Name, d.Generation = "default", name, generation
+	return d
+}
+
+// tell hands an update to all watches of a kind, as a manager does.
+func tell(t *testing.T, q workqueue.TypedRateLimitingInterface[reconcile.Request], watches []Watch, was, is client.Object) {
+	t.Helper()
+	for _, w := range watches {
+		if was == nil {
+			if e := (event.CreateEvent{Object: is}); w.News == nil || w.News.Create(e) {
+				w.Keys.Create(t.Context(), e, q)
+			}
+		} else if e := (event.UpdateEvent{ObjectOld: was, ObjectNew: is}); w.News == nil || w.News.Update(e) {
+			w.Keys.Update(t.Context(), e, q)
+		}
+	}
+}
+
+// S-27.
+func TestAChangeOfASpecWaitsForNoNewObject(t *testing.T) {
+	q := priorityqueue.New[reconcile.Request]("test")
+	defer q.ShutDown()
+	watches := []Watch{{Keys: &handler.EnqueueRequestForObject{}}, Urgent(&v1beta1.MachineDeployment{})}
+	for i := range 500 {
+		tell(t, q, watches, nil, deployment(fmt.Sprintf("new-%d", i), 1))
+	}
+	// What became of one changes its status only.
+	tell(t, q, watches, deployment("reported", 3), deployment("reported", 3))
+	tell(t, q, watches, deployment("good", 3), deployment("good", 4))
+	if n := q.Len(); n != 502 {
+		t.Fatalf("%d keys, want each once", n)
+	}
+	if first, priority, _ := q.GetWithPriority(); first.Name != "good" || priority != urgency {
+		t.Errorf("%s comes first, with priority %d: it would wait for new objects", first, priority)
+	}
+	if second, priority, _ := q.GetWithPriority(); priority != 0 || second.Name == "good" {
+		t.Errorf("%s comes second, with priority %d", second, priority)
+	}
+
+	plain := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer plain.ShutDown()
+	tell(t, plain, watches, deployment("good", 3), deployment("good", 4))
+	if n := plain.Len(); n != 1 {
+		t.Errorf("%d keys in a queue without priorities, want 1", n)
+	}
+}

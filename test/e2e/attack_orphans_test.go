@@ -1,0 +1,178 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/config"
+	"machinist.dev/machinist/examples"
+	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/simcloud"
+	"machinist.dev/machinist/test/env"
+)
+
+// extensions is an administrator's client for CustomResourceDefinitions.
+func (m *machinist) extensions() client.Client {
+	m.t.Helper()
+	scheme := runtime.NewScheme()
+	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
+		m.t.Fatal(err)
+	}
+	c, err := client.New(m.Control.Config(), client.Options{Scheme: scheme})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return c
+}
+
+// letOrphansGo has a person confirm that the instances without a Machine are left over.
+func (m *machinist) letOrphansGo() {
+	m.t.Helper()
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1beta1.AnnotationRemoveOrphansUntil, time.Now().Add(time.Hour).UTC().Format(time.RFC3339))
+	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: examples.SmallClass}}
+	if err := m.control.Patch(context.Background(), class, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// orphansBlocked waits until a class reports that orphans wait for a person, for one of the reasons.
+func (m *machinist) orphansBlocked(reasons ...string) {
+	m.t.Helper()
+	env.Await(m.t, m.control, &v1beta1.MachineClassList{}, "a class that says that orphans wait for a person", func(l *v1beta1.MachineClassList) (bool, string) {
+		for i := range l.Items {
+			c := meta.FindStatusCondition(l.Items[i].Status.Conditions, v1beta1.ConditionOrphanRemovalBlocked)
+			if c != nil && slices.Contains(reasons, c.Reason) {
+				return true, ""
+			}
+		}
+		return false, fmt.Sprintf("%d classes", len(l.Items))
+	}, client.InNamespace(namespace))
+}
+
+// nodesGone waits until no Node has the provider ID of one of the instances.
+func (m *machinist) nodesGone(instances ...simcloud.Instance) {
+	m.t.Helper()
+	env.Await(m.t, m.target, &corev1.NodeList{}, "no Node of the removed instances", func(l *corev1.NodeList) (bool, string) {
+		var left []string
+		for _, node := range l.Items {
+			if slices.ContainsFunc(instances, func(in simcloud.Instance) bool { return in.ProviderID == node.Spec.ProviderID }) {
+				left = append(left, node.Name)
+			}
+		}
+		return len(left) == 0, strings.Join(left, ", ")
+	})
+}
+
+// Kubernetes' garbage collector deletes the Machines of a kind that is gone, and a Machine takes its instance along.
+//
+// F-40.
+func TestAttackDeletedCRDsAreRefused(t *testing.T) {
+	t.Parallel()
+	m := start(t, stack.Options{})
+	m.quick()
+	m.fleet(3, nil)
+	before := m.running(3)
+	for _, crd := range config.CRDs() {
+		if err := m.extensions().Delete(context.Background(), crd); err == nil || !strings.Contains(err.Error(), v1beta1.AnnotationAllowDeletion) {
+			t.Errorf("delete %s: %v, want a refusal that names the annotation", crd.Name, err)
+		}
+	}
+	// Whatever the garbage collector does, it has done to this one as well.
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "owner"}}
+	if err := m.control.Create(context.Background(), owner); err != nil {
+		t.Fatal(err)
+	}
+	owned := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "owned", OwnerReferences: []metav1.OwnerReference{
+		{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID},
+	}}}
+	if err := errors.Join(m.control.Create(context.Background(), owned), m.control.Delete(context.Background(), owner)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the garbage collector was at work", func() (bool, string) {
+		return apierrors.IsNotFound(m.control.Get(context.Background(), client.ObjectKeyFromObject(owned), &corev1.ConfigMap{})), ""
+	})
+	after := m.running(3)
+	for i := range before {
+		if before[i].UID != after[i].UID {
+			t.Errorf("machine %s is gone", before[i].Name)
+		}
+	}
+}
+
+// An administrator deletes the kind of Machines by force, finalizers too, and applies it again. Sets make new Machines; the
+// instances of the old ones are Ready Nodes, and stay until a person lets them go.
+//
+// F-41, F-42, F-43, F-45.
+func TestAttackDeletedCRDsByForceLeaveInstancesThatWork(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	m := start(t, stack.Options{ProviderArgs: orphanLooks()})
+	m.quick()
+	m.fleet(4, nil)
+	m.running(4)
+	var old []simcloud.Instance
+	for _, r := range m.instances() {
+		old = append(old, r.Instance)
+	}
+	// While they are away nobody sees the Machines being deleted, and nothing is made of a kind that is going.
+	if err := errors.Join(m.Provider.Stop(15*time.Second), m.Manager.Stop(15*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+
+	extensions := m.extensions()
+	at := slices.IndexFunc(config.CRDs(), func(crd *apiextensionsv1.CustomResourceDefinition) bool { return crd.Spec.Names.Kind == "Machine" })
+	crd := config.CRDs()[at]
+	allow := fmt.Sprintf(`{"metadata":{"annotations":{%q:"true"}}}`, v1beta1.AnnotationAllowDeletion)
+	if err := extensions.Patch(ctx, crd.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(allow))); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the CRD may be deleted", func() (bool, string) {
+		err := extensions.Delete(ctx, crd.DeepCopy())
+		return err == nil || apierrors.IsNotFound(err), fmt.Sprint(err)
+	})
+	eventually(t, "the CRD is gone", func() (bool, string) {
+		list := &v1beta1.MachineList{}
+		if err := m.control.List(ctx, list); err == nil {
+			for i := range list.Items {
+				_ = m.control.Patch(ctx, &list.Items[i], client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+			}
+		}
+		err := extensions.Get(ctx, client.ObjectKeyFromObject(crd), &apiextensionsv1.CustomResourceDefinition{})
+		return apierrors.IsNotFound(err), fmt.Sprintf("%d machines, %v", len(list.Items), err)
+	})
+	if err := extensions.Create(ctx, config.CRDs()[at]); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the kind is served again", func() (bool, string) {
+		err := m.control.List(ctx, &v1beta1.MachineList{})
+		return err == nil, fmt.Sprint(err)
+	})
+	if err := errors.Join(m.Manager.Start(), m.Provider.Start()); err != nil {
+		t.Fatal(err)
+	}
+	m.running(4)
+	m.orphansBlocked(v1beta1.ReasonMostInstancesOrphaned, v1beta1.ReasonOrphanNodeReady)
+	m.wantUntouched(old...)
+
+	m.letOrphansGo()
+	m.untilTerminated(old...)
+	m.nodesGone(old...)
+	m.running(4)
+}

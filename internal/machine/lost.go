@@ -30,7 +30,10 @@ func (p *pass) findLost(ctx context.Context) (progress, error) {
 	if never, err := p.neverLaunched(ctx, inputs); err != nil || never {
 		return progress(never), err
 	}
-	instance, err := p.lookUp(ctx, inputs)
+	instance, err := p.memory.of(p.machine).found, error(nil)
+	if instance == nil {
+		instance, err = p.lookUp(ctx, inputs)
+	}
 	switch {
 	case provider.IsNotFound(err):
 		return next, nil
@@ -40,5 +43,10 @@ func (p *pass) findLost(ctx context.Context) (progress, error) {
 	case instance.ProviderID == "" || instance.OwnedBy(p.ClusterID, identity(p.machine)) != nil || p.replaced(instance):
 		return next, nil
 	}
-	return p.recordInstance(ctx, inputs, instance)
+	proceed, err := p.recordInstance(ctx, inputs, instance)
+	if err != nil {
+		// The cloud may not show it next time, and its Node could then not be found.
+		p.memory.update(p.machine, func(m *recollection) { m.found = instance })
+	}
+	return proceed, err
 }

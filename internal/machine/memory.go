@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
 )
 
 // memory is all that a Reconciler remembers between passes. Losing it at a restart costs calls and settling time, never
@@ -69,6 +70,8 @@ type recollection struct {
 	targetAwaySince time.Time
 	// cleanupFailsSince is when the target cluster first failed this process after the instance was gone.
 	cleanupFailsSince time.Time
+	// found is an instance that a deletion has found and could not write down yet; it is never changed.
+	found *provider.Instance
 	// rival is the Node of which was last said that it has the Machine's provider ID and is not its.
 	rival types.UID
 	// applied is what is on the Node, until the Machine's status says so; it is never changed.

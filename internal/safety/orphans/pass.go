@@ -53,6 +53,7 @@ func (c *Collector) pass(ctx context.Context, now time.Time, before Sightings) P
 	}
 	// Listing may have taken long: it is what is so now that counts.
 	state.Stable, _ = c.Reach.StableSince()
+	state.Listed = c.Clock.Now()
 	plan := Decide(state)
 	c.carryOut(ctx, known, plan, scopes, state.Confirmed)
 	c.reportBlocked(ctx, &state, plan, listed, scopes)

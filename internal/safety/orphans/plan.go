@@ -32,6 +32,8 @@ type Rules struct {
 type State struct {
 	Rules
 	Now time.Time
+	// Listed is when the last list was read: what is seen for the first time may be no older. Default Now.
+	Listed time.Time
 	// Stable is since when this process leads and both clusters answer; zero if it is not so now.
 	Stable time.Time
 	// Instances are those in complete lists, each once.
@@ -169,7 +171,7 @@ func Decide(s State) Plan {
 		if verdict == Delete || verdict == Stray {
 			sighting, again := s.Before[d.ID]
 			if !again || sighting.Machine != in.MachineUID || sighting.Stray != (verdict == Stray) {
-				sighting, again = Sighting{Machine: in.MachineUID, Stray: verdict == Stray, First: s.Now}, false
+				sighting, again = Sighting{Machine: in.MachineUID, Stray: verdict == Stray, First: latest(s.Now, s.Listed)}, false
 			}
 			sighting.Blocked = verdict == Delete && (sighting.Blocked || most[everywhere] || most[namespaceOf(in)])
 			p.Sightings[d.ID] = sighting
@@ -315,6 +317,13 @@ func (s *State) when(id string, in *provider.Instance, seen Sighting) Verdict {
 		return NodeReady
 	}
 	return Delete
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 // clockDifference is by how much the provider's clock may differ from ours.

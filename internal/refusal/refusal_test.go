@@ -31,7 +31,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 	}
 	taint := func(key string) []corev1.Taint { return []corev1.Taint{{Key: "gpu"}, {Key: key}} }
 	for field, errs := range map[string]field.ErrorList{
-		"spec.template.metadata.annotations[machinist.dev/preserved-until]":   marked(v1beta1.AnnotationPreservedUntil),
+		"spec.template.metadata.annotations[machinist.dev/preserved-until]": marked(v1beta1.AnnotationPreservedUntil),
 		"spec.template.metadata.labels[machinist.dev/provider]": refusal.Template(&v1beta1.MachineTemplateSpec{
 			ObjectMeta: v1beta1.TemplateMeta{Labels: map[string]string{v1beta1.LabelProvider: "other", "pool": "a"}},
 		}),

@@ -62,9 +62,15 @@ func (a Attempt) tokenID(salt int) string {
 	return text[:6]
 }
 
-// Follows reports whether the id may be that of a token made for an earlier attempt to launch the same Machine.
+// mostEarlier bounds how many earlier attempts are compared: the number may have been written by anybody, and certificates that
+// tell of them are kept for an hour.
+const mostEarlier = 100
+
+// Follows reports whether the id may be that of a token made for an earlier attempt to launch the same Machine, one of the last
+// hundred.
 func (a Attempt) Follows(id string) bool {
-	for earlier := a; earlier.Number > 1; {
+	earlier := a
+	for range min(a.Number-1, mostEarlier) {
 		earlier.Number--
 		for salt := range maxSalt {
 			if earlier.tokenID(salt) == id {

@@ -53,13 +53,17 @@ func (p *pass) openAttempt(ctx context.Context, last bootstrap.Attempt) error {
 			return err
 		}
 	}
-	launch := &v1beta1.LaunchStatus{Attempt: last.Number + 1}
+	launch := &v1beta1.LaunchStatus{Attempt: p.machine.NextLaunchAttempt()}
 	if before := p.machine.Status.Launch; before != nil {
 		launch.OldProviderID = before.OldProviderID
 	}
 	p.machine.Status.Launch = launch
-	p.preparing(fmt.Sprintf("Attempt %d to create the instance begins.", last.Number+1))
+	p.preparing(fmt.Sprintf("Attempt %d to create the instance begins.", launch.Attempt))
 	p.memory.update(p.machine, func(m *recollection) { *m = recollection{} })
+	if launch.Attempt == last.Number {
+		p.wakeIn(time.Minute) // The number cannot grow any more, so nothing else keeps this from going round at once.
+		return nil
+	}
 	p.wakeIn(time.Millisecond)
 	return nil
 }

@@ -47,7 +47,7 @@ func (r *Resolver) Resolve(ctx context.Context, m *v1beta1.Machine) (Resolved, e
 		return Resolved{}, err
 	}
 	if secret != nil {
-		out.Credentials = provider.NewCredentials(secret.Data)
+		out.Credentials = provider.NewCredentials(secret.Data).In(secret.Namespace)
 		if !controllerutil.ContainsFinalizer(secret, v1beta1.InUseFinalizer) && out.Unheld == "" {
 			out.Unheld = fmt.Sprintf("Secret %q", secret.Name)
 		}
@@ -98,7 +98,7 @@ func (r *Resolver) ResolveForDeletion(ctx context.Context, m *v1beta1.Machine) (
 		if err != nil {
 			return Resolved{}, err
 		}
-		out.CredentialsRef, out.Credentials = c.ref, provider.NewCredentials(secret.Data)
+		out.CredentialsRef, out.Credentials = c.ref, provider.NewCredentials(secret.Data).In(secret.Namespace)
 		return out, nil
 	}
 	if missing != nil {
@@ -181,7 +181,7 @@ func (r *Resolver) Credentials(ctx context.Context, namespace string, ref *v1bet
 	if secret == nil || err != nil {
 		return provider.Credentials{}, err
 	}
-	return provider.NewCredentials(secret.Data), nil
+	return provider.NewCredentials(secret.Data).In(secret.Namespace), nil
 }
 
 // check says whether a Secret must have the label for its use.

@@ -99,7 +99,7 @@ func TestResolveReadsClassAndSecrets(t *testing.T) {
 	}
 	token, _ := got.Credentials.Get("token")
 	if got.ClassName != "c" || got.Provider != "sim" || string(got.ProviderSpec) != `{"a":1}` || got.Adoption != v1beta1.AdoptionAllow ||
-		got.CredentialsRef.Name != "creds" || string(token.Reveal()) != "t" || string(got.UserData) != "#cloud-config" {
+		got.CredentialsRef.Name != "creds" || got.Credentials.Namespace() != namespace || string(token.Reveal()) != "t" || string(got.UserData) != "#cloud-config" {
 		t.Errorf("got %+v", got)
 	}
 	if c := got.Class(); string(c.Spec) != `{"a":1}` || !slices.Equal(c.Credentials.Keys(), []string{"token"}) {

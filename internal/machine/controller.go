@@ -323,7 +323,7 @@ func (p *pass) run(ctx context.Context) error {
 
 // live takes the steps of a Machine that is not being deleted, and reports whether it came to the last of them.
 func (p *pass) live(ctx context.Context) (complete bool, err error) {
-	for _, step := range []func(context.Context) (progress, error){p.claim, p.preserve, p.launch, p.updateUnlessKept} {
+	for _, step := range []func(context.Context) (progress, error){p.claim, p.preserve, p.launch, p.extendToken, p.updateUnlessKept} {
 		if proceed, err := step(ctx); err != nil || !bool(proceed) {
 			return false, err
 		}

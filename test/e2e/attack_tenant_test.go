@@ -22,7 +22,7 @@ import (
 )
 
 // A tenant who may write fleets gives the template the label of another provider, so that no process would ever serve or
-// delete the machines. The policy refuses it. With the policies gone no machine is made, and the deployment says why.
+// delete the machines. The policy refuses it. With policies and webhook gone no machine is made, and the deployment says why.
 //
 //
 func TestAttackTenantNamesAnotherProviderInATemplate(t *testing.T) {
@@ -44,8 +44,8 @@ func TestAttackTenantNamesAnotherProviderInATemplate(t *testing.T) {
 	if err := update(attack); err == nil || !strings.Contains(err.Error(), "spec.template.metadata.labels[machinist.dev/provider]") {
 		t.Fatalf("the policy answered %v", err)
 	}
-	for _, policy := range config.Policies() {
-		if err := m.control.Delete(ctx, policy); err != nil {
+	for _, guard := range append([]client.Object{config.ManagerWebhook()}, config.Policies()...) {
+		if err := m.control.Delete(ctx, guard); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -79,6 +79,9 @@ verify: ## Fail where generated files differ from their sources, a rule has no t
 	hack/generate.sh --verify
 	$(GO) run ./hack/rules
 	@for m in $(MODULES); do (cd $$m && GOWORK=off $(GO) build ./...) || exit 1; done
+	@git ls-files --error-unmatch go.work.sum >/dev/null
+	@before=$$(git hash-object go.work.sum); for m in $(MODULES); do (cd $$m && $(GO) list -deps -test ./... >/dev/null) || exit 1; done; \
+		[ "$$before" = "$$(git hash-object go.work.sum)" ] || { echo "go.work.sum lacked checksums: commit it"; exit 1; }
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "not gofmt'ed: $$unformatted"; exit 1; }
 
 .PHONY: lint

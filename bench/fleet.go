@@ -68,7 +68,8 @@ func (f fleet) create(ctx context.Context, surge string) error {
 }
 
 func secret(name, key, value string) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, StringData: map[string]string{key: value}}
+	labels := map[string]string{v1beta1.LabelSecretUse: v1beta1.SecretUseBoth}
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}, StringData: map[string]string{key: value}}
 }
 
 func class(name string) *v1beta1.MachineClass {

@@ -16,7 +16,7 @@ import (
 	"machinist.dev/machinist/internal/manifest"
 )
 
-//go:embed crd/*.yaml policy/*.yaml rbac/*.yaml flowcontrol/*.yaml
+//go:embed crd/*.yaml policy/*.yaml optional/*.yaml rbac/*.yaml flowcontrol/*.yaml
 var files embed.FS
 
 // CRDs returns the CustomResourceDefinitions of the API group, in order of their names.
@@ -31,6 +31,11 @@ func CRDs() []*apiextensionsv1.CustomResourceDefinition {
 // Policies returns the ValidatingAdmissionPolicies and their bindings, each policy before its binding.
 func Policies() []client.Object {
 	return must(read("policy/*.yaml"))
+}
+
+// OptionalPolicies returns the policies, with their bindings, that an installation may add to Policies.
+func OptionalPolicies() []client.Object {
+	return must(read("optional/*.yaml"))
 }
 
 // FlowControl returns the priority level of the processes' requests, and the FlowSchemas that put them there.

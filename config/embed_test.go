@@ -31,7 +31,7 @@ func TestAllKindsAreEmbedded(t *testing.T) {
 func TestEveryPolicyIsBound(t *testing.T) {
 	bound := map[string]bool{}
 	var policies []string
-	for _, object := range Policies() {
+	for _, object := range slices.Concat(Policies(), OptionalPolicies()) {
 		switch o := object.(type) {
 		case *admissionv1.ValidatingAdmissionPolicy:
 			policies = append(policies, o.Name)

@@ -74,6 +74,10 @@ const (
 	// ReasonCredentialsRefused surfaces when the cloud refuses the credentials or what they ask for.
 	ReasonCredentialsRefused = "CredentialsRefused"
 
+	// ReasonSecretNotLabelled surfaces when a Secret is to be used as credentials or user data and its label
+	// machinist.dev/secret-use does not allow that. It is a reason of Launched, Deleting and of a MachineClass's Ready.
+	ReasonSecretNotLabelled = "SecretNotLabelled"
+
 	// ReasonUserDataNotFound surfaces when the Secret with the bootstrap template does not exist or lacks the key. It
 	// is a reason of Launched and of a MachineClass's Ready.
 	ReasonUserDataNotFound = "UserDataNotFound"

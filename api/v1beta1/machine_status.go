@@ -243,10 +243,11 @@ const (
 
 // LaunchStatus tells the attempts to make an instance apart.
 type LaunchStatus struct {
-	// attempt counts from 1. Together with the UID of the Machine it is the token that makes creation idempotent.
-	// Absent means 1.
+	// attempt counts from 1 to 1000000, where it stays. Together with the UID of the Machine it is the token that makes
+	// creation idempotent. Absent means 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000000
 	Attempt int32 `json:"attempt,omitempty"`
 
 	// step is Adopting while an existing instance is being taken over, and Replacing while the instance is being replaced

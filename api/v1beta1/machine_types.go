@@ -239,13 +239,19 @@ func (m *Machine) GetConditions() []metav1.Condition { return m.Status.Condition
 // SetConditions replaces the conditions of the machine.
 func (m *Machine) SetConditions(conditions []metav1.Condition) { m.Status.Conditions = conditions }
 
-// LaunchAttempt returns the current attempt to make the instance, counted from 1.
+// maxLaunchAttempt is far beyond what machines need. A number above it was not counted by anybody.
+const maxLaunchAttempt = 1000000
+
+// LaunchAttempt returns the current attempt to make the instance, from 1 to 1000000.
 func (m *Machine) LaunchAttempt() int32 {
-	if m.Status.Launch == nil || m.Status.Launch.Attempt < 1 {
+	if m.Status.Launch == nil {
 		return 1
 	}
-	return m.Status.Launch.Attempt
+	return min(max(m.Status.Launch.Attempt, 1), maxLaunchAttempt)
 }
+
+// NextLaunchAttempt returns the number of the attempt after the current one. The last one has none after it.
+func (m *Machine) NextLaunchAttempt() int32 { return min(m.LaunchAttempt()+1, maxLaunchAttempt) }
 
 // Replacing says whether the instance is being replaced under the same Machine.
 func (m *Machine) Replacing() bool {

@@ -39,6 +39,18 @@ const (
 	TypeVersion = Version
 )
 
+// LabelSecretUse says, on a Secret, what MachineClasses and Machines of its namespace may use it for: SecretUseCredentials,
+// SecretUseUserData or SecretUseBoth. Without it nothing is read from the Secret. Who may write a class or a Machine could
+// otherwise have any Secret of the namespace written into the user data of an instance.
+const LabelSecretUse = "machinist.dev/secret-use"
+
+// Values of LabelSecretUse.
+const (
+	SecretUseCredentials = "credentials"
+	SecretUseUserData    = "user-data"
+	SecretUseBoth        = "credentials-and-user-data"
+)
+
 // Annotations on Machinist's own objects. They act by presence, except where values are listed.
 const (
 	// AnnotationDeleteMachine marks the Machine that a MachineSet deletes first when it is scaled down.

@@ -34,7 +34,7 @@ func Deployment(d *v1beta1.MachineDeployment, s Surroundings) (v Verdict) {
 	v.template(spec.Child("template"), &d.Spec.Template)
 	v.refuse(refusal.Selector(spec.Child("selector"), &d.Spec.Selector)...)
 	v.reserved(spec.Child("template", "metadata", "labels"), d.Spec.Template.ObjectMeta.Labels, v1beta1.LabelTemplateHash,
-		v1beta1.LabelMachineSet, v1beta1.LabelMachineDeployment)
+		v1beta1.LabelMachineSet, v1beta1.LabelMachineDeployment, v1beta1.LabelProvider)
 	v.classExists(spec.Child("template", "spec"), &d.Spec.Template.Spec, s)
 	v.overlap(spec.Child("selector"), Claim{
 		Kind: "MachineDeployment", Name: d.Name, Selector: &d.Spec.Selector, Labels: d.Spec.Template.ObjectMeta.Labels,
@@ -75,11 +75,12 @@ func (v *Verdict) remediation(path *field.Path, r v1beta1.MachineRemediation) {
 func Set(m *v1beta1.MachineSet, s Surroundings) (v Verdict) {
 	spec := field.NewPath("spec")
 	v.template(spec.Child("template"), &m.Spec.Template)
+	labels := spec.Child("template", "metadata", "labels")
+	v.reserved(labels, m.Spec.Template.ObjectMeta.Labels, v1beta1.LabelProvider)
 	if metav1.GetControllerOf(m) != nil {
 		return v
 	}
-	v.reserved(spec.Child("template", "metadata", "labels"), m.Spec.Template.ObjectMeta.Labels,
-		v1beta1.LabelMachineSet, v1beta1.LabelMachineDeployment)
+	v.reserved(labels, m.Spec.Template.ObjectMeta.Labels, v1beta1.LabelMachineSet, v1beta1.LabelMachineDeployment)
 	v.classExists(spec.Child("template", "spec"), &m.Spec.Template.Spec, s)
 	v.remediation(spec.Child("remediation"), m.Spec.Remediation)
 	v.overlap(spec.Child("selector"), Claim{

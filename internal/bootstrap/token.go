@@ -62,9 +62,15 @@ func (a Attempt) tokenID(salt int) string {
 	return text[:6]
 }
 
-// Follows reports whether the id may be that of a token made for an earlier attempt to launch the same Machine.
+// mostEarlier bounds how many earlier attempts are compared: the number may have been written by anybody, and certificates that
+// tell of them are kept for an hour.
+const mostEarlier = 100
+
+// Follows reports whether the id may be that of a token made for an earlier attempt to launch the same Machine, one of the last
+// hundred.
 func (a Attempt) Follows(id string) bool {
-	for earlier := a; earlier.Number > 1; {
+	earlier := a
+	for range min(a.Number-1, mostEarlier) {
 		earlier.Number--
 		for salt := range maxSalt {
 			if earlier.tokenID(salt) == id {
@@ -157,6 +163,33 @@ func (t Tokens) Ensure(ctx context.Context, a Attempt, expires time.Time) (Token
 		return Token{Value: id + "." + string(existing.Data[fieldSecret]), Expires: expiration}, nil
 	}
 	return Token{}, fmt.Errorf("no free bootstrap token id for machine %s after %d tries", a.Machine, maxSalt)
+}
+
+// Extend has the token of the attempt end at until, if it is there and ends before early, and returns when it ends: zero where
+// there is none. What the instance has of it stays as it is.
+func (t Tokens) Extend(ctx context.Context, a Attempt, early, until time.Time) (time.Time, error) {
+	id, found, err := t.find(ctx, a)
+	if err != nil || found == nil {
+		return time.Time{}, err
+	}
+	secret := &corev1.Secret{}
+	if err := t.Client.Get(ctx, client.ObjectKeyFromObject(found), secret); err != nil {
+		return time.Time{}, client.IgnoreNotFound(fmt.Errorf("read bootstrap token %s of the target cluster: %w", id, err))
+	}
+	if secret.Annotations[annotationOwner] != a.String() || !secret.DeletionTimestamp.IsZero() {
+		return time.Time{}, nil
+	}
+	// One that does not parse ends nobody knows when.
+	ends, err := time.Parse(time.RFC3339, string(secret.Data[fieldExpiration]))
+	if err == nil && !ends.Before(early) {
+		return ends, nil
+	}
+	before := secret.DeepCopy()
+	secret.Data[fieldExpiration] = []byte(until.UTC().Format(time.RFC3339))
+	if err := t.Client.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return time.Time{}, fmt.Errorf("extend bootstrap token %s of the target cluster: %w", id, err)
+	}
+	return until, nil
 }
 
 // ErrMayNotRead and ErrMayNotMake are wrapped by the error of whoever may not do so with tokens.

@@ -223,3 +223,37 @@ func TestSecretsAreRandom(t *testing.T) {
 		seen[s] = true
 	}
 }
+
+// M-100.
+func TestATokenIsExtendedBeforeItEnds(t *testing.T) {
+	a, now := attempt(), time.Now().Truncate(time.Second)
+	tokens := Tokens{Client: env.Client(t)}
+	if ends, err := tokens.Extend(t.Context(), a, now, now.Add(time.Hour)); err != nil || !ends.IsZero() {
+		t.Errorf("without one: %s %v", ends, err)
+	}
+	token := ensure(t, a, now.Add(time.Hour))
+	before := secretOf(t, token)
+	ends, err := tokens.Extend(t.Context(), a, now.Add(30*time.Minute), now.Add(5*time.Hour))
+	if err != nil || !ends.Equal(now.Add(time.Hour)) || secretOf(t, token).ResourceVersion != before.ResourceVersion {
+		t.Errorf("one with time left was changed to %s: %v", ends, err)
+	}
+	if ends, err = tokens.Extend(t.Context(), a, now.Add(2*time.Hour), now.Add(5*time.Hour)); err != nil || !ends.Equal(now.Add(5*time.Hour)) {
+		t.Fatalf("extended to %s: %v", ends, err)
+	}
+	if again := ensure(t, a, now); again.Value != token.Value || !again.Expires.Equal(ends) {
+		t.Errorf("it is another one, or ends at %s", again.Expires)
+	}
+}
+
+// The number of the attempt is in a status that others may write.
+//
+// M-97.
+func TestOnlyTheLastAttemptsAreCompared(t *testing.T) {
+	a := attempt()
+	a.Number = 1<<31 - 1
+	last := a
+	last.Number--
+	if !a.Follows(last.tokenID(0)) || a.Follows("zzzzzz") {
+		t.Error("the attempt before is not known, or one that never was is")
+	}
+}

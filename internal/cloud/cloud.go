@@ -60,17 +60,21 @@ func (c *Cloud) Validate(ctx context.Context, req provider.ValidateRequest) erro
 
 // Capacity implements provider.Driver.
 func (c *Cloud) Capacity(ctx context.Context, req provider.CapacityRequest) (provider.Capacity, error) {
-	return call(ctx, c, "Capacity", reads, func(ctx context.Context) (provider.Capacity, error) { return c.Driver.Capacity(ctx, req) })
+	return call(ctx, c, "Capacity", reads, func(ctx context.Context) (provider.Capacity, error) {
+		return boundedCapacity(c.Driver.Capacity(ctx, req))
+	})
 }
 
 // Create implements provider.Driver.
 func (c *Cloud) Create(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
-	return call(ctx, c, "Create", changes, func(ctx context.Context) (*provider.Instance, error) { return c.Driver.Create(ctx, req) })
+	return call(ctx, c, "Create", changes, func(ctx context.Context) (*provider.Instance, error) {
+		return boundedInstance(c.Driver.Create(ctx, req))
+	})
 }
 
 // Get implements provider.Driver.
 func (c *Cloud) Get(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
-	return call(ctx, c, "Get", reads, func(ctx context.Context) (*provider.Instance, error) { return c.Driver.Get(ctx, req) })
+	return call(ctx, c, "Get", reads, func(ctx context.Context) (*provider.Instance, error) { return boundedInstance(c.Driver.Get(ctx, req)) })
 }
 
 // Update implements provider.Driver.
@@ -94,7 +98,7 @@ func (c *Cloud) Adopt(ctx context.Context, req provider.AdoptRequest) (*provider
 	if !ok {
 		return nil, provider.Errorf(provider.Unimplemented, "provider %s cannot adopt existing instances", c.Name())
 	}
-	return call(ctx, c, "Adopt", changes, func(ctx context.Context) (*provider.Instance, error) { return adopter.Adopt(ctx, req) })
+	return call(ctx, c, "Adopt", changes, func(ctx context.Context) (*provider.Instance, error) { return boundedInstance(adopter.Adopt(ctx, req)) })
 }
 
 // Interruptions implements provider.Interrupter; it fails with Unimplemented when the driver cannot.
@@ -153,7 +157,8 @@ func call[T any](ctx context.Context, c *Cloud, operation string, e effect, f fu
 		}
 		c.Metrics.observe(c.Name(), operation, err, c.Clock.Since(start))
 	}()
-	return f(ctx)
+	result, err = f(ctx)
+	return result, boundedError(err)
 }
 
 // Metrics counts a provider's calls.

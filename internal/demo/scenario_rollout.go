@@ -62,6 +62,7 @@ func (r *rolloutStory) makeClass(ctx context.Context) error {
 	userData := &corev1.Secret{ObjectMeta: meta, StringData: map[string]string{
 		v1beta1.DefaultUserDataKey: "#cloud-config\nhostname: <<MACHINE_NAME>>\n",
 	}}
+	userData.Labels = map[string]string{v1beta1.LabelSecretUse: v1beta1.SecretUseUserData}
 	for _, o := range []client.Object{userData, class} {
 		if err := r.fleet.Create(ctx, o); err != nil {
 			return fmt.Errorf("create %T %s: %w", o, o.GetName(), err)

@@ -116,3 +116,22 @@ func fleet(n, changed int, change ...func(*Subject)) []Subject {
 	}
 	return all
 }
+
+// namespaces makes a fleet in each of the namespaces a, b and so on: how many machines, and how many of these are silent.
+func namespaces(counts ...int) []Subject {
+	var all []Subject
+	for i := 0; i < len(counts); i += 2 {
+		for _, s := range fleet(counts[i], counts[i+1], silent(20)) {
+			s.Machine.Namespace = string(rune('a' + i/2))
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+func inZone(zone string, all []Subject) []Subject {
+	for i := range all {
+		all[i].Domain = zone
+	}
+	return all
+}

@@ -77,7 +77,7 @@ func Judge(p Policy, subjects []Subject, s Situation) Judgement {
 	unwell, unlaunched, melting := 0, 0, false
 	var frozen []string
 	for i, subject := range subjects {
-		v := Evaluate(p, subject.Machine, subject.Node, s.Now, s.Clocks.In(subject.Domain))
+		v := Evaluate(p, subject.Machine, subject.Node, s.Now, s.Clocks.In(subject.domains()...))
 		verdicts[i] = v
 		j.Expected++
 		if v.Health == Healthy {
@@ -92,7 +92,7 @@ func Judge(p Policy, subjects []Subject, s Situation) Judgement {
 		} else {
 			// One that may yet recover counts: nodes that went silent together do not run out of time at the same moment.
 			unwell++
-			melting = melting || s.Meltdown.In(subject.Domain)
+			melting = melting || s.Meltdown.In(subject.domains()...)
 		}
 		if v.Health == Unhealthy {
 			j.Targets = append(j.Targets, subject.Machine.Name)
@@ -113,7 +113,7 @@ func Judge(p Policy, subjects []Subject, s Situation) Judgement {
 		case p.Type != v1beta1.RemediationNone && p.exhausted(subject):
 			j.hold(subject, v)
 		case v.Health == Unhealthy && p.Type != v1beta1.RemediationNone &&
-			!tooMany && !s.Meltdown.In(subject.Domain) && !subject.OwnerFrozen && p.needsMark(subject.Machine):
+			!tooMany && !s.Meltdown.In(subject.domains()...) && !subject.OwnerFrozen && p.needsMark(subject.Machine):
 			j.Wishes = append(j.Wishes, Wish{Subject: subject, Mark: true, Reason: Reason{p.Reason, p.Name + ": " + v.Why + nodeNote(subject)}})
 		}
 	}
@@ -126,7 +126,7 @@ func Judge(p Policy, subjects []Subject, s Situation) Judgement {
 	switch {
 	case meltsAll, melting && !tooMany:
 		j.Refusal = Reason{v1beta1.ReasonMeltdown, s.Meltdown.Describe(func(domain string) bool {
-			return slices.ContainsFunc(subjects, func(s Subject) bool { return s.Domain == domain })
+			return slices.ContainsFunc(subjects, func(s Subject) bool { return slices.Contains(s.domains(), domain) })
 		})}
 	case tooMany:
 		j.Refusal = Reason{v1beta1.ReasonTooManyUnhealthy, fmt.Sprintf(

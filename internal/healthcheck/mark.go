@@ -110,7 +110,7 @@ func (p *pass) fulfil(ctx context.Context, w wanted, s Situation) error {
 		if err != nil {
 			return err
 		}
-		v := Evaluate(w.policy, m, node, s.Now, s.Clocks.In(w.Subject.Domain))
+		v := Evaluate(w.policy, m, node, s.Now, s.Clocks.In(w.Subject.domains()...))
 		if v.Health != Unhealthy {
 			p.wakeIn(max(v.RecheckAfter, conflictDelay)) // The cache is late.
 			return nil

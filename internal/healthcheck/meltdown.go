@@ -25,13 +25,16 @@ const everywhere = ""
 type Share struct{ Machines, Unwell int }
 
 // Meltdown has the failure domains in which so many nodes are not well at once that something else must be wrong: a
-// network, a zone, a control plane. The domain "" is all of them.
+// network, a zone, a control plane. The domain "" is all of them; a namespace is one as well.
 type Meltdown map[string]Share
 
 // Melt returns where the share of nodes that are not Ready is more than threshold percent. Only machines that were nodes
 // already, and are neither on their way out nor about to lose their instance as announced, are counted.
+//
+// A namespace counts by itself where there are several. If without the namespaces that melt the others do not, it is those
+// namespaces' own trouble: nobody can stop the remediation of others by machines that fail.
 func Melt(subjects []Subject, threshold int) Meltdown {
-	shares := map[string]Share{}
+	all, byNamespace := Meltdown{}, map[string]Meltdown{}
 	for i := range subjects {
 		m := subjects[i].Machine
 		if !m.DeletionTimestamp.IsZero() || m.Status.NodeRef == nil || interrupted(m) ||
@@ -42,24 +45,61 @@ func Melt(subjects []Subject, threshold int) Meltdown {
 		if !ready(m, subjects[i].Node) {
 			unwell = 1
 		}
-		shares[everywhere] = shares[everywhere].plus(unwell)
-		if subjects[i].Domain != everywhere {
-			shares[subjects[i].Domain] = shares[subjects[i].Domain].plus(unwell)
+		own := byNamespace[m.Namespace]
+		if own == nil {
+			own = Meltdown{}
+			byNamespace[m.Namespace] = own
+		}
+		for _, d := range []Meltdown{all, own} {
+			d[everywhere] = d[everywhere].plus(1, unwell)
+			if subjects[i].Domain != everywhere {
+				d[subjects[i].Domain] = d[subjects[i].Domain].plus(1, unwell)
+			}
 		}
 	}
-	maps.DeleteFunc(shares, func(_ string, s Share) bool {
-		return s.Machines < leastForMeltdown || s.Unwell*100 <= threshold*s.Machines
+	rest, melting := maps.Clone(all), Meltdown{}
+	if len(byNamespace) > 1 {
+		for namespace, own := range byNamespace {
+			if s := own[everywhere]; s.Machines >= leastForMeltdown && s.over(threshold) {
+				melting[domainOfNamespace(namespace)] = s
+				for domain, s := range own {
+					rest[domain] = rest[domain].plus(-s.Machines, -s.Unwell)
+				}
+			}
+		}
+	}
+	maps.DeleteFunc(all, func(domain string, s Share) bool {
+		others := rest[domain]
+		return s.Machines < leastForMeltdown || !s.over(threshold) || others.Machines > 0 && !others.over(threshold)
 	})
-	return shares
+	if _, everything := all[everywhere]; !everything {
+		maps.Copy(all, melting)
+	}
+	return all
 }
 
-func (s Share) plus(unwell int) Share { return Share{s.Machines + 1, s.Unwell + unwell} }
+func (s Share) plus(machines, unwell int) Share {
+	return Share{s.Machines + machines, s.Unwell + unwell}
+}
 
-// In reports whether a failure domain melts, or all of them do.
-func (d Meltdown) In(domain string) bool {
-	_, all := d[everywhere]
-	_, there := d[domain]
-	return all || there
+func (s Share) over(threshold int) bool { return s.Unwell*100 > threshold*s.Machines }
+
+// domainOfNamespace is the failure domain of a namespace. No region or zone is called so: their names have no blanks.
+func domainOfNamespace(namespace string) string { return "namespace " + namespace }
+
+// domains are the failure domains that a machine is in, beside all of them.
+func (s Subject) domains() []string {
+	return []string{s.Domain, domainOfNamespace(s.Machine.Namespace)}
+}
+
+// In reports whether one of the failure domains melts, or all of them do.
+func (d Meltdown) In(domains ...string) bool {
+	_, melts := d[everywhere]
+	for _, domain := range domains {
+		_, there := d[domain]
+		melts = melts || there
+	}
+	return melts
 }
 
 // Describe says for people what melts among the domains for which touched says true.
@@ -118,10 +158,10 @@ type Clock struct {
 	Seen *Observations
 }
 
-// In returns from when on clocks count in a domain.
-func (c Clocks) In(domain string) Clock {
+// In returns from when on clocks count for what is in all of the domains.
+func (c Clocks) In(domains ...string) Clock {
 	clock := Clock{Since: c.Stable, Certain: c.Thawed, Leading: c.Stable, Seen: c.Seen}
-	for _, d := range []string{everywhere, domain} {
+	for _, d := range append([]string{everywhere}, domains...) {
 		if t := c.Recovered[d]; t.After(clock.Certain) {
 			clock.Certain = t
 		}

@@ -164,7 +164,7 @@ func (p *pass) groups() []group {
 func (p *pass) freeze(ctx context.Context, g group, s Situation) {
 	for i := range g.subjects {
 		subject := &g.subjects[i]
-		if Evaluate(g.policy, subject.Machine, subject.Node, s.Now, s.Clocks.In(subject.Domain)).Health == Unhealthy {
+		if Evaluate(g.policy, subject.Machine, subject.Node, s.Now, s.Clocks.In(subject.domains()...)).Health == Unhealthy {
 			subject.OwnerFrozen = p.ownerFrozen(ctx, subject.Machine)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/conditionlimit"
 )
 
 // statusInterval is how often mere counts are written while they change.
@@ -25,6 +26,7 @@ func (p *pass) reportStopped(ctx context.Context, why Reason) error {
 	var errs []error
 	for i := range p.checks {
 		status := p.checks[i].Status.DeepCopy()
+		status.Conditions = conditionlimit.HealthCheck.Apply(status.Conditions)
 		status.RemediationsAllowed = 0
 		p.setCondition(&p.checks[i], status, why)
 		errs = append(errs, p.writeStatus(ctx, &p.checks[i], status))
@@ -39,6 +41,7 @@ func (p *pass) report(ctx context.Context, g group, j Judgement) error {
 		return nil
 	}
 	status := g.check.Status.DeepCopy()
+	status.Conditions = conditionlimit.HealthCheck.Apply(status.Conditions)
 	status.ObservedGeneration = g.check.Generation
 	status.ExpectedMachines, status.CurrentHealthy, status.RemediationsAllowed = int32(j.Expected), int32(j.Healthy), int32(j.Allowed)
 	status.Targets = j.Targets[:min(len(j.Targets), maxTargets)]

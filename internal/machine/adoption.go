@@ -90,6 +90,9 @@ func (p *pass) adopt(ctx context.Context) (progress, error) {
 	case provider.IsNotFound(err):
 		p.adoptionRefused(fmt.Sprintf("The provider has no instance %s.", p.machine.Spec.ProviderID))
 		return wait, nil
+	case refusedByDriver(err):
+		p.adoptionRefused(messageOf(err))
+		return wait, nil
 	case err != nil:
 		p.adoptionDelayed(err)
 		return wait, nil
@@ -105,6 +108,13 @@ func (p *pass) adopt(ctx context.Context) (progress, error) {
 		return wait, nil
 	}
 	return p.tag(ctx, inputs)
+}
+
+// refusedByDriver reports whether a driver said that it will not do what is asked, as of a provider ID that is none of its
+// own, rather than that it could not find out.
+func refusedByDriver(err error) bool {
+	code := provider.CodeOf(err)
+	return code == provider.InvalidArgument || code == provider.FailedPrecondition
 }
 
 // tag makes the instance ours. That it may have been asked for is durable before it is: should the answer be lost and the
@@ -135,7 +145,7 @@ func (p *pass) tag(ctx context.Context, inputs resolve.Resolved) (progress, erro
 		return next, nil
 	case code == provider.Unimplemented:
 		p.launchRefused(v1beta1.ReasonAdoptionUnsupported, fmt.Sprintf("Provider %s cannot take over existing instances.", p.Cloud.Name()))
-	case code == provider.NotFound || code == provider.FailedPrecondition:
+	case code == provider.NotFound || refusedByDriver(err):
 		p.adoptionRefused(messageOf(err))
 	default:
 		p.adoptionDelayed(err)

@@ -198,22 +198,24 @@ func TestAnIDSpelledOtherwiseIsRefused(t *testing.T) {
 	}
 }
 
-// M-55: an error of the cloud says nothing of the instance: it is tried again, and never a failure of the machine. A driver
+// M-98, M-55: an error of the cloud says nothing of the instance: it is tried again, and never a failure of the machine. A driver
 // that cannot adopt is named.
 func TestErrorsOfAdoption(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	id := w.adoptable()
 	away := provider.Errorf(provider.Unavailable, "busy")
-	w.cloud.fail("Get", away)
+	w.cloud.fail("Get", away, provider.Errorf(provider.InvalidArgument, "%q is no ID of this cloud", id))
 	w.cloud.fail("Adopt", away, provider.Errorf(provider.FailedPrecondition, "locked"), provider.Errorf(provider.Unimplemented, "cannot"))
 	w.born("m", of(id))
-	for i, want := range []string{v1beta1.ReasonProviderUnavailable, v1beta1.ReasonProviderUnavailable, v1beta1.ReasonAdoptionRefused, v1beta1.ReasonAdoptionUnsupported} {
+	for i, want := range []string{
+		v1beta1.ReasonProviderUnavailable, v1beta1.ReasonAdoptionRefused, v1beta1.ReasonProviderUnavailable, v1beta1.ReasonAdoptionRefused, v1beta1.ReasonAdoptionUnsupported,
+	} {
 		w.step(time.Hour)
 		result := w.reconcile("m")
 		m := w.get("m")
 		w.wantCondition(m, v1beta1.ConditionLaunched, metav1.ConditionFalse, want)
-		if m.Status.FailureReason != "" || (result.RequeueAfter == 0) != (i == 3) {
+		if m.Status.FailureReason != "" || (result.RequeueAfter == 0) != (i == 4) {
 			t.Errorf("after %s: failure %q, looks again after %s", want, m.Status.FailureReason, result.RequeueAfter)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/bootstrap"
@@ -20,6 +21,49 @@ import (
 // target cluster is away is no part of that (M-15), and a cluster that is back removes at once what expired meanwhile.
 // With the Machine that has joined, or failed to, the token goes in any case.
 const tokenReserve = time.Hour
+
+// maxTokenLife is how long a bootstrap token is good at most, beside tokenReserve. Whoever reads the user data of an instance
+// can join with it until then. It is extended while its machine may still join.
+const maxTokenLife = 4 * time.Hour
+
+// tokenLife returns how long a token is good whose machine has so much time to join.
+func tokenLife(left time.Duration) time.Duration { return min(left, maxTokenLife) + tokenReserve }
+
+// extendToken keeps the token of a machine good that has more time to join than a token lives. That it fails holds nothing else
+// up: the token is still good for an hour then.
+func (p *pass) extendToken(ctx context.Context) (progress, error) {
+	m := p.machine
+	if p.Target == nil || m.Spec.Timeouts.CreationOrDefault() <= maxTokenLife || m.Spec.ProviderID == "" || m.Status.NodeRef != nil ||
+		p.hasRun() || m.Status.FailureReason != "" || paused(m) || p.outage() {
+		return next, nil
+	}
+	due := p.memory.of(m).extendTokenAt
+	if left := due.Sub(p.now); left > 0 {
+		p.wakeIn(left)
+		return next, nil
+	}
+	ends, err := p.tokens.Extend(ctx, p.attempt(), p.now.Add(tokenReserve), p.now.Add(tokenLife(p.joinTimeLeft())))
+	switch {
+	case err != nil:
+		logf.FromContext(ctx).Error(err, "Cannot extend the bootstrap token of a machine that has not joined yet")
+		due = p.now.Add(time.Minute)
+	case ends.IsZero():
+		due = p.now.Add(maxTokenLife) // It has none.
+	default:
+		due = ends.Add(-tokenReserve)
+		due = later(due, p.now.Add(time.Minute))
+	}
+	p.memory.update(m, func(m *recollection) { m.extendTokenAt = due })
+	p.wakeIn(due.Sub(p.now))
+	return next, nil
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
 
 // findLaunched looks for an instance of this Machine whose answer was lost. Where there is none, the next attempt is
 // opened once a Create still under way at the cloud would have shown.
@@ -53,13 +97,17 @@ func (p *pass) openAttempt(ctx context.Context, last bootstrap.Attempt) error {
 			return err
 		}
 	}
-	launch := &v1beta1.LaunchStatus{Attempt: last.Number + 1}
+	launch := &v1beta1.LaunchStatus{Attempt: p.machine.NextLaunchAttempt()}
 	if before := p.machine.Status.Launch; before != nil {
 		launch.OldProviderID = before.OldProviderID
 	}
 	p.machine.Status.Launch = launch
-	p.preparing(fmt.Sprintf("Attempt %d to create the instance begins.", last.Number+1))
+	p.preparing(fmt.Sprintf("Attempt %d to create the instance begins.", launch.Attempt))
 	p.memory.update(p.machine, func(m *recollection) { *m = recollection{} })
+	if launch.Attempt == last.Number {
+		p.wakeIn(time.Minute) // The number cannot grow any more, so nothing else keeps this from going round at once.
+		return nil
+	}
 	p.wakeIn(time.Millisecond)
 	return nil
 }
@@ -79,8 +127,8 @@ func (p *pass) renderUserData(ctx context.Context, inputs resolve.Resolved, atte
 		values.APIEndpoint, values.CABundle = p.Target.APIEndpoint, p.Target.CABundle
 	}
 	if bootstrap.NeedsToken(inputs.UserData) && p.Target != nil {
-		life := p.machine.Spec.Timeouts.CreationOrDefault()
-		token, err := p.tokens.Ensure(ctx, attempt, p.now.Add(life+tokenReserve))
+		life := tokenLife(p.machine.Spec.Timeouts.CreationOrDefault())
+		token, err := p.tokens.Ensure(ctx, attempt, p.now.Add(life))
 		if !errors.Is(err, bootstrap.ErrMayNotMake) {
 			p.memory.update(p.machine, func(m *recollection) { m.token = true })
 		}
@@ -88,7 +136,7 @@ func (p *pass) renderUserData(ctx context.Context, inputs resolve.Resolved, atte
 			p.preparing("The bootstrap token cannot be made: " + err.Error())
 			return provider.Secret{}, wait, err
 		}
-		if token.Expires.Sub(p.now) < tokenReserve+life/2 {
+		if token.Expires.Sub(p.now) < tokenReserve+(life-tokenReserve)/2 {
 			instance, err := p.findLaunched(ctx, inputs, attempt)
 			if err != nil {
 				p.launchFailed(err, fingerprintOf(p.machine, inputs, attempt))

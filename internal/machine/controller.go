@@ -20,6 +20,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/bootstrap"
 	"machinist.dev/machinist/internal/bootstrap/approval"
+	"machinist.dev/machinist/internal/conditionlimit"
 	"machinist.dev/machinist/internal/machine/interruption"
 	"machinist.dev/machinist/internal/machineclass/resolve"
 	"machinist.dev/machinist/internal/wiring"
@@ -160,6 +161,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, nil
 	}
 	p := &pass{Reconciler: r, provider: name, machine: m.DeepCopy(), before: m, now: now, leading: leading}
+	p.machine.Status.Conditions = conditionlimit.Machine.Apply(p.machine.Status.Conditions)
 	err = p.run(ctx)
 	keepsPlace = p.keepsPlace()
 	// What was learned is written even when a later step failed.
@@ -321,7 +323,7 @@ func (p *pass) run(ctx context.Context) error {
 
 // live takes the steps of a Machine that is not being deleted, and reports whether it came to the last of them.
 func (p *pass) live(ctx context.Context) (complete bool, err error) {
-	for _, step := range []func(context.Context) (progress, error){p.claim, p.preserve, p.launch, p.updateUnlessKept} {
+	for _, step := range []func(context.Context) (progress, error){p.claim, p.preserve, p.launch, p.extendToken, p.updateUnlessKept} {
 		if proceed, err := step(ctx); err != nil || !bool(proceed) {
 			return false, err
 		}

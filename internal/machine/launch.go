@@ -347,7 +347,7 @@ func (p *pass) launchFailed(err error, fingerprint string) {
 
 // operationFailed records a failed call, how many there were in a row and when the next one is due.
 func (p *pass) operationFailed(kind v1beta1.OperationType, c consequence, err error, fingerprint string) {
-	failures, state := p.failuresOf(kind)+1, v1beta1.OperationProcessing
+	failures, state := oneMore(p.failuresOf(kind)), v1beta1.OperationProcessing
 	if c.refusal() {
 		state = v1beta1.OperationFailed
 	}

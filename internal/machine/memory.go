@@ -47,6 +47,8 @@ type recollection struct {
 	// ours says that nobody but this process can have made a bootstrap token for the Machine, and token that this process
 	// may have. Both are forgotten when the token is dropped.
 	ours, token bool
+	// extendTokenAt is when the bootstrap token is to be extended, or looked at for it; zero where it was not looked at yet.
+	extendTokenAt time.Time
 	// queuedSince is when this process first found no place for the creation of its instance.
 	queuedSince time.Time
 	// booted is what the provider said of its instance since the status was written.

@@ -98,6 +98,11 @@ func TestAPlaceIsFreeWhenItsCreationHasEnded(t *testing.T) {
 		"the machine timed out":  func(w *world) { w.step(time.Hour); w.reconcile("first") },
 		"the machine is deleted": func(w *world) { w.delete("first"); w.reconcile("first") },
 		"the machine is another's": func(w *world) {
+			w.writeStatus("first", func(s *v1beta1.MachineStatus) {
+				if s.Instance != nil {
+					s.Instance.Provider = "other" // The label may only say who made it.
+				}
+			})
 			w.update("first", func(m *v1beta1.Machine) { m.Labels[v1beta1.LabelProvider] = "other" })
 			w.reconcile("first")
 		},

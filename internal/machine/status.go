@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -60,6 +61,14 @@ func (p *pass) failuresOf(kind v1beta1.OperationType) int32 {
 		return last.Attempts
 	}
 	return 0
+}
+
+// oneMore counts on, and stays at the highest number: what is in a status may have been written by anybody.
+func oneMore(count int32) int32 {
+	if count == math.MaxInt32 {
+		return count
+	}
+	return max(count, 0) + 1
 }
 
 // arrived makes the Machine Running, or Available where there is no target cluster.

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"machinist.dev/machinist/api/v1beta1"
 )
 
@@ -23,5 +25,52 @@ func TestTheTokenOfAFailedMachineGoes(t *testing.T) {
 	w.wantPhase(w.get("m"), v1beta1.MachineFailed)
 	if n := len(w.tokens()); n != 0 {
 		t.Errorf("%d tokens are left of a failed machine", n)
+	}
+}
+
+// Whoever reads the user data of an instance can join with its token, so that is good for hours, however long the machine may
+// take; and for as long as it may take, it is extended.
+//
+// M-100.
+func TestATokenIsGoodForHoursAndExtendedWhileTheMachineMayJoin(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, joining)
+	w.class("small", joinsWithToken)
+	w.born("m", func(m *v1beta1.Machine) { m.Spec.Timeouts.Creation = &metav1.Duration{Duration: 12 * time.Hour} })
+	ends := func() time.Time {
+		t.Helper()
+		tokens := w.tokens()
+		if len(tokens) != 1 {
+			t.Fatalf("%d tokens", len(tokens))
+		}
+		at, err := time.Parse(time.RFC3339, string(tokens[0].Data["expiration"]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return at
+	}
+	began := w.clock.Now()
+	w.reconcile("m")
+	first := ends()
+	if life := first.Sub(began); life > 5*time.Hour {
+		t.Errorf("it is good for %s", life)
+	}
+	for w.clock.Now().Before(began.Add(11 * time.Hour)) {
+		if left := ends().Sub(w.clock.Now()); left < 50*time.Minute {
+			t.Fatalf("%s left after %s", left, w.clock.Now().Sub(began))
+		}
+		w.step(10 * time.Minute)
+		w.reconcile("m")
+	}
+	if last := ends(); !last.After(first) || last.Sub(began) > 13*time.Hour+time.Minute {
+		t.Errorf("in the end it is good until %s", last.Sub(began))
+	}
+	w.restart()
+	w.reconcile("m")
+	w.node("m", true)
+	w.reconcile("m")
+	w.wantPhase(w.get("m"), v1beta1.MachineRunning)
+	if left := w.tokens(); len(left) > 0 {
+		t.Errorf("%d tokens are left", len(left))
 	}
 }

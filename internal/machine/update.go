@@ -336,7 +336,7 @@ func (p *pass) replace(ctx context.Context) (progress, error) {
 		p.setCondition(kind, false, v1beta1.ReasonReplacing, "The old instance is gone; a new one follows.")
 	}
 	// The cloud may show the old instance for a while, and the driver take it for the new one.
-	m.Status.Launch = &v1beta1.LaunchStatus{Attempt: m.LaunchAttempt() + 1, OldProviderID: m.Status.Launch.OldProviderID}
+	m.Status.Launch = &v1beta1.LaunchStatus{Attempt: m.NextLaunchAttempt(), OldProviderID: m.Status.Launch.OldProviderID}
 	m.Status.Phase, m.Status.FailureReason, m.Status.FailureMessage = v1beta1.MachineUpdating, "", ""
 	p.forgetInterruption()
 	m.Status.NodeRef, m.Status.NodeTemplate, m.Status.Applied, m.Status.Instance, m.Status.Addresses, m.Status.Version = nil, nil, nil, nil, nil, ""

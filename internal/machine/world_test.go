@@ -155,7 +155,8 @@ func (w *world) class(name, userData string) {
 }
 
 func (w *world) secret(name, key, value string) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}, StringData: map[string]string{key: value}}
+	labels := map[string]string{v1beta1.LabelSecretUse: v1beta1.SecretUseBoth}
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name, Labels: labels}, StringData: map[string]string{key: value}}
 }
 
 // held returns an object with the finalizer that the controllers of classes put on what Machines are made with.

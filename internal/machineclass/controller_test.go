@@ -140,7 +140,7 @@ func testClass() *v1beta1.MachineClass {
 }
 
 func testSecret() *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "creds"}, Data: map[string][]byte{"token": []byte("t")}}
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "creds", Labels: map[string]string{v1beta1.LabelSecretUse: v1beta1.SecretUseCredentials}}, Data: map[string][]byte{"token": []byte("t")}}
 }
 
 func testMachine(name string) *v1beta1.Machine {
@@ -169,7 +169,7 @@ func TestTheCloudIsAskedAgainWhenItsInputsChanged(t *testing.T) {
 	b := newBench(t, driver, testClass(), testSecret())
 	b.reconcile()
 	secret := testSecret()
-	secret.Labels = map[string]string{"looks": "different"}
+	secret.Labels["looks"] = "different"
 	b.update(secret)
 	b.reconcile()
 	if driver.asked() != 1 {

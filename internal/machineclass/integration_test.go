@@ -314,3 +314,29 @@ func TestANamespaceWithEverythingInItCanBeEmptied(t *testing.T) {
 	}, client.InNamespace(w.ns))
 	w.awaitClass("c", "to be gone", isGone)
 }
+
+// A class may name any Secret of its namespace, which may be somebody else's: nothing is read from it and no finalizer is put on
+// it until it is labelled for the use.
+//
+// C-5, C-6.
+func TestASecretIsUsedAndHeldOnlyWithTheLabelForItsUse(t *testing.T) {
+	w := newWorld(t)
+	w.makeSecrets()
+	for _, name := range []string{"creds", "boot"} {
+		w.patchSecret(name, `{"metadata":{"labels":null}}`)
+	}
+	w.makeClass("c")
+	class := w.awaitReady("c", v1beta1.ReasonSecretNotLabelled)
+	if m := class.Status.Conditions[0].Message; !strings.Contains(m, "kubectl label secret creds --namespace="+class.Namespace+" machinist.dev/secret-use=credentials") {
+		t.Errorf("message %q does not say how to mend it", m)
+	}
+	w.patchSecret("creds", `{"metadata":{"labels":{"machinist.dev/secret-use":"credentials"}}}`)
+	w.awaitSecret("creds", "to be held", func(s *corev1.Secret) bool { return s != nil && held(s) })
+	w.awaitClass("c", "to name the user data", func(c *v1beta1.MachineClass) bool {
+		return strings.Contains(c.Status.Conditions[0].Message, "kubectl label secret boot ")
+	})
+	w.awaitSecret("boot", "to be left alone", func(s *corev1.Secret) bool { return s != nil && !held(s) })
+	w.patchSecret("boot", `{"metadata":{"labels":{"machinist.dev/secret-use":"user-data"}}}`)
+	w.awaitReady("c", v1beta1.ReasonValid)
+	w.awaitSecret("boot", "to be held", func(s *corev1.Secret) bool { return s != nil && held(s) })
+}

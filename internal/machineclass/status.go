@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/conditionlimit"
 )
 
 // transition is what a verdict means to somebody who knew the one before.
@@ -24,6 +25,7 @@ const (
 // statusOf returns the status that follows from a verdict. It is equal to the old one where nothing is new.
 func statusOf(class *v1beta1.MachineClass, v verdict, now time.Time) (v1beta1.MachineClassStatus, transition) {
 	status := *class.Status.DeepCopy()
+	status.Conditions = conditionlimit.Class.Apply(status.Conditions)
 	old := meta.FindStatusCondition(status.Conditions, v1beta1.ConditionReady)
 	ready := metav1.Condition{
 		Type: v1beta1.ConditionReady, Status: metav1.ConditionFalse, Reason: v.reason, Message: bounded(v.message),

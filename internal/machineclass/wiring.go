@@ -147,7 +147,7 @@ func (c concerned) secretOutOfOrder(ctx context.Context, secret client.Object) [
 	if err != nil {
 		logf.FromContext(ctx).Error(err, "Cannot find out whom a Secret concerns")
 	}
-	if kept := controllerutil.ContainsFinalizer(secret, v1beta1.InUseFinalizer); kept && users.any || !kept && !users.ours {
+	if kept := controllerutil.ContainsFinalizer(secret, v1beta1.InUseFinalizer); kept && users.any || !kept && (!users.ours || !resolve.Usable(secret)) {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(secret)}}

@@ -63,7 +63,9 @@ func (w *world) make(o client.Object) {
 
 func (w *world) makeSecret(name, key, value string) {
 	w.Helper()
-	w.make(&corev1.Secret{ObjectMeta: w.meta(name), StringData: map[string]string{key: value}})
+	secret := &corev1.Secret{ObjectMeta: w.meta(name), StringData: map[string]string{key: value}}
+	secret.Labels = map[string]string{v1beta1.LabelSecretUse: v1beta1.SecretUseBoth}
+	w.make(secret)
 }
 
 // makeSecrets makes those that makeClass refers to.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 
@@ -210,8 +211,8 @@ func (p *pass) nameTaken(ctx context.Context, v *view) error {
 	}
 	changed := d.DeepCopy()
 	count := int32(1)
-	if d.Status.CollisionCount != nil {
-		count += *d.Status.CollisionCount
+	if before := d.Status.CollisionCount; before != nil && *before < math.MaxInt32 {
+		count += max(*before, 0)
 	}
 	changed.Status.CollisionCount = &count
 	if err := p.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(d, client.MergeFromWithOptimisticLock{})); apierrors.IsNotFound(err) {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/conditionlimit"
 	"machinist.dev/machinist/internal/machinedeployment/bounds"
 	"machinist.dev/machinist/internal/refusal"
 )
@@ -193,6 +194,7 @@ func (p *pass) wakeIn(d time.Duration) { p.wakeAfter = sooner(p.wakeAfter, d) }
 // refuse reports input that nothing can be done with, and does nothing.
 func (p *pass) refuse(ctx context.Context, reason, message string) error {
 	status := p.deployment.Status.DeepCopy()
+	status.Conditions = conditionlimit.Fleet.Apply(status.Conditions)
 	status.ObservedGeneration = p.deployment.Generation
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 		Type: v1beta1.ConditionProgressing, Status: metav1.ConditionFalse, Reason: reason, Message: message,

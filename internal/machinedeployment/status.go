@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/conditionlimit"
 	"machinist.dev/machinist/internal/machinestate"
 )
 
@@ -21,6 +22,7 @@ const mostFailedMachines = 10
 // looked at again, 0 if it need not.
 func statusOf(d *v1beta1.MachineDeployment, v *view, selector string, now time.Time) (status *v1beta1.MachineDeploymentStatus, wakeIn time.Duration) {
 	status = d.Status.DeepCopy()
+	status.Conditions = conditionlimit.Fleet.Apply(status.Conditions)
 	status.Selector = selector
 	if v.applied {
 		status.ObservedGeneration = d.Generation

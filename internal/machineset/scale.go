@@ -209,7 +209,7 @@ func selectorOf(set *v1beta1.MachineSet) (labels.Selector, Reason) {
 		return nil, Reason{v1beta1.ReasonInvalidSelector, "spec.selector does not match spec.template.metadata.labels"}
 	}
 	for _, r := range requirements {
-		if r.Key() == v1beta1.LabelProvider && !has(set.Spec.Template.ObjectMeta.Labels, r.Key()) {
+		if r.Key() == v1beta1.LabelProvider {
 			return nil, Reason{v1beta1.ReasonInvalidSelector, "spec.selector must not select by " + r.Key() + ", which machines get later"}
 		}
 	}

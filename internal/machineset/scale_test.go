@@ -86,6 +86,9 @@ func TestDecide(t *testing.T) {
 		//
 		{"a template that preserves its machines until a time", stateOf(aSet(3, templateAnnotated(v1beta1.AnnotationPreservedUntil)), newMachine("a", up)), "but InvalidConfiguration"},
 		{"a template whose machines are to be remediated", stateOf(aSet(3, templateAnnotated(v1beta1.AnnotationRemediate)), newMachine("a", up)), "but InvalidConfiguration"},
+		{"a template of another provider", stateOf(aSet(3, func(s *v1beta1.MachineSet) {
+			s.Spec.Template.ObjectMeta.Labels[v1beta1.LabelProvider] = "another"
+		}), newMachine("a", up)), "but InvalidConfiguration"},
 		{"a template whose nodes are outdated", stateOf(aSet(3, func(s *v1beta1.MachineSet) {
 			s.Spec.Template.Spec.Node.Taints = []corev1.Taint{{Key: v1beta1.NodeTaintOutdated, Effect: corev1.TaintEffectNoSchedule}}
 		})), "but InvalidConfiguration"},

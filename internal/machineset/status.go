@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/conditionlimit"
 	"machinist.dev/machinist/internal/machinestate"
 )
 
@@ -20,6 +21,7 @@ const maxFailedMachines = 10
 // created or deleted just now; its reason is empty if nothing failed.
 func Status(s State, p Plan, failure Reason) v1beta1.MachineSetStatus {
 	status := *s.Set.Status.DeepCopy()
+	status.Conditions = conditionlimit.Fleet.Apply(status.Conditions)
 	if p.Rests() && !p.Postponed {
 		// A deployment takes it for a promise that nothing is done any more by what the set was told before.
 		status.ObservedGeneration = s.Set.Generation

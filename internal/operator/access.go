@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +27,11 @@ const (
 	verdicts = 256
 	// verdictTimeout is how long the cluster may take to answer.
 	verdictTimeout = 10 * time.Second
+	// strangersPerSecond is how often the cluster is asked about tokens that were not let in before, and strangersAtOnce how
+	// often at once: nobody without a right can have this process send more.
+	strangersPerSecond, strangersAtOnce = 2, 10
+	// trusted is how many of those who were let in are asked about without such a limit, and trustLife for how long.
+	trusted, trustLife = 64, time.Hour
 )
 
 // access lets those read metrics who the control cluster says may: whom it knows by their bearer token, and lets get the path.
@@ -34,7 +40,14 @@ type access struct {
 	reviews authenticationclient.TokenReviewInterface
 	rights  authorizationclient.SubjectAccessReviewInterface
 	known   *cache.LRUExpireCache // of HTTP status codes, by question
+	// letIn has the questions that were answered with yes lately, and strangers limits all others.
+	letIn     *cache.LRUExpireCache
+	strangers *rate.Limiter
+	clock     cache.Clock
 }
+
+// metricsPath is the one path that is served.
+const metricsPath = "/metrics"
 
 // question is what the cluster is asked. Of the token it has the hash only.
 type question struct {
@@ -53,8 +66,15 @@ func filterMetrics(clock cache.Clock) func(*rest.Config, *http.Client) (metricss
 		if err != nil {
 			return nil, fmt.Errorf("client for access reviews: %w", err)
 		}
-		a := &access{reviews.TokenReviews(), rights.SubjectAccessReviews(), cache.NewLRUExpireCacheWithClock(verdicts, clock)}
+		a := newAccess(reviews.TokenReviews(), rights.SubjectAccessReviews(), clock)
 		return a.filter, nil
+	}
+}
+
+func newAccess(reviews authenticationclient.TokenReviewInterface, rights authorizationclient.SubjectAccessReviewInterface, clock cache.Clock) *access {
+	return &access{
+		reviews: reviews, rights: rights, known: cache.NewLRUExpireCacheWithClock(verdicts, clock),
+		letIn: cache.NewLRUExpireCacheWithClock(trusted, clock), strangers: rate.NewLimiter(strangersPerSecond, strangersAtOnce), clock: clock,
 	}
 }
 
@@ -73,7 +93,7 @@ func (a *access) filter(log logr.Logger, next http.Handler) (http.Handler, error
 	}), nil
 }
 
-// judge returns 200, 401 or 403.
+// judge returns 200, 401 or 403, or 429 when too many were asked about.
 func (a *access) judge(r *http.Request) (int, error) {
 	scheme, token, _ := strings.Cut(strings.TrimSpace(r.Header.Get("Authorization")), " ")
 	if token = strings.TrimSpace(token); token == "" || !strings.EqualFold(scheme, "bearer") {
@@ -83,11 +103,23 @@ func (a *access) judge(r *http.Request) (int, error) {
 	if code, ok := a.known.Get(q); ok {
 		return code.(int), nil
 	}
+	if r.URL.Path != metricsPath {
+		return http.StatusNotFound, nil // Each path would be another question.
+	}
+	if _, ok := a.letIn.Get(q); !ok && !a.strangers.AllowN(a.clock.Now(), 1) {
+		return http.StatusTooManyRequests, nil
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), verdictTimeout)
 	defer cancel()
 	code, err := a.ask(ctx, token, q)
 	if err == nil {
 		a.known.Add(q, code, verdictLife)
+	}
+	switch {
+	case err == nil && code == http.StatusOK:
+		a.letIn.Add(q, true, trustLife)
+	case err == nil:
+		a.letIn.Remove(q)
 	}
 	return code, err
 }

@@ -227,6 +227,8 @@ func (startedCache) Start(ctx context.Context) error {
 }
 
 func (o *Operator) addProbes() error {
+	control := &pinged{ping: func(ctx context.Context) error { return o.control.answers(ctx) }}
+	target := &pinged{ping: func(ctx context.Context) error { return o.target.answers(ctx) }}
 	checks := []error{
 		o.probes.add(o.probes.health, "lease", func(*http.Request) error {
 			select {
@@ -243,7 +245,7 @@ func (o *Operator) addProbes() error {
 			return nil
 		}),
 		o.probes.add(o.probes.ready, "control", func(r *http.Request) error {
-			switch err := reachable(r.Context(), o.control); {
+			switch err := control.reachable(r.Context()); {
 			case errors.Is(err, reachability.ErrCredentialsRefused):
 				return errors.Join(notReady("it refuses the credentials of this process"), err)
 			case err != nil:
@@ -256,7 +258,7 @@ func (o *Operator) addProbes() error {
 		if o.target == nil {
 			return "none"
 		}
-		switch err := reachable(r.Context(), o.target); {
+		switch err := target.reachable(r.Context()); {
 		case errors.Is(err, reachability.ErrCredentialsRefused):
 			return "it refuses the credentials of this process"
 		case err != nil:

@@ -117,10 +117,31 @@ func (p *probes) answer(w http.ResponseWriter, r *http.Request, checks map[strin
 // pingTimeout is less than the default timeout of a kubelet's probe.
 const pingTimeout = 800 * time.Millisecond
 
-func reachable(ctx context.Context, c *Cluster) error {
-	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+// pingLife is how long an answer to a probe stands for the next ones: probes are for everybody, so they must not cost a request
+// to an API server each.
+const pingLife = time.Second
+
+// pinged remembers whether an API server answered. Those who ask at the same time share one request.
+type pinged struct {
+	mu   sync.Mutex
+	at   time.Time
+	err  error
+	ping func(ctx context.Context) error
+}
+
+// reachable returns nil if the API server answers, or answered less than pingLife ago.
+func (p *pinged) reachable(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.at.IsZero() && time.Since(p.at) < pingLife {
+		return p.err
+	}
+	// Whoever asked may go away; the answer is for the others as well.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pingTimeout)
 	defer cancel()
-	return c.answers(ctx)
+	p.err = p.ping(ctx)
+	p.at = time.Now()
+	return p.err
 }
 
 // probed is a manager whose probes are served by us.

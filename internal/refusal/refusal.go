@@ -50,8 +50,9 @@ func taints(path *field.Path, taints []corev1.Taint) field.ErrorList {
 // Annotations returns an error for each annotation, at the path of a template's metadata.annotations, that Machinist writes
 // or that is for single Machines.
 func Annotations(path *field.Path, in map[string]string) field.ErrorList {
-	errs := Keys(path, in, v1beta1.AnnotationPreservedUntil, v1beta1.AnnotationMoveTo, v1beta1.AnnotationReceiveFrom,
-		v1beta1.AnnotationLastAppliedTemplate)
+	errs := Keys(path, in, v1beta1.AnnotationPreservedUntil, v1beta1.AnnotationPreservedFrom, v1beta1.AnnotationMoveTo,
+		v1beta1.AnnotationReceiveFrom, v1beta1.AnnotationLastAppliedTemplate, v1beta1.AnnotationNoCreate, v1beta1.AnnotationSizedFor,
+		v1beta1.AnnotationRolloutAfter, v1beta1.AnnotationRemediationRetry, v1beta1.AnnotationRevision, v1beta1.AnnotationHashVersion)
 	single := map[string]string{
 		v1beta1.AnnotationDeleteMachine: "deleted first",
 		v1beta1.AnnotationForceDelete:   "deleted without a drain",
@@ -65,12 +66,15 @@ func Annotations(path *field.Path, in map[string]string) field.ErrorList {
 	return errs
 }
 
-// Template returns an error for each key of a template at spec.template that is reserved, less its labels: those of a set
-// that a deployment made are Machinist's own.
+// Template returns an error for each key of a template at spec.template that is reserved. Of the labels it refuses only
+// the provider's: a Machine that names another provider would be served by no process, or by one that cannot serve it, and
+// outlive its set. The other labels are in the template of a set that a deployment made, and Machinist overwrites them.
 func Template(t *v1beta1.MachineTemplateSpec) field.ErrorList {
 	path := field.NewPath("spec", "template")
-	return append(Annotations(path.Child("metadata", "annotations"), t.ObjectMeta.Annotations),
-		NodeTemplate(path.Child("spec", "node"), &t.Spec.Node)...)
+	metadata := path.Child("metadata")
+	errs := Keys(metadata.Child("labels"), t.ObjectMeta.Labels, v1beta1.LabelProvider)
+	errs = append(errs, Annotations(metadata.Child("annotations"), t.ObjectMeta.Annotations)...)
+	return append(errs, NodeTemplate(path.Child("spec", "node"), &t.Spec.Node)...)
 }
 
 // Selector returns an error for each key by which a deployment's selector selects and which its sets or machines get from

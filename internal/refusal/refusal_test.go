@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/internal/refusal"
 )
 
-//
+//
 func TestWhatIsWrongIsNamed(t *testing.T) {
 	marked := func(key string) field.ErrorList {
 		return refusal.Template(&v1beta1.MachineTemplateSpec{ObjectMeta: v1beta1.TemplateMeta{Annotations: map[string]string{key: ""}}})
@@ -31,7 +31,11 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 	}
 	taint := func(key string) []corev1.Taint { return []corev1.Taint{{Key: "gpu"}, {Key: key}} }
 	for field, errs := range map[string]field.ErrorList{
-		"spec.template.metadata.annotations[machinist.dev/preserved-until]":   marked(v1beta1.AnnotationPreservedUntil),
+		"spec.template.metadata.annotations[machinist.dev/preserved-until]": marked(v1beta1.AnnotationPreservedUntil),
+		"spec.template.metadata.labels[machinist.dev/provider]": refusal.Template(&v1beta1.MachineTemplateSpec{
+			ObjectMeta: v1beta1.TemplateMeta{Labels: map[string]string{v1beta1.LabelProvider: "other", "pool": "a"}},
+		}),
+		"spec.template.metadata.annotations[machinist.dev/remediation-retry]": marked(v1beta1.AnnotationRemediationRetry),
 		"spec.template.metadata.annotations[machinist.dev/delete-machine]":    marked(v1beta1.AnnotationDeleteMachine),
 		"spec.template.spec.node.labels[machinist.dev/machine]":               dressed(v1beta1.NodeTemplate{Labels: map[string]string{v1beta1.NodeLabelMachine: ""}}),
 		"spec.template.spec.node.annotations[machinist.dev/update-requested]": dressed(v1beta1.NodeTemplate{Annotations: map[string]string{v1beta1.NodeAnnotationUpdateRequested: ""}}),
@@ -46,6 +50,9 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		}
 	}
 	for name, errs := range map[string]field.ErrorList{
+		"the labels of a deployment's set": refusal.Template(&v1beta1.MachineTemplateSpec{ObjectMeta: v1beta1.TemplateMeta{
+			Labels: map[string]string{v1beta1.LabelTemplateHash: "x", v1beta1.LabelMachineDeployment: "d"},
+		}}),
 		"preserve": marked(v1beta1.AnnotationPreserve), "a taint of a person": dressed(v1beta1.NodeTemplate{Taints: taint("example.com/a")}),
 		"not ready": judged(corev1.NodeReady, corev1.ConditionFalse), "a label of a person": selected("tier"),
 	} {

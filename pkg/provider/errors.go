@@ -117,10 +117,14 @@ func CodeOf(err error) Code {
 	return Unknown
 }
 
-// RetryAfter returns the least time to wait that the error asks for, or zero.
+// maxRetryAfter is how long a cloud can have a call wait. An answer that asks for days must not stop the deletion of an
+// instance for days.
+const maxRetryAfter = 10 * time.Minute
+
+// RetryAfter returns the least time to wait that the error asks for, 10 minutes at most, or zero.
 func RetryAfter(err error) time.Duration {
 	if e, ok := errors.AsType[*Error](err); ok {
-		return e.RetryAfter
+		return min(max(e.RetryAfter, 0), maxRetryAfter)
 	}
 	return 0
 }

@@ -36,10 +36,23 @@ func (s Secret) MarshalText() ([]byte, error) { return []byte(redacted), nil }
 func (s Secret) LogValue() slog.Value { return slog.StringValue(redacted) }
 
 // Credentials are the entries of a credentials Secret. Like Secret they print as "[redacted]".
-type Credentials struct{ data map[string][]byte }
+type Credentials struct {
+	data      map[string][]byte
+	namespace string
+}
 
 // NewCredentials wraps the data of a Secret; it keeps the map.
 func NewCredentials(data map[string][]byte) Credentials { return Credentials{data: data} }
+
+// In returns the same credentials as those of a Secret in the namespace.
+func (c Credentials) In(namespace string) Credentials {
+	c.namespace = namespace
+	return c
+}
+
+// Namespace returns the namespace of the Secret. A driver that lends an identity of its own process to credentials without a
+// secret part needs it to tell whom it trusts.
+func (c Credentials) Namespace() string { return c.namespace }
 
 // Get returns the entry and whether it exists.
 func (c Credentials) Get(key string) (Secret, bool) {

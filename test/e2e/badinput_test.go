@@ -304,13 +304,20 @@ func (b *badInput) told(admitted map[string]manifests.Bad) {
 
 // acted says whether what is wrong with an object is Machinist's to act upon. The bounds of an autoscaler and the labels of
 // its nodes are for the autoscaler; a malformed priority counts as none, a provider of another name as somebody else's, and
-// labels that Machinist sets it sets all the same.
+// labels that Machinist sets it sets all the same, but for
+// the provider's in a template, which it refuses.
 func acted(bad manifests.Bad) bool {
 	switch bad.By {
 	case manifests.ByPolicy:
+		switch bad.Says[0] {
+		case "spec.template.metadata.annotations":
+			return true
+		case "spec.template.metadata.labels":
+			return bad.Says[1] == v1beta1.LabelProvider
+		}
 		return strings.Contains(bad.Says[0], "preserve") || strings.Contains(bad.Says[0], "providerSpec")
 	case manifests.ByManager:
-		return !strings.Contains(bad.Says[0], "template.metadata.labels") && !strings.Contains(bad.Says[0], "capacity")
+		return !strings.Contains(bad.Says[0], "capacity")
 	}
 	return true
 }

@@ -90,25 +90,27 @@ func annotations(kind, sample string) []Bad {
 		row{"with a template that preserves sometimes", Changes{"spec/template/" + group + "preserve": "sometimes"}, says(template + "annotations[machinist.dev/preserve]")},
 	)
 	for _, key := range []string{
-		v1beta1.AnnotationPreservedUntil, v1beta1.AnnotationMoveTo, v1beta1.AnnotationReceiveFrom, v1beta1.AnnotationLastAppliedTemplate,
+		v1beta1.AnnotationPreservedUntil, v1beta1.AnnotationPreservedFrom, v1beta1.AnnotationMoveTo, v1beta1.AnnotationReceiveFrom,
+		v1beta1.AnnotationLastAppliedTemplate, v1beta1.AnnotationNoCreate, v1beta1.AnnotationSizedFor, v1beta1.AnnotationRolloutAfter,
+		v1beta1.AnnotationRemediationRetry, v1beta1.AnnotationRevision, v1beta1.AnnotationHashVersion,
 		v1beta1.AnnotationDeleteMachine, v1beta1.AnnotationForceDelete, v1beta1.AnnotationRemediate,
 	} {
-		all = append(all, table(ByManager, kind, sample, row{
+		all = append(all, table(ByPolicy, kind, sample, row{
 			"with the annotation " + key + " in its template",
 			Changes{"spec/template/metadata/annotations": map[string]any{key: "2026-01-01T00:00:00Z"}},
 			says(template+"annotations", key),
 		})...)
 	}
-	labels := []string{v1beta1.LabelMachineSet, v1beta1.LabelMachineDeployment}
+	labels := []string{v1beta1.LabelMachineSet, v1beta1.LabelMachineDeployment, v1beta1.LabelProvider}
 	if kind == "MachineDeployment" {
 		labels = append(labels, v1beta1.LabelTemplateHash)
-		all = append(all, table(ByManager, kind, sample, row{
+		all = append(all, table(ByPolicy, kind, sample, row{
 			"that selects by the hash of its template",
 			Changes{
 				"spec/selector/matchLabels":     map[string]any{"pool": "a", v1beta1.LabelTemplateHash: "x"},
 				"spec/template/metadata/labels": map[string]any{"pool": "a", v1beta1.LabelTemplateHash: "x"},
 			},
-			says("spec.selector.matchLabels", v1beta1.LabelTemplateHash),
+			says(template+"labels", v1beta1.LabelTemplateHash),
 		})...)
 	}
 	if kind == "MachineDeployment" {
@@ -121,7 +123,7 @@ func annotations(kind, sample string) []Bad {
 		}
 	}
 	for _, key := range labels {
-		all = append(all, table(ByManager, kind, sample, row{
+		all = append(all, table(ByPolicy, kind, sample, row{
 			"with the label " + key + " in its template",
 			Changes{"spec/template/metadata/labels": map[string]any{"pool": "a", key: "other"}},
 			says(template+"labels", key),

@@ -40,7 +40,7 @@ func planMutants() []mutant {
 		},
 		{
 			name: "attempt-not-raised", file: "internal/machine/update.go",
-			from: "Attempt: m.LaunchAttempt() + 1, Old", to: "Attempt: m.LaunchAttempt(), Old",
+			from: "Attempt: m.NextLaunchAttempt(), Old", to: "Attempt: m.LaunchAttempt(), Old",
 			scenario: "replace", finds: "attempt: ", planned: true,
 		},
 		{

@@ -129,7 +129,8 @@ func secretOf(name string) *corev1.Secret {
 		"plain":       {"userData": []byte("#cloud-config " + canary)},
 		"token":       {"userData": []byte("token=<<BOOTSTRAP_TOKEN>>")},
 	}[name]
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: data}
+	labels := map[string]string{v1beta1.LabelSecretUse: v1beta1.SecretUseBoth}
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}, Data: data}
 }
 
 func classOf(name, userData string) *v1beta1.MachineClass {

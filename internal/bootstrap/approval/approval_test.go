@@ -216,6 +216,7 @@ func TestADenialThatCameFirstStands(t *testing.T) {
 type stale struct {
 	client.Reader
 	machine v1beta1.Machine
+	others  []v1beta1.Machine
 }
 
 func (s stale) Get(_ context.Context, _ client.ObjectKey, o client.Object, _ ...client.GetOption) error {
@@ -224,8 +225,39 @@ func (s stale) Get(_ context.Context, _ client.ObjectKey, o client.Object, _ ...
 }
 
 func (s stale) List(_ context.Context, l client.ObjectList, _ ...client.ListOption) error {
-	l.(*v1beta1.MachineList).Items = []v1beta1.Machine{s.machine}
+	l.(*v1beta1.MachineList).Items = append([]v1beta1.Machine{s.machine}, s.others...)
 	return nil
+}
+
+// M-101.
+func TestNothingIsApprovedForANameThatIsTakenMeanwhile(t *testing.T) {
+	for what, take := range map[string]func(w *world, other *v1beta1.Machine){
+		"by a node": func(w *world, _ *v1beta1.Machine) {
+			w.make(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node("m")}, Spec: corev1.NodeSpec{ProviderID: "acme:///another"}})
+		},
+		"by another machine": func(w *world, other *v1beta1.Machine) {
+			w.status(other, func(s *v1beta1.MachineStatus) { s.NodeRef = &v1beta1.NodeRef{Name: w.node("m"), UID: "1"} })
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			w := newWorld(t)
+			m := w.machine("m")
+			other := w.bare("other", func(o *v1beta1.Machine) { o.Labels[v1beta1.LabelProvider], o.Spec.Provider = "another", "another" })
+			w.status(other, func(s *v1beta1.MachineStatus) {
+				s.Instance = &v1beta1.InstanceStatus{State: v1beta1.InstanceRunning, Provider: "another", NodeName: w.node("m")}
+			})
+			as, late := w.asToken(w.token(m)), *w.approver
+			younger := *other.DeepCopy()
+			younger.CreationTimestamp = metav1.NewTime(m.CreationTimestamp.Add(time.Hour))
+			late.Machines, late.Cache = stale{machine: *m.DeepCopy(), others: []v1beta1.Machine{younger}}, withoutNodes{w.WithWatch}
+			take(w, other)
+			name := w.post(as, forClient(w.node("m")))
+			if _, err := late.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}); err != nil {
+				t.Fatal(err)
+			}
+			w.wantPending(name)
+		})
+	}
 }
 
 func TestNothingIsApprovedByAMachineThatOnlyTheCacheHas(t *testing.T) {

@@ -117,7 +117,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return r.leave(ctx, csr, request, facts, verdict, again)
 }
 
-// confirm decides once more with the Machine as it is at the API server.
+// confirm decides once more with the Machine, the Node and the other Machines of that name as they are at the API servers. A
+// Machine of that name which the cache does not have at all is seen by its Node, if it has joined, and has no better claim
+// to the name if it has not.
 func (r *Reconciler) confirm(ctx context.Context, request request, facts Facts) (Verdict, error) {
 	live := &v1beta1.Machine{}
 	err := r.Live.Get(ctx, client.ObjectKeyFromObject(facts.Machine), live)
@@ -128,6 +130,16 @@ func (r *Reconciler) confirm(ctx context.Context, request request, facts Facts) 
 		return Verdict{}, fmt.Errorf("read machine %s before approving its certificate: %w", client.ObjectKeyFromObject(facts.Machine), err)
 	}
 	facts.Machine, facts.Now = live, r.Clock.Now()
+	name := request.requester
+	if request.kind == join {
+		name = request.wanted
+		if facts.Rival, err = r.rivalNow(ctx, name, live); err != nil {
+			return Verdict{}, err
+		}
+	}
+	if facts.Node, err = nodeFrom(ctx, r.Target, name); err != nil {
+		return Verdict{}, err
+	}
 	return request.decide(facts), nil
 }
 

@@ -44,14 +44,46 @@ func (r *Reconciler) gather(ctx context.Context, request request) (Facts, error)
 	} else if m := paired(machines, name); m != nil {
 		f.Machine = m.DeepCopy()
 	}
+	f.Node, err = nodeFrom(ctx, r.Cache, name)
+	return f, err
+}
+
+// nodeFrom reads what counts of a Node, nil if there is none.
+func nodeFrom(ctx context.Context, reader client.Reader, name string) (*Node, error) {
 	node := &corev1.Node{}
-	switch err := r.Cache.Get(ctx, client.ObjectKey{Name: name}, node); {
-	case err == nil:
-		f.Node = &Node{UID: node.UID, ProviderID: node.Spec.ProviderID}
-	case !apierrors.IsNotFound(err):
-		return Facts{}, fmt.Errorf("read node %s: %w", name, err)
+	switch err := reader.Get(ctx, client.ObjectKey{Name: name}, node); {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read node %s: %w", name, err)
 	}
-	return f, nil
+	return &Node{UID: node.UID, ProviderID: node.Spec.ProviderID}, nil
+}
+
+// rivalNow returns the rival of a Machine among those that the cache has under the name, each as it is at the API server.
+func (r *Reconciler) rivalNow(ctx context.Context, name string, m *v1beta1.Machine) (*v1beta1.Machine, error) {
+	if m == nil {
+		return nil, nil
+	}
+	cached, err := r.machinesOf(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	var live []v1beta1.Machine
+	for i := range cached {
+		if cached[i].UID == m.UID {
+			continue
+		}
+		other := v1beta1.Machine{}
+		err := r.Live.Get(ctx, client.ObjectKeyFromObject(&cached[i]), &other)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("read machine %s, which has the node name %s too: %w", client.ObjectKeyFromObject(&cached[i]), name, err)
+		}
+		if err == nil && index.NodeName(&other) == name {
+			live = append(live, other)
+		}
+	}
+	return rival(live, m), nil
 }
 
 // machinesOf lists the Machines that are the Node of that name, or expect to become it. They must not be changed.

@@ -141,7 +141,7 @@ const maxRequest = 16 << 10
 // signer would leave it out of the certificate.
 func (r *request) readCertificateRequest(data []byte) error {
 	if len(data) > maxRequest {
-		return fmt.Errorf("it has %d bytes, more than the %d of a kubelet's", len(data), maxRequest)
+		return fmt.Errorf("it has more than %d bytes, which no kubelet's has", maxRequest)
 	}
 	block, rest := pem.Decode(data)
 	if block == nil || block.Type != "CERTIFICATE REQUEST" || len(bytes.TrimSpace(rest)) > 0 {

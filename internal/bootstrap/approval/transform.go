@@ -1,6 +1,7 @@
 package approval
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 
@@ -18,6 +19,11 @@ func Transform(object any) (any, error) {
 	pending := Pending(csr)
 	csr.ManagedFields, csr.Annotations, csr.Labels = nil, nil, nil
 	csr.Spec.Extra = nil
+	if len(csr.Spec.Request) > maxRequest {
+		// Whoever may join can fill them up to the megabyte that the API server admits. One byte too many is kept, so that it is
+		// still seen to be too long.
+		csr.Spec.Request = bytes.Clone(csr.Spec.Request[:maxRequest+1])
+	}
 	if !pending {
 		csr.Spec.Request, csr.Spec.Groups, csr.Spec.Usages = nil, nil, nil
 	}

@@ -43,6 +43,11 @@ func deletionMeanings() map[string]Meaning {
 			Ends: "It goes on by itself when they are renewed in the kubeconfig file; no restart is needed.",
 			Do:   "Renew the file of the provider's --target-kubeconfig, or its roles in the target cluster. " + force,
 		},
+		v1beta1.ConditionDeleting + "/" + v1beta1.ReasonSecretNotLabelled: {
+			Says: "The Secret with the credentials that can delete its instance does not carry the label " + v1beta1.LabelSecretUse + " that allows this use.",
+			Ends: "It goes on within minutes once the Secret has the label.",
+			Do:   "If Machinist may use the Secret, run the command in the message. Taking the finalizer off would leave an instance at the cloud.",
+		},
 		v1beta1.ConditionDeleting + "/" + v1beta1.ReasonCredentialsNotFound: {
 			Says: "The Secret with the credentials that can delete its instance does not exist, or lacks a key.",
 			Ends: "It goes on within minutes once the Secret is right.",

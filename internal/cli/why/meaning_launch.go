@@ -36,7 +36,12 @@ func launchMeanings() map[string]Meaning {
 		v1beta1.ReasonClassNotFound:        {Says: "Its MachineClass does not exist.", Ends: "It goes on as soon as the class is there.", Do: "Create the class in the machine's namespace, or name another one in the deployment's template."},
 		v1beta1.ReasonCredentialsNotFound:  {Says: "The Secret with the cloud's credentials does not exist, or lacks a key.", Ends: "It goes on as soon as the Secret is right.", Do: "Create or complete the Secret that the message names."},
 		v1beta1.ReasonCredentialsRefused:   {Says: "The cloud refuses the credentials, or they may not do what is needed.", Ends: "It is tried again every 30 seconds to 10 minutes, and at once when the Secret changes.", Do: "Renew the credentials in the Secret of the class, or give them the permission."},
-		v1beta1.ReasonUserDataNotFound:     {Says: "The Secret with the user data does not exist, or lacks the key.", Ends: "It goes on as soon as the Secret is right.", Do: "Create or complete the Secret that the message names."},
+		v1beta1.ReasonSecretNotLabelled: {
+			Says: "The Secret for its credentials or user data does not carry the label " + v1beta1.LabelSecretUse + " that allows this use.",
+			Ends: "It goes on as soon as the Secret has the label.",
+			Do:   "If Machinist may use the Secret, run the command in the message. Otherwise name another Secret.",
+		},
+		v1beta1.ReasonUserDataNotFound: {Says: "The Secret with the user data does not exist, or lacks the key.", Ends: "It goes on as soon as the Secret is right.", Do: "Create or complete the Secret that the message names."},
 		v1beta1.ReasonInsufficientResources: {
 			Says: "The cloud has no capacity for it, or a quota is used up.",
 			Ends: "It is tried again by itself, a minute after the first refusal and at most 10 minutes apart.",

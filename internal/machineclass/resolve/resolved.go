@@ -81,8 +81,8 @@ func (Template) LogValue() slog.Value { return slog.StringValue(redacted) }
 
 // Error says what is missing or refused. Trying again is pointless until it changes; the watches see that.
 type Error struct {
-	// Reason is that of the condition that shows it: ClassNotFound, CredentialsNotFound, UserDataNotFound or
-	// InvalidConfiguration.
+	// Reason is that of the condition that shows it: ClassNotFound, CredentialsNotFound, UserDataNotFound,
+	// SecretNotLabelled or InvalidConfiguration.
 	Reason string
 	// Message is for people and names the object.
 	Message string

@@ -42,12 +42,12 @@ func (r *Resolver) Resolve(ctx context.Context, m *v1beta1.Machine) (Resolved, e
 	if err != nil {
 		return Resolved{}, err
 	}
-	secret, err := r.credentials(ctx, m.Namespace, out.CredentialsRef)
+	secret, err := r.credentials(ctx, m.Namespace, out.CredentialsRef, labelled)
 	if err != nil {
 		return Resolved{}, err
 	}
 	if secret != nil {
-		out.Credentials = provider.NewCredentials(secret.Data)
+		out.Credentials = provider.NewCredentials(secret.Data).In(secret.Namespace)
 		if !controllerutil.ContainsFinalizer(secret, v1beta1.InUseFinalizer) && out.Unheld == "" {
 			out.Unheld = fmt.Sprintf("Secret %q", secret.Name)
 		}
@@ -62,8 +62,9 @@ func (r *Resolver) Resolve(ctx context.Context, m *v1beta1.Machine) (Resolved, e
 }
 
 // ResolveForDeletion returns what is left of it, for finding and deleting an instance: a missing class or template is no
-// error, since status.instance says what is needed. An *Error with CredentialsNotFound is returned when credentials were
-// referred to and none of the Secrets exists.
+// error, since status.instance says what is needed. An *Error with CredentialsNotFound or SecretNotLabelled is returned when
+// credentials were referred to and none of the Secrets can be used. The Secret in status.instance needs no label: only
+// Machinist writes the status, and the instance was made with that Secret.
 func (r *Resolver) ResolveForDeletion(ctx context.Context, m *v1beta1.Machine) (Resolved, error) {
 	out, _, err := r.describe(ctx, m)
 	if _, missing := errors.AsType[*Error](err); err != nil && !missing {
@@ -71,31 +72,37 @@ func (r *Resolver) ResolveForDeletion(ctx context.Context, m *v1beta1.Machine) (
 	}
 	// The reference of today may be newer than that of the launch, so it comes first; either will do, since what was
 	// rotated away may be all that is left.
-	candidates := []*v1beta1.LocalRef{out.CredentialsRef}
+	type candidate struct {
+		ref   *v1beta1.LocalRef
+		check check
+	}
+	candidates := []candidate{{out.CredentialsRef, labelled}}
 	if recorded := m.Status.Instance; recorded != nil {
 		if out.Provider == "" {
 			out.Provider = recorded.Provider
 		}
-		candidates = append(candidates, recorded.CredentialsRef)
+		candidates = append(candidates, candidate{recorded.CredentialsRef, unlabelledToo})
 	}
-	var missing []string
-	for _, ref := range candidates {
-		if ref == nil {
+	var missing *Error
+	for _, c := range candidates {
+		if c.ref == nil {
 			continue
 		}
-		credentials, err := r.Credentials(ctx, m.Namespace, ref)
+		secret, err := r.credentials(ctx, m.Namespace, c.ref, c.check)
 		if e, ok := errors.AsType[*Error](err); ok {
-			missing = append(missing, e.Message)
+			if missing == nil {
+				missing = e
+			}
 			continue
 		}
 		if err != nil {
 			return Resolved{}, err
 		}
-		out.CredentialsRef, out.Credentials = ref, credentials
+		out.CredentialsRef, out.Credentials = c.ref, provider.NewCredentials(secret.Data).In(secret.Namespace)
 		return out, nil
 	}
-	if len(missing) > 0 {
-		return Resolved{}, errorf(v1beta1.ReasonCredentialsNotFound, "%s", missing[0])
+	if missing != nil {
+		return Resolved{}, missing
 	}
 	return out, nil
 }
@@ -170,15 +177,47 @@ func (r *Resolver) class(ctx context.Context, m *v1beta1.Machine) (*v1beta1.Mach
 
 // Credentials reads a Secret with credentials. Without a reference there are none, and no error.
 func (r *Resolver) Credentials(ctx context.Context, namespace string, ref *v1beta1.LocalRef) (provider.Credentials, error) {
-	secret, err := r.credentials(ctx, namespace, ref)
+	secret, err := r.credentials(ctx, namespace, ref, labelled)
 	if secret == nil || err != nil {
 		return provider.Credentials{}, err
 	}
-	return provider.NewCredentials(secret.Data), nil
+	return provider.NewCredentials(secret.Data).In(secret.Namespace), nil
+}
+
+// check says whether a Secret must have the label for its use.
+type check bool
+
+const (
+	labelled      check = true
+	unlabelledToo check = false
+)
+
+// UsableFor reports whether the label of a Secret allows the use, SecretUseCredentials or SecretUseUserData.
+func UsableFor(secret client.Object, use string) bool {
+	value := secret.GetLabels()[v1beta1.LabelSecretUse]
+	return value == use || value == v1beta1.SecretUseBoth
+}
+
+// Usable reports whether the label of a Secret allows any use.
+func Usable(secret client.Object) bool {
+	return UsableFor(secret, v1beta1.SecretUseCredentials) || UsableFor(secret, v1beta1.SecretUseUserData)
+}
+
+// notLabelled says how to allow the use of a Secret, with the value that keeps the use that it is labelled for already.
+func notLabelled(secret *corev1.Secret, use string) *Error {
+	value, overwrite := use, ""
+	if _, found := secret.Labels[v1beta1.LabelSecretUse]; found {
+		overwrite = " --overwrite"
+		if Usable(secret) {
+			value = v1beta1.SecretUseBoth
+		}
+	}
+	return errorf(v1beta1.ReasonSecretNotLabelled, "Secret %q in namespace %q is not labelled for use as %s. If Machinist may use it, run: kubectl label secret %s --namespace=%s %s=%s%s",
+		secret.Name, secret.Namespace, use, secret.Name, secret.Namespace, v1beta1.LabelSecretUse, value, overwrite)
 }
 
 // credentials returns a Secret with credentials, nil without a reference.
-func (r *Resolver) credentials(ctx context.Context, namespace string, ref *v1beta1.LocalRef) (*corev1.Secret, error) {
+func (r *Resolver) credentials(ctx context.Context, namespace string, ref *v1beta1.LocalRef, check check) (*corev1.Secret, error) {
 	if ref == nil {
 		return nil, nil
 	}
@@ -188,6 +227,8 @@ func (r *Resolver) credentials(ctx context.Context, namespace string, ref *v1bet
 		return nil, err
 	case secret == nil:
 		return nil, errorf(v1beta1.ReasonCredentialsNotFound, "Secret %q with the credentials does not exist in namespace %q", ref.Name, namespace)
+	case check == labelled && !UsableFor(secret, v1beta1.SecretUseCredentials):
+		return nil, notLabelled(secret, v1beta1.SecretUseCredentials)
 	case len(secret.Data) == 0:
 		return nil, errorf(v1beta1.ReasonCredentialsNotFound, "Secret %q in namespace %q shall hold credentials and is empty", ref.Name, namespace)
 	}
@@ -205,6 +246,9 @@ func (r *Resolver) UserData(ctx context.Context, namespace string, ref *v1beta1.
 	}
 	if secret == nil {
 		return nil, errorf(v1beta1.ReasonUserDataNotFound, "Secret %q with the user data does not exist in namespace %q", ref.Name, namespace)
+	}
+	if !UsableFor(secret, v1beta1.SecretUseUserData) {
+		return nil, notLabelled(secret, v1beta1.SecretUseUserData)
 	}
 	template, found := secret.Data[ref.KeyOrDefault()]
 	if !found || strings.TrimSpace(string(template)) == "" {

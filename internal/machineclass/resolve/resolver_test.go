@@ -48,7 +48,27 @@ func named(name string) metav1.ObjectMeta {
 }
 
 func secret(name, key, value string) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: named(name), Data: map[string][]byte{key: []byte(value)}}
+	s := &corev1.Secret{ObjectMeta: named(name), Data: map[string][]byte{key: []byte(value)}}
+	s.Labels = map[string]string{v1beta1.LabelSecretUse: v1beta1.SecretUseCredentials}
+	if name == "boot" {
+		s.Labels[v1beta1.LabelSecretUse] = v1beta1.SecretUseUserData
+	}
+	return s
+}
+
+// labelledFor returns a copy of a Secret with another use, none if that is empty.
+func labelledFor(use string, s *corev1.Secret) *corev1.Secret {
+	s = s.DeepCopy()
+	s.Labels[v1beta1.LabelSecretUse] = use
+	if use == "" {
+		s.Labels = nil
+	}
+	return s
+}
+
+func empty(s *corev1.Secret) *corev1.Secret {
+	s.Data = nil
+	return s
 }
 
 func raw(text string) *runtime.RawExtension { return &runtime.RawExtension{Raw: []byte(text)} }
@@ -79,7 +99,7 @@ func TestResolveReadsClassAndSecrets(t *testing.T) {
 	}
 	token, _ := got.Credentials.Get("token")
 	if got.ClassName != "c" || got.Provider != "sim" || string(got.ProviderSpec) != `{"a":1}` || got.Adoption != v1beta1.AdoptionAllow ||
-		got.CredentialsRef.Name != "creds" || string(token.Reveal()) != "t" || string(got.UserData) != "#cloud-config" {
+		got.CredentialsRef.Name != "creds" || got.Credentials.Namespace() != namespace || string(token.Reveal()) != "t" || string(got.UserData) != "#cloud-config" {
 		t.Errorf("got %+v", got)
 	}
 	if c := got.Class(); string(c.Spec) != `{"a":1}` || !slices.Equal(c.Credentials.Keys(), []string{"token"}) {
@@ -103,14 +123,15 @@ func TestResolveReadsTheInlineForm(t *testing.T) {
 	}
 }
 
+// C-5.
 func TestWhatIsMissingIsNamedWithItsReason(t *testing.T) {
 	creds, boot := secret("creds", "token", "t"), secret("boot", "userData", "x")
 	both := byClass()
 	both.Spec.Provider = "sim"
 	half := inline()
 	half.Spec.ProviderSpec = nil
-	empty := class()
-	empty.Spec.ProviderSpec = nil
+	unspecified := class()
+	unspecified.Spec.ProviderSpec = nil
 	for name, test := range map[string]struct {
 		machine *v1beta1.Machine
 		objects []client.Object
@@ -119,14 +140,23 @@ func TestWhatIsMissingIsNamedWithItsReason(t *testing.T) {
 	}{
 		"class":                {byClass(), []client.Object{creds, boot}, v1beta1.ReasonClassNotFound, `"c"`},
 		"credentials":          {byClass(), []client.Object{class(), boot}, v1beta1.ReasonCredentialsNotFound, `"creds"`},
-		"content of the same":  {byClass(), []client.Object{class(), &corev1.Secret{ObjectMeta: named("creds")}, boot}, v1beta1.ReasonCredentialsNotFound, `"creds"`},
+		"content of the same":  {byClass(), []client.Object{class(), empty(secret("creds", "", "")), boot}, v1beta1.ReasonCredentialsNotFound, `"creds"`},
 		"user data":            {byClass(), []client.Object{class(), creds}, v1beta1.ReasonUserDataNotFound, `"boot"`},
 		"key of the user data": {inline(), []client.Object{creds, boot}, v1beta1.ReasonUserDataNotFound, `"other"`},
 		"all of the user data": {byClass(), []client.Object{class(), creds, secret("boot", "userData", " \n")}, v1beta1.ReasonUserDataNotFound, `"userData"`},
+		"label of the credentials": {byClass(), []client.Object{class(), labelledFor("", creds), boot}, v1beta1.ReasonSecretNotLabelled,
+			"kubectl label secret creds --namespace=ns machinist.dev/secret-use=credentials"},
+		"label of the user data": {byClass(), []client.Object{class(), creds, labelledFor("", boot)}, v1beta1.ReasonSecretNotLabelled,
+			"kubectl label secret boot --namespace=ns machinist.dev/secret-use=user-data"},
+		"label of the inline form": {inline(), []client.Object{labelledFor("", creds), boot}, v1beta1.ReasonSecretNotLabelled, `"creds"`},
+		"credentials for user data": {byClass(), []client.Object{class(), creds, labelledFor(v1beta1.SecretUseCredentials, boot)}, v1beta1.ReasonSecretNotLabelled,
+			"machinist.dev/secret-use=credentials-and-user-data --overwrite"},
+		"a label of another value": {byClass(), []client.Object{class(), labelledFor("true", creds), boot}, v1beta1.ReasonSecretNotLabelled,
+			"machinist.dev/secret-use=credentials --overwrite"},
 		"either form":          {&v1beta1.Machine{ObjectMeta: named("m")}, nil, v1beta1.ReasonInvalidConfiguration, "neither"},
 		"half the inline form": {half, nil, v1beta1.ReasonInvalidConfiguration, "providerSpec"},
 		"not one form only":    {both, []client.Object{class(), creds, boot}, v1beta1.ReasonInvalidConfiguration, "both"},
-		"the class's spec":     {byClass(), []client.Object{empty, creds, boot}, v1beta1.ReasonInvalidConfiguration, `"c"`},
+		"the class's spec":     {byClass(), []client.Object{unspecified, creds, boot}, v1beta1.ReasonInvalidConfiguration, `"c"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := resolver(t, test.objects...).Resolve(t.Context(), test.machine)
@@ -151,18 +181,24 @@ func TestDeletionNeedsOnlyWhatStatusRecorded(t *testing.T) {
 		token          string
 		reason         string
 	}{
-		"class and its credentials":      {launched(byClass()), []client.Object{class(), creds, old}, "sim", `{"a":1}`, "new", ""},
-		"class without user data":        {byClass(), []client.Object{class(), creds}, "sim", `{"a":1}`, "new", ""},
-		"class gone":                     {launched(byClass()), []client.Object{creds, old}, "sim", "", "old", ""},
-		"class's credentials gone":       {launched(byClass()), []client.Object{class(), old}, "sim", `{"a":1}`, "old", ""},
-		"class there, all Secrets gone":  {launched(byClass()), []client.Object{class()}, "", "", "", v1beta1.ReasonCredentialsNotFound},
-		"class and credentials gone":     {launched(byClass()), nil, "", "", "", v1beta1.ReasonCredentialsNotFound},
+		"class and its credentials":     {launched(byClass()), []client.Object{class(), creds, old}, "sim", `{"a":1}`, "new", ""},
+		"class without user data":       {byClass(), []client.Object{class(), creds}, "sim", `{"a":1}`, "new", ""},
+		"class gone":                    {launched(byClass()), []client.Object{creds, old}, "sim", "", "old", ""},
+		"class's credentials gone":      {launched(byClass()), []client.Object{class(), old}, "sim", `{"a":1}`, "old", ""},
+		"class there, all Secrets gone": {launched(byClass()), []client.Object{class()}, "", "", "", v1beta1.ReasonCredentialsNotFound},
+		"class and credentials gone":    {launched(byClass()), nil, "", "", "", v1beta1.ReasonCredentialsNotFound},
+		"class's credentials not labelled, recorded by us": {func() *v1beta1.Machine {
+			m := launched(byClass())
+			m.Status.Instance.CredentialsRef.Name = "creds"
+			return m
+		}(), []client.Object{class(), labelledFor("", creds)}, "sim", `{"a":1}`, "new", ""},
+		"credentials not labelled, never recorded": {inline(), []client.Object{labelledFor("", creds)}, "", "", "", v1beta1.ReasonSecretNotLabelled},
 		"inline":                         {inline(), []client.Object{creds}, "sim", `{"b":2}`, "new", ""},
 		"inline, credentials gone":       {inline(), nil, "", "", "", v1beta1.ReasonCredentialsNotFound},
 		"never had a class":              {byClass(), nil, "", "", "", ""},
 		"recorded without credentials":   {&v1beta1.Machine{ObjectMeta: named("m"), Spec: byClass().Spec, Status: v1beta1.MachineStatus{Instance: &v1beta1.InstanceStatus{Provider: "sim"}}}, nil, "sim", "", "", ""},
 		"specification slipped through":  {launched(&v1beta1.Machine{ObjectMeta: named("m")}), []client.Object{old}, "sim", "", "old", ""},
-		"credentials referred to, empty": {byClass(), []client.Object{class(), &corev1.Secret{ObjectMeta: named("creds")}}, "", "", "", v1beta1.ReasonCredentialsNotFound},
+		"credentials referred to, empty": {byClass(), []client.Object{class(), empty(secret("creds", "", ""))}, "", "", "", v1beta1.ReasonCredentialsNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := resolver(t, test.objects...).ResolveForDeletion(t.Context(), test.machine)

@@ -298,7 +298,7 @@ func TestADeadlineThatPassesIsReported(t *testing.T) {
 	b.wantReplicas(map[string]int32{"a": 3, "b": 0})
 }
 
-//
+//
 func TestInputThatTheAPIWouldRefuseHarmsNothing(t *testing.T) {
 	for name, test := range map[string]struct {
 		spoil  func(*v1beta1.MachineDeployment)
@@ -316,6 +316,9 @@ func TestInputThatTheAPIWouldRefuseHarmsNothing(t *testing.T) {
 		}, machinedeployment.ReasonInvalidSelector},
 		"template whose machines are to be remediated": {func(d *v1beta1.MachineDeployment) {
 			d.Spec.Template.ObjectMeta.Annotations = map[string]string{v1beta1.AnnotationRemediate: ""}
+		}, v1beta1.ReasonInvalidConfiguration},
+		"template of another provider": {func(d *v1beta1.MachineDeployment) {
+			d.Spec.Template.ObjectMeta.Labels = map[string]string{"pool": "workers", v1beta1.LabelProvider: "another"}
 		}, v1beta1.ReasonInvalidConfiguration},
 		"negative surge": {rolling("-1", "0"), v1beta1.ReasonInvalidConfiguration},
 		"no number":      {rolling("many", "0"), v1beta1.ReasonInvalidConfiguration},

@@ -10,8 +10,8 @@
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims;persistentvolumes,verbs=get
 // +kubebuilder:rbac:groups=storage.k8s.io,resources=volumeattachments,verbs=list
 //
-// Bootstrap tokens.
-// +kubebuilder:rbac:groups="",namespace=kube-system,resources=secrets,verbs=get;create;delete
+// Bootstrap tokens. One is extended while its machine has longer to join than a token lives.
+// +kubebuilder:rbac:groups="",namespace=kube-system,resources=secrets,verbs=get;create;patch;delete
 //
 // The requests for kubelets' certificates tell which machine joined as a node, and are approved, unless
 // --approve-kubelet-csrs=false.

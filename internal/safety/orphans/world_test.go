@@ -123,7 +123,9 @@ func (w *world) class(name string) {
 
 func (w *world) classOf(name, account string) {
 	w.Helper()
-	w.create(&corev1.Secret{ObjectMeta: w.meta(name), StringData: map[string]string{"account": account}})
+	secret := &corev1.Secret{ObjectMeta: w.meta(name), StringData: map[string]string{"account": account}}
+	secret.Labels = map[string]string{v1beta1.LabelSecretUse: v1beta1.SecretUseCredentials}
+	w.create(secret)
 	w.create(&v1beta1.MachineClass{ObjectMeta: w.meta(name), Spec: v1beta1.MachineClassSpec{
 		Provider: w.namespace, ProviderSpec: &runtime.RawExtension{Raw: []byte(`{"a":1}`)}, CredentialsRef: &v1beta1.LocalRef{Name: name},
 	}})

@@ -3,13 +3,19 @@ package driver
 import (
 	"context"
 	"maps"
+	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
 
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Adopt implements provider.Adopter. Only tags change: what becomes of an adopted machine's disks, interfaces and addresses
+// tagAdoptable, with the value "true", is on virtual machines outside of the resource group of a class that may be adopted.
+const tagAdoptable = "machinist-adoptable"
+
+// Adopt implements provider.Adopter. A virtual machine is adopted if it is in the resource group of the class or has the tag
+// machinist-adoptable: the credentials may reach all of a subscription, and who may create a Machine must not be able to
+// delete whatever is in it. Only tags change: what becomes of an adopted machine's disks, interfaces and addresses
 // when it is deleted is up to the delete options that it was made with.
 func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provider.Instance, error) {
 	own, err := ownerOf(req.ClusterID, req.Machine)
@@ -26,7 +32,7 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provide
 	}
 	const looks = 3 // Anything that happens to the machine in between makes the look worthless.
 	for look := 1; ; look++ {
-		in, err := c.adopt(ctx, at, own, own.ownTags(req.Tags))
+		in, err := c.adopt(ctx, at, own, own.ownTags(req.Tags), groupOf(req.Class.Spec))
 		if codeOf(err) == "PreconditionFailed" && look < looks {
 			continue
 		}
@@ -34,8 +40,8 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provide
 	}
 }
 
-// adopt looks at a virtual machine and puts the tags on it.
-func (c *clients) adopt(ctx context.Context, at location, own owner, wanted map[string]string) (*provider.Instance, error) {
+// adopt looks at a virtual machine and puts the tags on it. group is the resource group of the class.
+func (c *clients) adopt(ctx context.Context, at location, own owner, wanted map[string]string, group string) (*provider.Instance, error) {
 	vm, err := c.get(ctx, at)
 	if err != nil {
 		return nil, err
@@ -51,6 +57,9 @@ func (c *clients) adopt(ctx context.Context, at location, own owner, wanted map[
 			}
 			return nil, provider.Errorf(provider.FailedPrecondition, "virtual machine %s is tagged for machine %.128q", at.name, *got)
 		}
+	}
+	if !own.owns(vm.Tags) && !strings.EqualFold(at.group, group) && value(vm.Tags[tagAdoptable]) != "true" {
+		return nil, provider.Errorf(provider.FailedPrecondition, "virtual machine %s is in resource group %s, the class is for %s; to let it be adopted, tag it %s=true", at.name, at.group, group, tagAdoptable)
 	}
 	tags := maps.Clone(vm.Tags)
 	if tags == nil {

@@ -30,6 +30,16 @@ type clients struct {
 
 // clients returns those of the credentials. They keep connections and access tokens.
 func (d *Driver) clients(c provider.Credentials) (*clients, error) {
+	if withoutSecret(c) {
+		// Clients are shared by all with the same credentials, whatever their namespace.
+		a, err := parseCredentials(c)
+		if err == nil {
+			err = d.options.mayUse(a, c.Namespace())
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
 	return d.pool.Get(c, "", func() (*clients, error) {
 		a, err := parseCredentials(c)
 		if err != nil {

@@ -172,7 +172,11 @@ func (c *cloud) launch(ctx context.Context, tags map[string]string) (string, fun
 }
 
 func (c *cloud) launchNamed(ctx context.Context, name string, tags map[string]string) (string, func(context.Context) error, error) {
-	group := "/subscriptions/" + subscription + "/resourceGroups/machines/providers/"
+	return c.launchIn(ctx, "machines", name, tags)
+}
+
+func (c *cloud) launchIn(ctx context.Context, resourceGroup, name string, tags map[string]string) (string, func(context.Context) error, error) {
+	group := "/subscriptions/" + subscription + "/resourceGroups/" + resourceGroup + "/providers/"
 	nic := group + "Microsoft.Network/networkInterfaces/" + name
 	vm := group + "Microsoft.Compute/virtualMachines/" + name
 	err := c.call(ctx, http.MethodPut, nic+"?api-version=2025-01-01", map[string]any{

@@ -3,12 +3,14 @@ package driver
 import (
 	"crypto"
 	"crypto/x509"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"machinist.dev/machinist/pkg/provider"
 )
@@ -82,6 +84,44 @@ func parseCredentials(c provider.Credentials) (account, error) {
 		return account{}, malformed("the key %q of the credentials must hold a certificate and its private key, not encrypted, in PEM or PKCS #12", keyCertificate)
 	}
 	return a, nil
+}
+
+// Grant lets credentials without a secret and a certificate use the process's own workload identity.
+type Grant struct {
+	// Namespace is that of the Secret.
+	Namespace string
+	// Client is the ID of the application that the Secret names.
+	Client string
+}
+
+// ParseGrant reads NAMESPACE/CLIENT-ID.
+func ParseGrant(text string) (Grant, error) {
+	namespace, client, found := strings.Cut(text, "/")
+	if !found || len(validation.IsDNS1123Label(namespace)) > 0 || !uuidFormat.MatchString(client) {
+		return Grant{}, fmt.Errorf("%.256q is not NAMESPACE/CLIENT-ID, such as team-a/00000000-0000-4000-8000-000000000003", text)
+	}
+	return Grant{namespace, client}, nil
+}
+
+// withoutSecret reports whether credentials can only be used with the process's own workload identity.
+func withoutSecret(c provider.Credentials) bool {
+	_, hasSecret := c.Get(keySecret)
+	_, hasCertificate := c.Get(keyCertificate)
+	return !hasSecret && !hasCertificate && !c.Empty()
+}
+
+// mayUse returns nil if the account has a secret of its own or may use the process's workload identity, if there is one.
+func (o *Options) mayUse(a account, namespace string) error {
+	if a.secret != "" || a.key != nil || o.FederatedTokenFile == "" {
+		return nil
+	}
+	for _, g := range o.WorkloadIdentityFor {
+		if g.Namespace == namespace && strings.EqualFold(g.Client, a.client) {
+			return nil
+		}
+	}
+	return provider.Errorf(provider.PermissionDenied, "credentials in namespace %q without %q and %q may not use the workload identity of the provider as application %s; to allow it, run the provider with --azure-workload-identity-for=%s/%s",
+		namespace, keySecret, keyCertificate, a.client, namespace, a.client)
 }
 
 func malformed(format string, args ...any) error {

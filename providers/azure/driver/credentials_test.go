@@ -17,6 +17,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/providers/azure/driver"
 	"machinist.dev/machinist/providers/azure/fakeazure"
 	"machinist.dev/machinist/providers/azure/machine/sample"
 )
@@ -79,6 +80,7 @@ func TestTheProcessSignsInWithItsWorkloadIdentity(t *testing.T) {
 		t.Errorf("without one: %v", err)
 	}
 	c.token = filepath.Join(t.TempDir(), "token")
+	c.grants, own = []driver.Grant{{Namespace: "team-a", Client: application}}, own.In("team-a")
 	token(subject)
 	c.must(c.lists(own))
 	token("system:serviceaccount:default:somebody")

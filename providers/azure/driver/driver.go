@@ -26,6 +26,9 @@ type Options struct {
 	// FederatedTokenFile is where the process's own workload identity is: a token of Kubernetes' that Microsoft Entra takes.
 	// Credentials without a secret and a certificate use it. By default there is none, and such credentials are refused.
 	FederatedTokenFile string
+	// WorkloadIdentityFor are those who may use that identity. By default nobody may: its token would serve whoever can make
+	// a Secret with three IDs that are no secrets.
+	WorkloadIdentityFor []Grant
 	// Transport sends all calls. Default: one like Go's, which keeps connections for many calls at a time.
 	Transport http.RoundTripper
 	// CreateSettle is how long a creation whose answer was lost, or was an error, can still take effect. Default: 2 minutes.
@@ -87,8 +90,11 @@ func (d *Driver) Validate(_ context.Context, req provider.ValidateRequest) error
 	if req.Class.Credentials.Empty() {
 		return nil
 	}
-	_, err := parseCredentials(req.Class.Credentials)
-	return err
+	a, err := parseCredentials(req.Class.Credentials)
+	if err != nil {
+		return err
+	}
+	return d.options.mayUse(a, req.Class.Credentials.Namespace())
 }
 
 // owner is for whom a call is made.

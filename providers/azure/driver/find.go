@@ -229,6 +229,14 @@ func (d *Driver) List(ctx context.Context, req provider.ListRequest) (provider.L
 // ListScope implements provider.Scoper: List goes through a resource group or, where the specification names none, the
 // subscription of the credentials.
 func (d *Driver) ListScope(class provider.Class) (string, error) {
+	if withoutSecret(class.Credentials) {
+		// A list that is refused for one namespace must not stand for another's with the same credentials.
+		if a, err := parseCredentials(class.Credentials); err == nil {
+			if err := d.options.mayUse(a, class.Credentials.Namespace()); err != nil {
+				return "", err
+			}
+		}
+	}
 	if group := groupOf(class.Spec); group != "" {
 		return "resource group " + strings.ToLower(group), nil
 	}

@@ -47,6 +47,7 @@ type cloud struct {
 	transport http.RoundTripper
 	settle    time.Duration
 	token     string // a file
+	grants    []driver.Grant
 	launched  int
 }
 
@@ -100,7 +101,7 @@ func cloudOf(t *testing.T, change func(*fakeazure.Options)) *cloud {
 func (c *cloud) driver() *driver.Driver {
 	c.Helper()
 	d, err := driver.New(driver.Options{
-		Cloud: driver.PrivateCloud(c.url+"/", c.url, ""), PrivateCloud: true, Transport: c.transport, CreateSettle: c.settle, FederatedTokenFile: c.token,
+		Cloud: driver.PrivateCloud(c.url+"/", c.url, ""), PrivateCloud: true, Transport: c.transport, CreateSettle: c.settle, FederatedTokenFile: c.token, WorkloadIdentityFor: c.grants,
 	})
 	c.must(err)
 	return d

@@ -7,12 +7,14 @@ func unasked() map[string]string {
 			"admission asks it of whoever makes an object that blocks its owner's deletion"
 		signer = "not asked for by a request: admission asks it of whoever approves a certificate of that signer"
 		series = "an event that comes again within minutes is counted by a patch: whether one does is up to chance"
+		extend = "a token is extended only after hours, for a machine with a longer timeouts.creation"
 	)
 	return map[string]string{
 		"manager-control: update machinedeployments/finalizers.machinist.dev":                              blocking,
 		"manager-control: update machinesets/finalizers.machinist.dev":                                     blocking,
 		"provider-target: approve signers.certificates.k8s.io kubernetes.io/kube-apiserver-client-kubelet": signer,
 		"provider-target: approve signers.certificates.k8s.io kubernetes.io/kubelet-serving":               signer,
+		"provider-target in kube-system: patch secrets":                                                    extend,
 		"manager-control: patch events.events.k8s.io":                                                      series,
 		"provider-control: patch events.events.k8s.io":                                                     series,
 		"provider-control in machinist-system: patch events.events.k8s.io":                                 series,

@@ -25,6 +25,7 @@ type settings struct {
 	audience           string
 	caFile             string
 	federatedTokenFile string
+	identityFor        []string
 	createSettle       time.Duration
 }
 
@@ -41,6 +42,8 @@ func (s *settings) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.caFile, "azure-ca-file", "", "certificate authorities (PEM) to trust for Azure, in place of the system's")
 	fs.StringVar(&s.federatedTokenFile, "azure-federated-token-file", os.Getenv("AZURE_FEDERATED_TOKEN_FILE"),
 		"file with the token of this process's workload identity, which credentials without a secret and a certificate use; by default $AZURE_FEDERATED_TOKEN_FILE")
+	fs.StringSliceVar(&s.identityFor, "azure-workload-identity-for", nil,
+		"NAMESPACE/CLIENT-ID that may use this process's workload identity: credentials in that namespace that name that application; may be repeated. By default nobody may")
 	fs.DurationVar(&s.createSettle, "azure-create-settle", 2*time.Minute, "how long a creation whose answer was lost can still take effect at Azure")
 }
 
@@ -57,6 +60,13 @@ func (s *settings) options() (driver.Options, error) {
 		return o, fmt.Errorf("--azure-cloud=%s needs --azure-authority-host and --azure-resource-manager", private)
 	default:
 		o.Cloud = driver.PrivateCloud(s.authority, s.resourceManager, s.audience)
+	}
+	for _, text := range s.identityFor {
+		grant, err := driver.ParseGrant(text)
+		if err != nil {
+			return o, fmt.Errorf("--azure-workload-identity-for: %w", err)
+		}
+		o.WorkloadIdentityFor = append(o.WorkloadIdentityFor, grant)
 	}
 	if s.createSettle <= 0 {
 		return o, fmt.Errorf("--azure-create-settle is %s; it must be positive", s.createSettle)

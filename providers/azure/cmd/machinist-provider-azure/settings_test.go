@@ -16,15 +16,18 @@ func TestSettingsThatCannotBeUsedAreRefusedByTheirNames(t *testing.T) {
 	}
 	const endpoints = "--azure-authority-host=https://login.example --azure-resource-manager=https://arm.example "
 	for flags, says := range map[string]string{
-		"":                                  "",
-		"--azure-cloud=AzureChina":          "",
-		"--azure-cloud=Azure":               `--azure-cloud is "Azure"`,
-		"--azure-cloud=Private":             "needs --azure-authority-host",
-		endpoints + "--azure-cloud=Private": "",
-		endpoints:                           "are for --azure-cloud=Private",
-		"--azure-create-settle=0s":          "--azure-create-settle is 0s",
-		"--azure-ca-file=" + empty:          "--azure-ca-file has no certificate",
-		"--azure-ca-file=/nowhere":          "--azure-ca-file: open /nowhere",
+		"--azure-workload-identity-for=team-a/33333333-3333-4333-8333-333333333333": "",
+		"--azure-workload-identity-for=*/33333333-3333-4333-8333-333333333333":      "--azure-workload-identity-for",
+		"--azure-workload-identity-for=team-a":                                      "NAMESPACE/CLIENT-ID",
+		"":                                                                          "",
+		"--azure-cloud=AzureChina":                                                  "",
+		"--azure-cloud=Azure":                                                       `--azure-cloud is "Azure"`,
+		"--azure-cloud=Private":                                                     "needs --azure-authority-host",
+		endpoints + "--azure-cloud=Private":                                         "",
+		endpoints:                                                                   "are for --azure-cloud=Private",
+		"--azure-create-settle=0s":                                                  "--azure-create-settle is 0s",
+		"--azure-ca-file=" + empty:                                                  "--azure-ca-file has no certificate",
+		"--azure-ca-file=/nowhere":                                                  "--azure-ca-file: open /nowhere",
 	} {
 		var s settings
 		fs := pflag.NewFlagSet("", pflag.ContinueOnError)

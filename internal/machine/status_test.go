@@ -1,0 +1,101 @@
+package machine
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// writeStatus changes the status of a Machine as whoever may write it could.
+func (w *world) writeStatus(name string, change func(*v1beta1.MachineStatus)) {
+	w.t.Helper()
+	m := w.get(name)
+	before := m.DeepCopy()
+	change(&m.Status)
+	if err := w.api.Status().Patch(w.t.Context(), m, client.MergeFrom(before)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// full fills the conditions up with such as are nobody's.
+func full(s *v1beta1.MachineStatus) {
+	for i := 0; len(s.Conditions) < 32; i++ {
+		s.Conditions = append(s.Conditions, metav1.Condition{
+			Type: fmt.Sprintf("example.com/%d", i), Status: metav1.ConditionTrue, Reason: "Foreign", LastTransitionTime: metav1.Now(),
+		})
+	}
+}
+
+// The API server admits 32 conditions. If others could take all of them, it would refuse every status that is written.
+//
+// M-96.
+func TestConditionsOfOthersDoNotKeepAStatusFromBeingWritten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	w.born("new")
+	w.writeStatus("new", full)
+	w.reconcile("new")
+	m := w.get("new")
+	w.wantCondition(m, v1beta1.ConditionLaunched, metav1.ConditionTrue, v1beta1.ReasonInstanceLaunched)
+	if meta.FindStatusCondition(m.Status.Conditions, "example.com/0") == nil {
+		t.Error("there was room for others, and they are gone")
+	}
+}
+
+// M-96.
+func TestConditionsOfOthersDoNotHoldUpADeletion(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	w.running("old")
+	w.writeStatus("old", full)
+	w.cloud.fail("Delete", provider.Errorf(provider.Unavailable, "busy"))
+	w.delete("old")
+	w.reconcile("old")
+	w.wantCondition(w.get("old"), v1beta1.ConditionDeleting, metav1.ConditionTrue, v1beta1.ReasonProviderUnavailable)
+	for range 10 {
+		if w.get("old") == nil {
+			break
+		}
+		w.step(w.reconcile("old").RequeueAfter)
+	}
+	w.wantNothingLeft("old")
+}
+
+// M-97.
+func TestCountsThatSomebodyWroteDoNotOverflow(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.class("small", "")
+	w.born("m")
+	w.writeStatus("m", func(s *v1beta1.MachineStatus) {
+		s.LastOperation = &v1beta1.LastOperation{Type: v1beta1.OperationCreate, State: v1beta1.OperationProcessing, Attempts: math.MaxInt32}
+		s.Launch = &v1beta1.LaunchStatus{Attempt: 1000000}
+	})
+	w.cloud.fail("Create", provider.Errorf(provider.ResourceExhausted, "none left"))
+	w.reconcile("m")
+	if last := w.get("m").Status.LastOperation; last.Attempts != math.MaxInt32 || !strings.Contains(last.Description, "none left") {
+		t.Errorf("recorded %+v", last)
+	}
+	w.step(time.Hour)
+	w.reconcile("m")
+	m := w.get("m")
+	w.wantCondition(m, v1beta1.ConditionLaunched, metav1.ConditionTrue, v1beta1.ReasonInstanceLaunched)
+	if n := m.NextLaunchAttempt(); n != 1000000 {
+		t.Errorf("the next attempt is %d", n)
+	}
+	m.Status.Launch = &v1beta1.LaunchStatus{Attempt: math.MaxInt32}
+	if n := m.NextLaunchAttempt(); n != 1000000 {
+		t.Errorf("the attempt after 2^31-1 is %d", n)
+	}
+}

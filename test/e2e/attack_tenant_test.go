@@ -1,0 +1,131 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/config"
+	"machinist.dev/machinist/examples"
+	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/test/env"
+)
+
+// A tenant who may write fleets gives the template the label of another provider, so that no process would ever serve or
+// delete the machines. The policy refuses it. With policies and webhook gone no machine is made, and the deployment says why.
+//
+//
+func TestAttackTenantNamesAnotherProviderInATemplate(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	m := start(t, stack.Options{})
+	m.quick()
+	m.fleet(0, nil)
+	attack := func(d *v1beta1.MachineDeployment) {
+		d.Spec.Replicas = new(int32(1))
+		d.Spec.Template.ObjectMeta.Labels[v1beta1.LabelProvider] = "nobody"
+	}
+	update := func(change func(*v1beta1.MachineDeployment)) error {
+		d := m.deployment()
+		before := d.DeepCopy()
+		change(d)
+		return m.control.Patch(ctx, d, client.MergeFrom(before))
+	}
+	if err := update(attack); err == nil || !strings.Contains(err.Error(), "spec.template.metadata.labels[machinist.dev/provider]") {
+		t.Fatalf("the policy answered %v", err)
+	}
+	for _, guard := range append([]client.Object{config.ManagerWebhook()}, config.Policies()...) {
+		if err := m.control.Delete(ctx, guard); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the policies hold no longer", func() (bool, string) {
+		err := update(attack)
+		return err == nil, fmt.Sprint(err)
+	})
+	env.Await(t, m.control, &v1beta1.MachineDeploymentList{}, "the deployment to say what is wrong", func(l *v1beta1.MachineDeploymentList) (bool, string) {
+		c := meta.FindStatusCondition(l.Items[0].Status.Conditions, v1beta1.ConditionProgressing)
+		return c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1beta1.ReasonInvalidConfiguration &&
+			strings.Contains(c.Message, v1beta1.LabelProvider), fmt.Sprint(l.Items[0].Status.Conditions)
+	}, client.InNamespace(namespace))
+	machines := &v1beta1.MachineList{}
+	if err := m.control.List(ctx, machines); err != nil || len(machines.Items) > 0 {
+		t.Fatalf("machines that nobody serves: %v %v", machines.Items, err)
+	}
+	if err := update(func(d *v1beta1.MachineDeployment) {
+		delete(d.Spec.Template.ObjectMeta.Labels, v1beta1.LabelProvider)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	m.running(1)
+	m.scale(0)
+	m.none()
+}
+
+// A tenant who may write classes and fleets but may not read Secrets names somebody else's Secret as user data and as
+// credentials, to find its content on an instance. Nothing is read from it, nothing is launched, no finalizer is put on it,
+// and the tenant's objects can be deleted.
+//
+// C-5, C-6.
+func TestAttackTenantNamesAnothersSecret(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	m := start(t, stack.Options{})
+	m.quick()
+	theirs := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "theirs"},
+		StringData: map[string]string{v1beta1.DefaultUserDataKey: "#cloud-config\n# their password", "token": "their password"}}
+	if err := m.control.Create(ctx, theirs); err != nil {
+		t.Fatal(err)
+	}
+	m.fleet(1, func(o client.Object) {
+		if class, ok := o.(*v1beta1.MachineClass); ok {
+			switch class.Name {
+			case examples.SmallClass:
+				class.Spec.UserDataRef.Name = theirs.Name
+			default:
+				class.Spec.CredentialsRef.Name = theirs.Name
+			}
+		}
+	})
+	m.await("a machine that says what is wrong", func(machines []v1beta1.Machine) bool {
+		return len(machines) == 1 && refusedBy(&machines[0], v1beta1.ReasonSecretNotLabelled, "kubectl label secret theirs")
+	})
+	env.Await(t, m.control, &v1beta1.MachineClassList{}, "both classes to say what is wrong", func(l *v1beta1.MachineClassList) (bool, string) {
+		n := 0
+		for _, class := range l.Items {
+			if c := meta.FindStatusCondition(class.Status.Conditions, v1beta1.ConditionReady); c != nil && c.Reason == v1beta1.ReasonSecretNotLabelled {
+				n++
+			}
+		}
+		return n == 2, fmt.Sprint(l.Items)
+	}, client.InNamespace(namespace))
+	if err := m.control.Get(ctx, client.ObjectKeyFromObject(theirs), theirs); err != nil || len(theirs.Finalizers) > 0 {
+		t.Errorf("the Secret has the finalizers %v, error %v", theirs.Finalizers, err)
+	}
+	if n := len(m.instances()); n > 0 {
+		t.Errorf("%d instances were made", n)
+	}
+	m.scale(0)
+	m.none()
+	if err := m.control.Delete(ctx, theirs); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.control.Get(ctx, client.ObjectKeyFromObject(theirs), theirs); !apierrors.IsNotFound(err) {
+		t.Errorf("their Secret cannot be deleted: %v", err)
+	}
+}
+
+func refusedBy(m *v1beta1.Machine, reason, says string) bool {
+	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched)
+	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == reason && strings.Contains(c.Message, says)
+}

@@ -1,0 +1,40 @@
+package reference
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// What docs/security.md promises is held by tests, which it names.
+func TestTheTestsThatSecurityNamesExist(t *testing.T) {
+	const root = "../.."
+	text, err := os.ReadFile(filepath.Join(root, "docs", "security.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	missing := regexp.MustCompile("`(Test[A-Za-z]+)`").FindAllStringSubmatch(string(text), -1)
+	if len(missing) == 0 {
+		t.Fatal("it names no test")
+	}
+	err = filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		missing = slices.DeleteFunc(missing, func(name []string) bool {
+			return strings.Contains(string(source), "\nfunc "+name[1]+"(")
+		})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range missing {
+		t.Errorf("there is no %s", name[1])
+	}
+}

@@ -2,12 +2,11 @@ package demo
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -131,20 +130,17 @@ func byHand(s *stack.Stack) string {
 	for _, p := range []*process.Process{s.Manager, s.Provider} {
 		fmt.Fprintf(&text, "\n  %s \\\n    %s\n", p.Path, strings.Join(p.Args, " \\\n    "))
 	}
-	var literals strings.Builder
-	credentials := s.Credentials()
-	for _, key := range slices.Sorted(maps.Keys(credentials)) {
-		fmt.Fprintf(&literals, " --from-literal=%s=%s", key, credentials[key])
-	}
+	// The labels of the example stay: without them the Secret may not be used.
+	credentials, _ := json.Marshal(map[string]any{"stringData": s.Credentials()}) // Of strings only.
 	fmt.Fprintf(&text, `
 and give them a fleet:
 
   export KUBECONFIG=%s
   kubectl apply -f examples/%s/
-  kubectl create secret generic %s%s --dry-run=client -o yaml | kubectl apply -f -
+  kubectl patch secret %s --type=merge -p '%s'
 
 Ctrl-C ends everything.
-`, s.Control.Kubeconfig(), s.Fleet(), s.Fleet().Credentials(), literals.String())
+`, s.Control.Kubeconfig(), s.Fleet(), s.Fleet().Credentials(), credentials)
 	return text.String()
 }
 

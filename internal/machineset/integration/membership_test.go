@@ -230,14 +230,14 @@ func TestRemediationOfASetAlone(t *testing.T) {
 	b.play(lives[1].Name, func(m *v1beta1.Machine) {
 		b.condition(m, v1beta1.ConditionRemediationRequested, metav1.ConditionTrue, v1beta1.ReasonBuiltInPolicy)
 	})
-	b.clock.SetTime(b.clock.Now().Add(time.Minute)) // What is Ready although it is marked is left alone for a while.
 	b.took()
 	b.reconcile()
 	b.wantCalls(map[string]int{"delete": 1, "create": 1})
 	b.reconcile()
 	b.wantCalls(map[string]int{"delete": 0, "create": 0}) // One at a time.
 
-	b.runAll() // All failed ones and the replacement run, but the one to be remediated is still marked.
+	b.runAll()                                      // All failed ones and the replacement run, but the one to be remediated is still marked.
+	b.clock.SetTime(b.clock.Now().Add(time.Minute)) // What is Ready although it is marked is left alone for a while.
 	b.reconcile()
 	b.wantCalls(map[string]int{"delete": 1, "create": 1})
 	b.wantLives(3)

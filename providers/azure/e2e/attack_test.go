@@ -1,0 +1,59 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/examples"
+	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/test/env"
+)
+
+// C-7. Three ids that are no secrets do not lend a tenant the provider's own identity.
+func TestAttackTenantNamesPublicIDsOnly(t *testing.T) {
+	a := start(t, stack.Options{})
+	a.fleet()
+	a.running(examples.SmallClass)
+	const tenant = "tenant"
+	inTenant := func(o client.Object) {
+		t.Helper()
+		o.SetNamespace(tenant)
+		if err := a.control.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := a.control.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant}}); err != nil {
+		t.Fatal(err)
+	}
+	ids := a.Credentials()
+	delete(ids, "clientSecret")
+	inTenant(&corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: examples.Azure.Credentials(), Labels: map[string]string{v1beta1.LabelSecretUse: v1beta1.SecretUseCredentials}},
+		StringData: ids,
+	})
+	class := a.class("borrowed", func(map[string]any) {})
+	class.Spec.UserDataRef = nil
+	inTenant(class)
+	machine := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "borrowed", Labels: map[string]string{v1beta1.LabelTypeVersion: v1beta1.TypeVersion}}}
+	machine.Spec.ClassRef = &v1beta1.LocalRef{Name: class.Name}
+	inTenant(machine)
+	env.Await(t, a.control, &v1beta1.MachineList{}, "a refusal that names the flag", func(l *v1beta1.MachineList) (bool, string) {
+		if len(l.Items) != 1 {
+			return false, fmt.Sprintf("%d machines", len(l.Items))
+		}
+		launched := meta.FindStatusCondition(l.Items[0].Status.Conditions, v1beta1.ConditionLaunched)
+		return launched != nil && launched.Status == metav1.ConditionFalse && strings.Contains(launched.Message, "--azure-workload-identity-for="+tenant+"/"), fmt.Sprintf("%+v", launched)
+	}, client.InNamespace(tenant))
+	if state := a.state(); state.Made != machines {
+		t.Errorf("Azure has made %d machines, want the fleet's %d", state.Made, machines)
+	}
+}

@@ -88,6 +88,12 @@ func TestAttackWithAStolenProvidersRoles(t *testing.T) {
 	if err := thief.Create(ctx, mine); err != nil {
 		t.Errorf("a bootstrap token as the provider makes it: %v", err)
 	}
+	if err := patch(mine.DeepCopy(), `{"stringData":{"expiration":"2030-01-01T00:00:00Z"}}`)(); err != nil {
+		t.Errorf("extending it: %v", err)
+	}
+	if err := patch(mine.DeepCopy(), `{"stringData":{"auth-extra-groups":"system:bootstrappers:others"}}`)(); !apierrors.IsForbidden(err) {
+		t.Errorf("giving it another group: %v; want it refused", err)
+	}
 	if err := thief.Delete(ctx, mine); err != nil {
 		t.Errorf("deleting it: %v", err)
 	}

@@ -43,7 +43,7 @@ type Serving struct {
 // AddFlags registers the flags.
 func (s *Serving) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.BindAddress, "webhook-bind-address", "0", "address on which the admission webhook is served, such as :9443; 0 serves none")
-	fs.StringSliceVar(&s.Hosts, "webhook-hosts", nil, "DNS names by which API servers reach the webhook; default: that of its Service, <process>.<namespace of the lease>.svc")
+	fs.StringSliceVar(&s.Hosts, "webhook-hosts", nil, "DNS names or IP addresses by which API servers reach the webhook; default: that of its Service, <process>.<namespace of the lease>.svc")
 	fs.StringVar(&s.CertDir, "webhook-cert-dir", "", "folder with tls.crt and tls.key for the webhook, if others keep them, such as cert-manager; by default the process keeps a certificate in a Secret and the caBundle in the webhook configuration")
 }
 
@@ -60,7 +60,7 @@ func (s *Serving) Validate() error {
 		errs = append(errs, err)
 	}
 	for _, host := range s.Hosts {
-		if problems := validation.IsDNS1123Subdomain(host); len(problems) > 0 {
+		if problems := validation.IsDNS1123Subdomain(host); len(problems) > 0 && net.ParseIP(host) == nil {
 			errs = append(errs, fmt.Errorf("--webhook-hosts has %q: %s", host, strings.Join(problems, "; ")))
 		}
 	}

@@ -35,7 +35,7 @@ type Options struct {
 	// Configuration is the name of the ValidatingWebhookConfiguration whose webhooks trust it. Whoever installs the
 	// webhooks makes it; it may come later.
 	Configuration string
-	// Hosts are the names by which API servers reach the webhooks.
+	// Hosts are the names, or IP addresses, by which API servers reach the webhooks.
 	Hosts []string
 	// Writer writes to the control cluster, for the leader only.
 	Writer client.Client

@@ -1,10 +1,15 @@
 package certificate
 
 import (
+	"crypto/rand"
+	"crypto/rsa"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"math/big"
+	"net"
 	"time"
 
 	"github.com/open-policy-agent/cert-controller/pkg/rotator"
@@ -14,13 +19,37 @@ const authorityName = "machinist-webhooks"
 
 var serverAuth = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 
-// signed returns the data of a Secret with a new serving certificate.
-func signed(maker *rotator.CertRotator, authority *rotator.KeyPairArtifacts, begin, end time.Time) (map[string][]byte, error) {
-	cert, key, err := maker.CreateCertPEM(authority, begin, end)
+// signed returns the data of a Secret with a new serving certificate for the hosts, which are DNS names or IP addresses. One that
+// would not hold for them is an error: it would be made anew, again and again.
+func signed(hosts []string, authority *rotator.KeyPairArtifacts, begin, end time.Time) (map[string][]byte, error) {
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: hosts[0]}, NotBefore: begin, NotAfter: end,
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment, ExtKeyUsage: serverAuth, BasicConstraintsValid: true,
+	}
+	for _, host := range hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, host)
+		}
+	}
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		return nil, fmt.Errorf("make a serving certificate: %w", err)
 	}
-	return map[string][]byte{certKey: cert, privateKey: key, caCert: authority.CertPEM, caKey: authority.KeyPEM}, nil
+	der, err := x509.CreateCertificate(rand.Reader, template, authority.Cert, key.Public(), authority.Key)
+	if err != nil {
+		return nil, fmt.Errorf("make a serving certificate: %w", err)
+	}
+	data := map[string][]byte{
+		certKey:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		privateKey: pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}),
+		caCert:     authority.CertPEM, caKey: authority.KeyPEM,
+	}
+	if _, err := servingLeft(data, hosts, begin); err != nil {
+		return nil, fmt.Errorf("what was made is of no use: %w", err)
+	}
+	return data, nil
 }
 
 // servingLeft returns how long from a moment on the serving certificate still holds for all hosts.

@@ -66,7 +66,7 @@ func plan(o observed, hosts []string, lives Lifetimes) (planned, error) {
 		if authority, err = maker.CreateCACert(begin, o.now.Add(lives.Authority)); err != nil {
 			return planned{}, fmt.Errorf("make a certificate authority: %w", err)
 		}
-		data, err := signed(maker, authority, begin, o.now.Add(lives.Serving))
+		data, err := signed(hosts, authority, begin, o.now.Add(lives.Serving))
 		return planned{data: data}, err
 	}
 	required := []*x509.Certificate{authority.Cert}
@@ -88,7 +88,7 @@ func plan(o observed, hosts []string, lives Lifetimes) (planned, error) {
 		data[nextCACert], data[nextCAKey] = next.CertPEM, next.KeyPEM
 		return planned{data: data}, nil
 	case !o.named.IsZero() && o.now.Sub(o.named) >= overlap:
-		data, err := signed(maker, next, begin, o.now.Add(lives.Serving))
+		data, err := signed(hosts, next, begin, o.now.Add(lives.Serving))
 		return planned{data: data}, err
 	case !o.named.IsZero():
 		left = overlap - o.now.Sub(o.named)
@@ -99,7 +99,7 @@ func plan(o observed, hosts []string, lives Lifetimes) (planned, error) {
 	// No certificate is good beyond its authority's end.
 	serving, err := servingLeft(o.data, hosts, earliest(o.now.Add(lives.Ahead), authority.Cert.NotAfter))
 	if err != nil {
-		data, err := signed(maker, authority, begin, o.now.Add(lives.Serving))
+		data, err := signed(hosts, authority, begin, o.now.Add(lives.Serving))
 		for _, key := range []string{nextCACert, nextCAKey} {
 			if value, found := o.data[key]; found && err == nil {
 				data[key] = value

@@ -189,6 +189,41 @@ func TestAnotherHostTakesAnotherCertificate(t *testing.T) {
 }
 
 // Without any webhook to trust the next authority, it never signs: the one now is used to its end and made anew then.
+// An IP address as a DNS name would hold for nobody, and be made again at once, for ever.
+func TestAHostMayBeAnIPAddress(t *testing.T) {
+	for _, hosts := range [][]string{{"127.0.0.1"}, {"localhost", "127.0.0.1", "2001:db8::1"}} {
+		o := observed{now: start, bundles: [][]byte{nil}}
+		for range 3 {
+			p, err := plan(o, hosts, lives)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p.data != nil {
+				o.data = p.data
+			}
+			if p.bundles != nil {
+				o.bundles = p.bundles
+			}
+			if p.again > 0 {
+				o.named = start
+				break
+			}
+		}
+		if o.named.IsZero() {
+			t.Errorf("%v: there is always something to do", hosts)
+		}
+		leaf, err := parse(o.data[certKey])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, host := range hosts {
+			if err := leaf.VerifyHostname(host); err != nil {
+				t.Errorf("%v: %v", hosts, err)
+			}
+		}
+	}
+}
+
 func TestWithoutWebhooksNothingStandsStill(t *testing.T) {
 	i := begin(t)
 	i.bundles = nil

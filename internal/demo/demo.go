@@ -144,13 +144,16 @@ Ctrl-C ends everything.
 	return text.String()
 }
 
-// show draws the fleet at each change until the context is done.
+// show draws the fleet at each change, and once a second for its ages, until the context is done.
 func show(ctx context.Context, f fleet, screen *screen, changes <-chan struct{}) error {
+	ages := time.NewTicker(time.Second)
+	defer ages.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-changes:
+		case <-ages.C: // Nothing else changes them.
 		}
 		snapshot, err := f.observe(ctx)
 		if err != nil {
@@ -159,7 +162,7 @@ func show(ctx context.Context, f fleet, screen *screen, changes <-chan struct{})
 			}
 			return err
 		}
-		screen.draw(snapshot.table())
+		screen.draw(snapshot.table(screen.size(), time.Now()))
 	}
 }
 

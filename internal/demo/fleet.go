@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -126,17 +127,36 @@ func (s snapshot) kept(before []v1beta1.Machine) error {
 	return nil
 }
 
-// table draws the snapshot for a terminal.
-func (s snapshot) table() string {
-	var out bytes.Buffer
+// size is that of a terminal, in characters.
+type size struct{ columns, rows int }
+
+// wide is from how many columns on the names of Nodes, which are mostly those of their machines, have a place.
+const wide = 100
+
+// table draws the snapshot for a terminal, at a time. It is never wider than that, nor higher than leaves a row for the cursor:
+// of more machines than that those that run are left out first.
+func (s snapshot) table(of size, now time.Time) string {
+	var head, body bytes.Buffer
 	if d := s.deployment; d != nil {
-		fmt.Fprintf(&out, "machinedeployment/%s: %d wanted, %d live, %d up to date, %d ready, %d available\n\n",
+		fmt.Fprintf(&head, "md/%s: %d wanted, %d live, %d up to date, %d ready, %d available\n\n",
 			d.Name, d.ReplicasOrDefault(), d.Status.Replicas, d.Status.UpdatedReplicas, d.Status.ReadyReplicas, d.Status.AvailableReplicas)
 	}
-	w := tabwriter.NewWriter(&out, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(w, "MACHINE\tPHASE\tNODE\tCLASS\tVERSION\tAGE\tWAITS FOR")
-	for i := range s.machines {
-		m := &s.machines[i]
+	shown, rest := s.machines, snapshot{}
+	if most := max(of.rows-1-strings.Count(head.String(), "\n")-1, 1); len(shown) > most {
+		byNeed := slices.Clone(shown)
+		slices.SortStableFunc(byNeed, func(a, b v1beta1.Machine) int { return cmp.Compare(runs(&a), runs(&b)) })
+		shown, rest.machines = byNeed[:most-1], byNeed[most-1:]
+	}
+	w := tabwriter.NewWriter(&body, 0, 0, 3, ' ', 0)
+	row := func(machine, phase, node, class, version, age, waits string) {
+		if of.columns >= wide {
+			phase += "\t" + node
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", machine, phase, class, version, age, waits)
+	}
+	row("MACHINE", "PHASE", "NODE", "CLASS", "VERSION", "AGE", "WAITS FOR")
+	for i := range shown {
+		m := &shown[i]
 		node, class := "-", "-"
 		if m.Status.NodeRef != nil {
 			node = m.Status.NodeRef.Name
@@ -144,11 +164,33 @@ func (s snapshot) table() string {
 		if m.Spec.ClassRef != nil {
 			class = m.Spec.ClassRef.Name
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", m.Name, cmp.Or(string(m.Status.Phase), "-"), node, class,
-			cmp.Or(m.Status.Version, "-"), duration.HumanDuration(time.Since(m.CreationTimestamp.Time)), waitsFor(m))
+		row(m.Name, cmp.Or(string(m.Status.Phase), "-"), node, class, cmp.Or(m.Status.Version, "-"),
+			duration.HumanDuration(now.Sub(m.CreationTimestamp.Time)), waitsFor(m))
 	}
 	_ = w.Flush()
+	if len(rest.machines) > 0 {
+		fmt.Fprintf(&body, "and %s\n", rest.line())
+	}
+	var out strings.Builder
+	for line := range strings.Lines(head.String() + body.String()) {
+		line = strings.TrimRight(line, " \n")
+		if len(line) > of.columns { // All of it is ASCII.
+			line = line[:of.columns-1] + ">"
+		}
+		out.WriteString(line + "\n")
+	}
 	return out.String()
+}
+
+// whole is the table with nothing left out, for a message.
+func (s snapshot) whole() string { return s.table(size{200, len(s.machines) + 10}, time.Now()) }
+
+// runs is 1 for a machine that nothing is to be done for, else 0.
+func runs(m *v1beta1.Machine) int {
+	if m.Status.Phase == v1beta1.MachineRunning && m.DeletionTimestamp.IsZero() {
+		return 1
+	}
+	return 0
 }
 
 // line says the same in a few words, for where lines cannot be drawn over.

@@ -180,7 +180,7 @@ func (s *stage) meanwhile(ctx context.Context, until time.Time, holds func(snaps
 		}
 		s.screen.show(now)
 		if err := holds(now); err != nil {
-			return fmt.Errorf("%w:\n%s", err, now.table())
+			return fmt.Errorf("%w:\n%s", err, now.whole())
 		}
 		if over {
 			return nil

@@ -92,7 +92,7 @@ func (d *drainStory) deleteMachine(ctx context.Context) error {
 		return err
 	}
 	if len(now.machines) == 0 || now.machines[0].Status.NodeRef == nil {
-		return fmt.Errorf("there is no machine with a node:\n%s", now.table())
+		return fmt.Errorf("there is no machine with a node:\n%s", now.whole())
 	}
 	d.machine = now.machines[0]
 	pods := &corev1.PodList{}

@@ -3,8 +3,12 @@ package demo
 import (
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"sync"
+	"time"
+
+	"golang.org/x/term"
 )
 
 // screen shows lines that stay and, below them on a terminal, a picture that is drawn over.
@@ -12,12 +16,26 @@ type screen struct {
 	mu       sync.Mutex
 	out      io.Writer
 	terminal bool
+	// size of the terminal now.
+	size func() size
 	// drawn is the picture on the screen, last the line that was printed last.
 	drawn string
 	last  string
 }
 
-func newScreen(out io.Writer, terminal bool) *screen { return &screen{out: out, terminal: terminal} }
+func newScreen(out io.Writer, terminal bool) *screen {
+	return &screen{out: out, terminal: terminal, size: func() size { return sizeOf(out) }}
+}
+
+// sizeOf returns the size of a terminal, a usual one where it does not tell.
+func sizeOf(out io.Writer) size {
+	if f, ok := out.(*os.File); ok {
+		if columns, rows, err := term.GetSize(int(f.Fd())); err == nil && columns > 20 && rows > 5 {
+			return size{columns, rows}
+		}
+	}
+	return size{80, 24}
+}
 
 // Write implements io.Writer for lines of others.
 func (s *screen) Write(p []byte) (int, error) {
@@ -40,7 +58,7 @@ func (s *screen) say(format string, args ...any) {
 // show draws the fleet: its machines on a terminal, elsewhere how many there are.
 func (s *screen) show(now snapshot) {
 	if s.terminal {
-		s.draw(now.table())
+		s.draw(now.table(s.size(), time.Now()))
 	} else {
 		s.draw("   " + now.line())
 	}

@@ -86,7 +86,7 @@ func await(ctx context.Context, f fleet, screen *screen, changes <-chan struct{}
 		select {
 		case <-changes:
 		case <-ctx.Done():
-			return fmt.Errorf("%w; last seen:\n%s", context.Cause(ctx), last.table())
+			return fmt.Errorf("%w; last seen:\n%s", context.Cause(ctx), last.whole())
 		}
 	}
 }

@@ -137,6 +137,8 @@ func (s *Stack) prepare() error {
 		}
 	} else if err = os.MkdirAll(s.dir, 0o700); err != nil {
 		return fmt.Errorf("make the folder: %w", err)
+	} else if there, err := os.ReadDir(s.dir); err != nil || len(there) > 0 {
+		return errors.Join(err, fmt.Errorf("folder %q is not empty, and would be written to: name a new one", s.dir))
 	}
 	if s.dir, err = filepath.Abs(s.dir); err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
@@ -251,6 +252,7 @@ func TestTwoNamespacesLeaveEachOtherAlone(t *testing.T) {
 		var machines []types.UID
 		for _, ns := range tc.namespaces {
 			m.inhabit(ns)
+			m.allowLease(stack.Provider, ns)
 			p, err := m.NewProvider("provider-"+ns, orphanLooks(append(tc.args, "--namespace="+ns)...)...)
 			if err != nil {
 				t.Fatal(err)
@@ -294,6 +296,25 @@ func TestTwoNamespacesLeaveEachOtherAlone(t *testing.T) {
 		}
 		m.wantUntouched(keep...)
 		stop[0]()
+	}
+}
+
+// allowLease lets a process that has its roles for all namespaces use the lease of one that looks at a single one.
+func (m *machinist) allowLease(program, namespace string) {
+	m.t.Helper()
+	meta := metav1.ObjectMeta{Namespace: stack.SystemNamespace, Name: program + "-" + namespace}
+	for _, o := range []client.Object{
+		&rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: []string{meta.Name}, Verbs: []string{"get", "update"},
+		}}},
+		&rbacv1.RoleBinding{
+			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: program}},
+		},
+	} {
+		if err := m.control.Create(context.Background(), o); err != nil {
+			m.t.Fatal(err)
+		}
 	}
 }
 

@@ -4,6 +4,8 @@ package e2e
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -20,6 +22,12 @@ import (
 
 // C-7. Three ids that are no secrets do not lend a tenant the provider's own identity.
 func TestAttackTenantNamesPublicIDsOnly(t *testing.T) {
+	// What a pod with a workload identity has.
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("header.payload.signature"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("AZURE_FEDERATED_TOKEN_FILE", token)
 	a := start(t, stack.Options{})
 	a.fleet()
 	a.running(examples.SmallClass)

@@ -28,6 +28,8 @@ func TestMostInstancesAtOnceAreNoOrphans(t *testing.T) {
 		{"ten, and ten replaced them", 10, 10, nil, MostOrphaned},
 		{"ten of ten a pass ago, and twenty were made since", 10, 20, func(s *State) { s.InstancesBefore = map[string]int{"": 10, "ns": 10} }, MostOrphaned},
 		{"ten of thirty a pass ago", 10, 20, func(s *State) { s.InstancesBefore = map[string]int{"": 30, "ns": 30} }, Delete},
+		{"three of three, on a clock that says they are young", 3, 0, func(s *State) { s.Now = ago(time.Hour) }, MostOrphaned},
+		{"three of three, right after an outage", 3, 0, func(s *State) { s.Stable = s.Now }, MostOrphaned},
 		{"few now, and most when they lost their Machines", 4, 20, func(s *State) {
 			for id, sighting := range s.Before {
 				sighting.Blocked = true

@@ -303,6 +303,9 @@ func namespaceOf(in *provider.Instance) string {
 // when tells whether an orphan's time has come.
 func (s *State) when(id string, in *provider.Instance, seen Sighting) Verdict {
 	switch {
+	case (seen.Blocked || s.Blocked) && !s.Confirmed[id] && !s.ReportOnly:
+		// Not only when its time has come: until the class says it, a restart forgets that most were lost.
+		return MostOrphaned
 	case !s.isOld(in, seen.First, s.Now):
 		return Young
 	case s.Stable.IsZero() || s.Now.Sub(s.Stable) < s.Period:
@@ -311,8 +314,6 @@ func (s *State) when(id string, in *provider.Instance, seen Sighting) Verdict {
 		return Report
 	case s.Confirmed[id]:
 		return Delete
-	case seen.Blocked || s.Blocked:
-		return MostOrphaned
 	case s.NodeReady[id] != "":
 		return NodeReady
 	}

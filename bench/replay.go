@@ -104,7 +104,7 @@ func (r *replay) run(ctx context.Context, s script, comes, goes func(i int) stri
 				}
 			}
 			for k := range s.share(s.events, i) {
-				if err := r.send(ctx, byProvider, "POST", "/apis/events.k8s.io/v1/namespaces/"+namespace+"/events", event(fmt.Sprintf("event-%d-%d-%d", begun.UnixNano(), i, k))); err != nil {
+				if err := r.send(ctx, byProvider, "POST", "/api/v1/namespaces/"+namespace+"/events", event(fmt.Sprintf("event-%d-%d-%d", begun.UnixNano(), i, k))); err != nil {
 					return err
 				}
 			}

@@ -85,8 +85,8 @@ func own(all map[string]string) map[string]string {
 
 // event is as long as those of machines are.
 func event(name string) []byte {
-	return fmt.Appendf(nil, `{"apiVersion":"events.k8s.io/v1","kind":"Event","metadata":{"namespace":%q,"name":"%s.1"},"eventTime":%q,`+
-		`"reportingController":"machinist-machine","reportingInstance":"machinist-machine-bench","action":"Delete","reason":"Deleted","type":"Normal",`+
-		`"regarding":{"apiVersion":"machinist.dev/v1beta1","kind":"Machine","namespace":%q,"name":%q,"uid":"01234567-89ab-cdef-0123-456789abcdef","resourceVersion":"123456"},`+
-		`"note":"The instance and the node of the machine are gone"}`, namespace, name, time.Now().UTC().Format("2006-01-02T15:04:05.000000Z"), namespace, name)
+	return fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Event","metadata":{"namespace":%q,"name":"%s.1"},"firstTimestamp":%q,"lastTimestamp":%[3]q,"count":1,`+
+		`"reportingComponent":"machinist-machine","reportingInstance":"","source":{"component":"machinist-machine"},"reason":"Deleted","type":"Normal",`+
+		`"involvedObject":{"apiVersion":"machinist.dev/v1beta1","kind":"Machine","namespace":%[1]q,"name":%[2]q,"uid":"01234567-89ab-cdef-0123-456789abcdef","resourceVersion":"123456"},`+
+		`"message":"The instance and the node of the machine are gone"}`, namespace, name, time.Now().UTC().Format(time.RFC3339))
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -182,13 +181,13 @@ func (m *meltdownStory) replaced(ctx context.Context) error {
 	}
 	var marked time.Time
 	err = m.until(ctx, func(ctx context.Context) error {
-		list := &eventsv1.EventList{}
+		list := &corev1.EventList{}
 		if err := m.fleet.List(ctx, list, client.InNamespace(namespace)); err != nil {
 			return fmt.Errorf("list events: %w", err)
 		}
 		for _, e := range list.Items {
-			if e.Reason == v1beta1.ConditionRemediationRequested && e.Regarding.UID == victim.UID {
-				marked = e.EventTime.Time
+			if e.Reason == v1beta1.ConditionRemediationRequested && e.InvolvedObject.UID == victim.UID {
+				marked = e.LastTimestamp.Time
 				return nil
 			}
 		}
@@ -197,7 +196,8 @@ func (m *meltdownStory) replaced(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if given := marked.Sub(m.recovered); given < storyTimeout {
+	// Events tell whole seconds.
+	if given := marked.Sub(m.recovered); given < storyTimeout-time.Second {
 		return fmt.Errorf("machine %s was given %s after the others had returned, want %s at least", victim.Name, given, storyTimeout)
 	}
 	if err := m.event(ctx, v1beta1.ConditionRemediationRequested, "machine/"+victim.Name); err != nil {

@@ -21,6 +21,7 @@ import (
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -76,6 +77,7 @@ type Operator struct {
 	manager manager.Manager
 	core    coreclient.CoreV1Interface
 	probes  *probes
+	events  record.EventBroadcaster
 	gauge   prometheus.Gauge
 	watch   *reachability.Watch
 
@@ -110,7 +112,7 @@ func New(c *Config, o Options) (*Operator, error) {
 	if c.LeaderElect {
 		op.fence = fence.New(c.RenewDeadline, o.Clock)
 	}
-	op.probes = newProbes(op.log)
+	op.probes, op.events = newProbes(op.log), newBroadcaster()
 	for _, step := range []func() error{op.connect, op.makeLock, op.makeManager, op.addMetrics, op.makeWatch, op.addProbes} {
 		if err := step(); err != nil {
 			return nil, err
@@ -213,7 +215,7 @@ func (o *Operator) makeManager() error {
 	if err != nil {
 		return fmt.Errorf("make the manager: %w", err)
 	}
-	o.manager = probed{Manager: m, probes: o.probes}
+	o.manager = ownManager{Manager: m, probes: o.probes, events: o.events}
 	return nil
 }
 

@@ -14,7 +14,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
 // probes serves /healthz and /readyz from the first moment on: also while the process waits for the control cluster, when
@@ -144,16 +143,12 @@ func (p *pinged) reachable(ctx context.Context) error {
 	return p.err
 }
 
-// probed is a manager whose probes are served by us.
-type probed struct {
-	manager.Manager
-	probes *probes
-}
-
-func (m probed) AddHealthzCheck(name string, check healthz.Checker) error {
+// AddHealthzCheck implements manager.Manager.
+func (m ownManager) AddHealthzCheck(name string, check healthz.Checker) error {
 	return m.probes.add(m.probes.health, name, check)
 }
 
-func (m probed) AddReadyzCheck(name string, check healthz.Checker) error {
+// AddReadyzCheck implements manager.Manager.
+func (m ownManager) AddReadyzCheck(name string, check healthz.Checker) error {
 	return m.probes.add(m.probes.ready, name, check)
 }

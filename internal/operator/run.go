@@ -1,13 +1,14 @@
 package operator
 
 import (
-	"sigs.k8s.io/controller-runtime/pkg/manager"
-
 	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"time"
+
+	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
 const (
@@ -36,6 +37,8 @@ func (o *Operator) Run(ctx context.Context, setup func(context.Context) error) e
 		close(ended)
 		background.Wait()
 	}()
+	o.events.StartRecordingToSink(&coreclient.EventSinkImpl{Interface: o.core.Events("")})
+	defer o.events.Shutdown()
 	background.Go(func() {
 		if err := o.probes.serve(serving); err != nil {
 			o.log.Error(err, "Probes are not served any more")

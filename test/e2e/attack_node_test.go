@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -108,14 +107,14 @@ func TestAttackAKubeletClaimsAnothersProviderID(t *testing.T) {
 		t.Fatalf("the attack itself: %v", err)
 	}
 	eventually(t, "an event on both machines", func() (bool, string) {
-		events := &eventsv1.EventList{}
+		events := &corev1.EventList{}
 		if err := m.control.List(ctx, events, client.InNamespace(namespace)); err != nil {
 			return false, err.Error()
 		}
 		told := map[string]bool{}
 		for _, e := range events.Items {
 			if e.Reason == v1beta1.ReasonNodeConflict {
-				told[e.Regarding.Name] = true
+				told[e.InvolvedObject.Name] = true
 			}
 		}
 		return told[victim.Name] && told[hostile.Name], fmt.Sprint(told)

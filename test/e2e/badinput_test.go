@@ -11,7 +11,6 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -279,7 +278,7 @@ func (b *badInput) told(admitted map[string]manifests.Bad) {
 			}
 		}
 	}
-	events := &eventsv1.EventList{}
+	events := &corev1.EventList{}
 	if err := b.control.List(ctx, events, client.InNamespace(badNamespace)); err != nil {
 		b.t.Fatal(err)
 	}
@@ -288,11 +287,7 @@ func (b *badInput) told(admitted map[string]manifests.Bad) {
 		if e.Type != corev1.EventTypeWarning {
 			continue
 		}
-		n := int32(1)
-		if e.Series != nil {
-			n = e.Series.Count
-		}
-		count[fmt.Sprintf("%s %s: %s %s: %s", e.Regarding.Kind, e.Regarding.Name, e.Action, e.Reason, e.Note)] += n
+		count[fmt.Sprintf("%s %s: %s: %s", e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Reason, e.Message)] += e.Count
 	}
 	b.t.Logf("%d warnings", len(count))
 	for what, n := range count {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -86,8 +85,9 @@ func TestWhatIsBrokenIsReplacedAndWhatIsUnreachableIsNot(t *testing.T) {
 	m.befall(simcloud.FaultWakes, after[1:]...)
 	// Its clock starts anew as well.
 	last := m.replaced(after, after[0])
+	// Events tell whole seconds.
 	recovered := m.toldLast(v1beta1.ReasonRemediationAllowed)
-	if mark := m.markOf(after[0].UID); mark.at.Sub(recovered) < healthTimeout-time.Second {
+	if mark := m.markOf(after[0].UID); mark.at.Sub(recovered) < healthTimeout-2*time.Second {
 		t.Errorf("machine %s was marked at %s, and most nodes are well only since %s", after[0].Name, mark.at, recovered)
 	}
 
@@ -259,33 +259,30 @@ type told struct {
 // markOf returns the event of a machine's mark.
 func (m *machinist) markOf(machine types.UID) told {
 	m.t.Helper()
-	return m.lastEvent(func(e eventsv1.Event) bool {
-		return e.Regarding.UID == machine && e.Reason == v1beta1.ConditionRemediationRequested
+	return m.lastEvent(func(e corev1.Event) bool {
+		return e.InvolvedObject.UID == machine && e.Reason == v1beta1.ConditionRemediationRequested
 	})
 }
 
 // toldLast returns the last event of a check with a reason.
 func (m *machinist) toldLast(reason string) time.Time {
 	m.t.Helper()
-	return m.lastEvent(func(e eventsv1.Event) bool { return e.Regarding.Kind == "MachineHealthCheck" && e.Reason == reason }).at
+	return m.lastEvent(func(e corev1.Event) bool { return e.InvolvedObject.Kind == "MachineHealthCheck" && e.Reason == reason }).at
 }
 
-func (m *machinist) lastEvent(wanted func(eventsv1.Event) bool) (last told) {
+func (m *machinist) lastEvent(wanted func(corev1.Event) bool) (last told) {
 	m.t.Helper()
 	eventually(m.t, "an event was recorded", func() (bool, string) {
-		list := &eventsv1.EventList{}
+		list := &corev1.EventList{}
 		if err := m.control.List(context.Background(), list, client.InNamespace(namespace)); err != nil {
 			m.t.Fatal(err)
 		}
 		var all []string
 		for _, e := range list.Items {
 			all = append(all, e.Reason)
-			at := e.EventTime.Time
-			if e.Series != nil {
-				at = e.Series.LastObservedTime.Time
-			}
+			at := e.LastTimestamp.Time
 			if wanted(e) && !at.Before(last.at) {
-				last = told{at, e.Note}
+				last = told{at, e.Message}
 			}
 		}
 		return !last.at.IsZero(), strings.Join(all, " ")

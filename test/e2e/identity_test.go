@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -73,7 +72,7 @@ func TestWhoComesFirstRecordsTheClusterID(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	env.Await(t, m.control, &eventsv1.EventList{}, "an event about the mismatch", func(l *eventsv1.EventList) (bool, string) {
+	env.Await(t, m.control, &corev1.EventList{}, "an event about the mismatch", func(l *corev1.EventList) (bool, string) {
 		reasons := ""
 		for _, e := range l.Items {
 			reasons += e.Reason + " "

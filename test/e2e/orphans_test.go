@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -108,9 +107,9 @@ func TestAnOrphanedInstanceIsRemovedAndNothingElse(t *testing.T) {
 	ghosts := []simcloud.Instance{m.abandon(id, namespace+"/ghost-0"), m.abandon(id, "elsewhere/ghost-1"), m.abandon(id, namespace+"/ghost-2")}
 	m.untilTerminated(ghosts...)
 	m.wantUntouched(strangers...)
-	env.Await(t, m.control, &eventsv1.EventList{}, "an event about orphans", func(l *eventsv1.EventList) (bool, string) {
+	env.Await(t, m.control, &corev1.EventList{}, "an event about orphans", func(l *corev1.EventList) (bool, string) {
 		for _, e := range l.Items {
-			if e.Reason == "OrphanDeleted" && e.Regarding.Kind == "MachineClass" {
+			if e.Reason == "OrphanDeleted" && e.InvolvedObject.Kind == "MachineClass" {
 				return true, ""
 			}
 		}

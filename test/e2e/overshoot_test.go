@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	eventsv1 "k8s.io/api/events/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -178,11 +178,11 @@ func (m *machinist) awaitOvershoot(owner client.Object, frozen bool) {
 // toldOf waits until there is a warning about the freeze of each of the owners.
 func (m *machinist) toldOf(owners ...client.Object) {
 	m.t.Helper()
-	env.Await(m.t, m.control, &eventsv1.EventList{}, "an event for each owner", func(l *eventsv1.EventList) (bool, string) {
+	env.Await(m.t, m.control, &corev1.EventList{}, "an event for each owner", func(l *corev1.EventList) (bool, string) {
 		told := map[types.UID]bool{}
 		for _, e := range l.Items {
 			if e.Reason == v1beta1.ReasonOvershoot && e.Type == "Warning" {
-				told[e.Regarding.UID] = true
+				told[e.InvolvedObject.UID] = true
 			}
 		}
 		for _, o := range owners {

@@ -12,7 +12,7 @@
 // A set blocks the deletion of its owner until it is gone, which takes this where owner references are enforced.
 // +kubebuilder:rbac:groups=machinist.dev,resources=machinedeployments/finalizers;machinesets/finalizers,verbs=update
 //
-// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
 //
 // The UID of kube-system identifies the control cluster.
 // +kubebuilder:rbac:groups="",resources=namespaces,resourceNames=kube-system,verbs=get

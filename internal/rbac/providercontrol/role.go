@@ -10,7 +10,7 @@
 // Secret while a class refers to it.
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;patch
 //
-// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups="",resources=namespaces,resourceNames=kube-system,verbs=get
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=machinist-system,resources=leases,verbs=create
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=machinist-system,resources=leases,resourceNames=machinist-provider-sim,verbs=get;update
@@ -26,5 +26,5 @@
 //
 // That the cluster id is another one than the recorded one is an event of the record. Where this role is bound in one
 // namespace only, the rule for events above does not cover it.
-// +kubebuilder:rbac:groups=events.k8s.io,namespace=machinist-system,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups="",namespace=machinist-system,resources=events,verbs=create;patch
 package providercontrol

@@ -15,8 +15,8 @@ func unasked() map[string]string {
 		"provider-target: approve signers.certificates.k8s.io kubernetes.io/kube-apiserver-client-kubelet": signer,
 		"provider-target: approve signers.certificates.k8s.io kubernetes.io/kubelet-serving":               signer,
 		"provider-target in kube-system: patch secrets":                                                    extend,
-		"manager-control: patch events.events.k8s.io":                                                      series,
-		"provider-control: patch events.events.k8s.io":                                                     series,
-		"provider-control in machinist-system: patch events.events.k8s.io":                                 series,
+		"manager-control: patch events":                                                                    series,
+		"provider-control: patch events":                                                                   series,
+		"provider-control in machinist-system: patch events":                                               series,
 	}
 }

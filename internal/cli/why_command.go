@@ -14,6 +14,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/cli/why"
+	"machinist.dev/machinist/internal/wording"
 )
 
 func whyCommand(env *Env) *cobra.Command {
@@ -256,7 +257,7 @@ func (a *asker) fleetWhy(ctx context.Context, f why.FleetFacts, object, namespac
 	}
 	f.Now = a.clock.Now()
 	return why.View{
-		Now: f.Now, Object: object, Namespace: namespace, State: fmt.Sprintf("%d machines, %d wanted", len(f.Machines), replicas),
+		Now: f.Now, Object: object, Namespace: namespace, State: fmt.Sprintf("%s, %d wanted", wording.Count(len(f.Machines), "machine"), replicas),
 		Findings: why.ExplainFleet(f), Unread: a.unread,
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/examples"
+	"machinist.dev/machinist/internal/wording"
 )
 
 const (
@@ -203,7 +204,7 @@ func (s snapshot) line() string {
 		}
 		phases[cmp.Or(phase, v1beta1.MachinePending)]++
 	}
-	text := fmt.Sprintf("%d machines", len(s.machines))
+	text := wording.Count(len(s.machines), "machine")
 	for _, p := range []v1beta1.MachinePhase{v1beta1.MachinePending, v1beta1.MachineProvisioning, v1beta1.MachineProvisioned, v1beta1.MachineRunning,
 		v1beta1.MachineUnhealthy, v1beta1.MachineUpdating, v1beta1.MachineFailed, v1beta1.MachineDeleting} {
 		if n := phases[p]; n > 0 {

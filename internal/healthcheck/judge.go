@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/wording"
 )
 
 const (
@@ -146,7 +147,7 @@ func Judge(p Policy, subjects []Subject, s Situation) Judgement {
 // hold wishes that a machine is not replaced: so many before it were, each soon after it was made, that it would not help.
 func (j *Judgement) hold(subject Subject, v Verdict) {
 	j.Wishes = append(j.Wishes, Wish{Subject: subject, Hold: true, Reason: Reason{v1beta1.ReasonRetriesExhausted,
-		fmt.Sprintf("%d machines in a row were replaced before it, each soon after it was made. It is not replaced.", subject.Row)}})
+		fmt.Sprintf("%s in a row replaced before it, each soon after it was made. It is not replaced.", wording.Count(subject.Row, "machine"))}})
 	if v.Health == Unhealthy {
 		j.Held = append(j.Held, subject.Machine.Name)
 	} else {

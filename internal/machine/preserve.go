@@ -14,6 +14,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machine/drain"
 	"machinist.dev/machinist/internal/preservation"
+	"machinist.dev/machinist/internal/wording"
 )
 
 // DefaultPreserveTimeout is how long a Machine that is set aside is kept.
@@ -78,8 +79,8 @@ func (p *pass) preserveWithinLimit(ctx context.Context) (bool, error) {
 			return false, err
 		}
 		if n >= p.PreserveLimit {
-			message := fmt.Sprintf("%d machines of %s are preserved because they failed, and no more than %d may be (--preserve-limit). This one is replaced.",
-				n, preservation.Origin(m), p.PreserveLimit)
+			message := fmt.Sprintf("No more than %s of %s may be preserved because they failed (--preserve-limit), and %d are. This one is replaced.",
+				wording.Count(p.PreserveLimit, "machine"), preservation.Origin(m), n)
 			if p.setCondition(v1beta1.ConditionPreserved, false, v1beta1.ReasonTooManyPreserved, message) {
 				p.warn(v1beta1.ReasonTooManyPreserved, "Preserve", message)
 			}

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/wording"
 )
 
 // longestMessage keeps the API server's answer to a large object from being repeated in full.
@@ -100,12 +101,12 @@ func (c conditions) ofSets(v *view, status *v1beta1.MachineDeploymentStatus) {
 			}
 		}
 	}
-	have := fmt.Sprintf("%s, %d wanted, %d more being deleted.", machines(status.Replicas), replicas, deleting)
+	have := fmt.Sprintf("%s, %d wanted, %d more being deleted.", wording.Count(status.Replicas, "machine"), replicas, deleting)
 	c.set(v1beta1.ConditionScalingUp, status.Replicas < replicas, v1beta1.ReasonScalingUp, v1beta1.ReasonAtDesiredReplicas, have)
 	c.set(v1beta1.ConditionScalingDown, status.Replicas > replicas || deleting > 0, v1beta1.ReasonScalingDown, v1beta1.ReasonAtDesiredReplicas, have)
 	message := "All machines are Ready."
 	if notReady != "" {
-		message = fmt.Sprintf("%d of %s are Ready; %s is not.", status.ReadyReplicas, machines(status.Replicas), notReady)
+		message = fmt.Sprintf("%d of %s are Ready; %s is not.", status.ReadyReplicas, wording.Count(status.Replicas, "machine"), notReady)
 	}
 	c.set(v1beta1.ConditionMachinesReady, notReady == "", v1beta1.ReasonAllMachinesReady, v1beta1.ReasonMachinesNotReady, message)
 	if failure == nil {

@@ -5,6 +5,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machinedeployment/bounds"
+	"machinist.dev/machinist/internal/wording"
 )
 
 // Bounds are how far a rollout may go beyond replicas and below them.
@@ -160,17 +161,9 @@ func (d *draft) whyNotRolling() string {
 	case outdated == 0 && d.Current >= 0:
 		return ""
 	case d.Paused:
-		return fmt.Sprintf("rollouts are paused, with %s of an old revision", machines(outdated))
+		return fmt.Sprintf("rollouts are paused, with %s of an old revision", wording.Count(outdated, "machine"))
 	case d.Failing:
-		return fmt.Sprintf("the newest revision fails, and nothing is done about %s of an old revision", machines(outdated))
+		return fmt.Sprintf("the newest revision fails, and nothing is done about %s of an old revision", wording.Count(outdated, "machine"))
 	}
 	return "there is no set of the wanted revision"
-}
-
-// machines says a number of machines in words.
-func machines(n int32) string {
-	if n == 1 {
-		return "1 machine"
-	}
-	return fmt.Sprintf("%d machines", n)
 }

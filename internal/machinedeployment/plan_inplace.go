@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/wording"
 )
 
 // Role is a set's part in a hand-over.
@@ -70,7 +71,7 @@ func (d *draft) finishHandOver() (waiting string) {
 			d.keep(i, "not selected any more")
 			waiting = fmt.Sprintf("set %s to hear that it hands over no more machines", set.Name)
 		default:
-			waiting = fmt.Sprintf("%s of set %s to be handed over to set %s", machines(left), set.Name, d.Sets[to].Name)
+			waiting = fmt.Sprintf("%s of set %s to be handed over to set %s", wording.Count(left, "machine"), set.Name, d.Sets[to].Name)
 		}
 	}
 	for i := range d.Sets {
@@ -148,12 +149,12 @@ func (d *draft) inPlace() string {
 	case from < 0 && d.Manual && kept > 0:
 		return d.awaitSelection(kept)
 	case from < 0 && current.Available < d.Replicas:
-		return fmt.Sprintf("%d of %s of the new revision up to date and available", current.Available, machines(d.Replicas))
+		return fmt.Sprintf("%d of %s of the new revision up to date and available", current.Available, wording.Count(d.Replicas, "machine"))
 	case from < 0:
 		return ""
 	case leaving > 0:
 		// Sets that take part in a hand-over delete nothing, so that comes first.
-		return fmt.Sprintf("%s to be deleted before any is handed over", machines(leaving))
+		return fmt.Sprintf("%s to be deleted before any is handed over", wording.Count(leaving, "machine"))
 	}
 	source := &d.Sets[from]
 	current.ReceiveFrom = source.Name
@@ -162,7 +163,7 @@ func (d *draft) inPlace() string {
 	}
 	if missing := current.Replicas - current.Live; missing > 0 {
 		// What is handed over must not take the place of what its controller is about to make.
-		return fmt.Sprintf("%s of set %s to be made before any is handed over", machines(missing), current.Name)
+		return fmt.Sprintf("%s of set %s to be made before any is handed over", wording.Count(missing, "machine"), current.Name)
 	}
 	n, hindrance := d.mayMove(from)
 	if n <= 0 {
@@ -179,9 +180,9 @@ func (d *draft) inPlace() string {
 // weeks; what takes its time until then are updates under way.
 func (d *draft) awaitSelection(kept int32) string {
 	current := d.Sets[d.Current]
-	selection := fmt.Sprintf("the label %s on some of %s of an old revision", v1beta1.LabelSelectedForUpdate, machines(kept))
+	selection := fmt.Sprintf("the label %s on some of %s of an old revision", v1beta1.LabelSelectedForUpdate, wording.Count(kept, "machine"))
 	if wanted := d.Replicas - kept; current.Available < wanted {
-		return fmt.Sprintf("%d of %s of the new revision up to date and available, and %s", current.Available, machines(wanted), selection)
+		return fmt.Sprintf("%d of %s of the new revision up to date and available, and %s", current.Available, wording.Count(wanted, "machine"), selection)
 	}
 	d.forPeople = true
 	return selection
@@ -203,13 +204,13 @@ func (d *draft) mayMove(from int) (n int32, hindrance string) {
 	inReserve := replicas + surely(current) - d.minAvailable()
 	if inReserve <= 0 {
 		return 0, fmt.Sprintf("%d of %s of the new revision up to date and available, at most %d may be otherwise, before any of %s of an old revision is updated",
-			current.Available, machines(current.Replicas), d.MaxUnavailable, machines(replicas))
+			current.Available, wording.Count(current.Replicas, "machine"), d.MaxUnavailable, wording.Count(replicas, "machine"))
 	}
 	all, idle := d.movable(source)
 	n = min(all, inReserve, idle+max(0, d.sum(surely)-d.minAvailable()))
 	if n <= 0 {
 		return 0, fmt.Sprintf("%d available, and at least %d must be (replicas %d − maxUnavailable %d) before any of %s of an old revision is updated",
-			d.sum(surely), d.minAvailable(), d.Replicas, d.MaxUnavailable, machines(replicas))
+			d.sum(surely), d.minAvailable(), d.Replicas, d.MaxUnavailable, wording.Count(replicas, "machine"))
 	}
 	return n, ""
 }

@@ -1,6 +1,10 @@
 package machinedeployment
 
-import "fmt"
+import (
+	"fmt"
+
+	"machinist.dev/machinist/internal/wording"
+)
 
 // onDelete plans a rollout in which people delete the old machines: an old set that has lost some gives their places to
 // the wanted revision.
@@ -22,5 +26,5 @@ func (d *draft) onDelete() string {
 		}
 		return ""
 	}
-	return fmt.Sprintf("someone has to delete %s of an old revision", machines(kept))
+	return fmt.Sprintf("someone has to delete %s of an old revision", wording.Count(kept, "machine"))
 }

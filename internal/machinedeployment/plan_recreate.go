@@ -1,6 +1,10 @@
 package machinedeployment
 
-import "fmt"
+import (
+	"fmt"
+
+	"machinist.dev/machinist/internal/wording"
+)
 
 // recreate plans a rollout that has no machines of two revisions at a time: the old ones go all at once, the new ones
 // are made when the last of them is gone.
@@ -18,7 +22,7 @@ func (d *draft) recreate() string {
 		d.shrink(d.Current, d.Replicas, "more than replicas")
 	}
 	if remaining > 0 {
-		return fmt.Sprintf("%s of an old revision must be gone first", machines(remaining))
+		return fmt.Sprintf("%s of an old revision must be gone first", wording.Count(remaining, "machine"))
 	}
 	d.grow(d.Current, d.Replicas, "new revision")
 	if current.Available < d.Replicas && current.Replicas == d.Replicas {

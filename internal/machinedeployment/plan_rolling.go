@@ -3,6 +3,8 @@ package machinedeployment
 import (
 	"fmt"
 	"math"
+
+	"machinist.dev/machinist/internal/wording"
 )
 
 // rolling plans the next step of a rolling update: the wanted revision grows into the room that maxSurge leaves, old
@@ -18,7 +20,7 @@ func (d *draft) rolling() string {
 		return hindrance
 	case current.Replicas < d.Replicas:
 		return fmt.Sprintf("no room for more of the new revision: %s exist or may yet be made, at most %d may (replicas %d + maxSurge %d)",
-			machines(d.sum(ceiling)), d.Replicas+d.MaxSurge, d.Replicas, d.MaxSurge)
+			wording.Count(d.sum(ceiling), "machine"), d.Replicas+d.MaxSurge, d.Replicas, d.MaxSurge)
 	case current.Available < d.Replicas:
 		return waitingForAvailable(current, d.Replicas)
 	}
@@ -26,7 +28,7 @@ func (d *draft) rolling() string {
 }
 
 func waitingForAvailable(current Set, replicas int32) string {
-	return fmt.Sprintf("%d of %s of the new revision available", current.Available, machines(replicas))
+	return fmt.Sprintf("%d of %s of the new revision available", current.Available, wording.Count(replicas, "machine"))
 }
 
 // growCurrent brings the set of the wanted revision towards replicas.
@@ -60,7 +62,7 @@ func (d *draft) shrinkOld() (bool, string) {
 	inReserve := replicas + d.held(d.old) + surely(current) - d.minAvailable()
 	if inReserve <= 0 {
 		return false, fmt.Sprintf("%s, and at least %d must be available (replicas %d − maxUnavailable %d) before any of %s of an old revision may go",
-			waitingForAvailable(current, current.Replicas), d.minAvailable(), d.Replicas, d.MaxUnavailable, machines(replicas))
+			waitingForAvailable(current, current.Replicas), d.minAvailable(), d.Replicas, d.MaxUnavailable, wording.Count(replicas, "machine"))
 	}
 	var shrunk bool
 	lower := func(i int, by int32, why string) {
@@ -86,10 +88,10 @@ func (d *draft) shrinkOld() (bool, string) {
 		return true, ""
 	case d.mayDelete() <= 0:
 		return false, fmt.Sprintf("%s being deleted, at most %d may be at a time (maxSurge %d + maxUnavailable %d)",
-			machines(d.dying()), d.MaxSurge+d.MaxUnavailable, d.MaxSurge, d.MaxUnavailable)
+			wording.Count(d.dying(), "machine"), d.MaxSurge+d.MaxUnavailable, d.MaxSurge, d.MaxUnavailable)
 	}
 	return false, fmt.Sprintf("%d available, and at least %d must be (replicas %d − maxUnavailable %d) before any of %s of an old revision may go",
-		d.sum(surely), d.minAvailable(), d.Replicas, d.MaxUnavailable, machines(replicas))
+		d.sum(surely), d.minAvailable(), d.Replicas, d.MaxUnavailable, wording.Count(replicas, "machine"))
 }
 
 // dying is the number of machines that are being deleted or about to be.

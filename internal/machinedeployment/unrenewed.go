@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/wording"
 )
 
 // unrenewed says that instances are older than spec.rolloutAfter and stay so; empty if there are none. With strategy InPlace
@@ -25,7 +26,7 @@ func (v *view) unrenewed() string {
 	if old == 0 {
 		return ""
 	}
-	return fmt.Sprintf("nothing renews %s made before spec.rolloutAfter: with strategy InPlace it reaches only what is made later", machines(old))
+	return fmt.Sprintf("nothing renews %s made before spec.rolloutAfter: with strategy InPlace it reaches only what is made later", wording.Count(old, "machine"))
 }
 
 // launchedBefore reports whether the machine's instance is older than that; if it was replaced, the last one counts.

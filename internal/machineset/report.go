@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/wording"
 )
 
 // statusInterval is how often mere counts are written while they change. Nobody waits for them: a deployment counts machines
@@ -111,7 +112,7 @@ func (p *pass) announce() {
 		case n == 1:
 			p.event(corev1.EventTypeNormal, deed.reason, deed.action, fmt.Sprintf("%s machine %s.", deed.verb, deed.machines[0].Name))
 		case n > 1:
-			p.event(corev1.EventTypeNormal, deed.reason, deed.action, fmt.Sprintf("%s %d machines: %s.", deed.verb, n, namesOf(deed.machines)))
+			p.event(corev1.EventTypeNormal, deed.reason, deed.action, fmt.Sprintf("%s %s: %s.", deed.verb, wording.Count(n, "machine"), namesOf(deed.machines)))
 		}
 	}
 }

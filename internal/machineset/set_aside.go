@@ -10,6 +10,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/preservation"
+	"machinist.dev/machinist/internal/wording"
 )
 
 // setAsidePoll is how often a set that makes no machines, because too many are kept aside, looks whether some are gone: no
@@ -56,10 +57,11 @@ func wereOurs(set *v1beta1.MachineSet, orphans []v1beta1.Machine) (n int) {
 
 // tooMany says why no more machines are made.
 func tooMany(ceiling, setAside int) Reason {
-	message := fmt.Sprintf("No more than %d machines may exist, those being deleted included: deletion does not keep up.", ceiling)
+	most := wording.Count(ceiling, "machine")
+	message := fmt.Sprintf("No more than %s may exist, those being deleted included: deletion does not keep up.", most)
 	if setAside > 0 {
-		message = fmt.Sprintf("No more than %d machines may exist, those included that are being deleted or, as %d are, kept aside by the annotation %s.",
-			ceiling, setAside, v1beta1.AnnotationPreserve)
+		message = fmt.Sprintf("No more than %s may exist, those included that are being deleted or, as %d are, kept aside by the annotation %s.",
+			most, setAside, v1beta1.AnnotationPreserve)
 	}
 	return Reason{v1beta1.ReasonTooManyMachines, message}
 }

@@ -7,6 +7,7 @@ import (
 
 	"machinist.dev/machinist/internal/cli/text"
 	"machinist.dev/machinist/internal/cli/why"
+	"machinist.dev/machinist/internal/wording"
 )
 
 // Text writes it for people: a line for each thing, and nothing about what is as it should be but the fleet itself.
@@ -190,7 +191,7 @@ func (s Status) sum(w *strings.Builder, style text.Style) {
 	switch waiting := s.Machines - s.AtRest; {
 	case s.Machines == 0:
 	case waiting == 0:
-		fmt.Fprintf(w, "\n%s\n", style.Good(count(s.Machines)+", all at rest."))
+		fmt.Fprintf(w, "\n%s\n", style.Good(wording.Count(s.Machines, "machine")+", all at rest."))
 	default:
 		g := s.Waiting[0]
 		name, namespace := g.Machines[0], ""
@@ -199,13 +200,6 @@ func (s Status) sum(w *strings.Builder, style text.Style) {
 		} else if s.Namespace != "" {
 			namespace = " -n " + s.Namespace
 		}
-		fmt.Fprintf(w, "\n%s, %d not at rest. machinist why machine/%s%s says more.\n", count(s.Machines), waiting, name, namespace)
+		fmt.Fprintf(w, "\n%s, %d not at rest. machinist why machine/%s%s says more.\n", wording.Count(s.Machines, "machine"), waiting, name, namespace)
 	}
-}
-
-func count(n int) string {
-	if n == 1 {
-		return "1 machine"
-	}
-	return fmt.Sprintf("%d machines", n)
 }

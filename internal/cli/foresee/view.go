@@ -9,6 +9,7 @@ import (
 
 	"machinist.dev/machinist/internal/cli/change"
 	"machinist.dev/machinist/internal/cli/text"
+	"machinist.dev/machinist/internal/wording"
 )
 
 // Plan is what a change of a deployment would do to its machines.
@@ -109,7 +110,7 @@ func (p *Plan) Text(w io.Writer, s text.Style) error {
 		if err := p.waves(&out, s); err != nil {
 			return err
 		}
-		fmt.Fprintf(&out, "\nAt most %s at a time, those being deleted included", machines(p.Peak))
+		fmt.Fprintf(&out, "\nAt most %s at a time, those being deleted included", wording.Count(p.Peak, "machine"))
 		if !p.New {
 			fmt.Fprintf(&out, "; at least %d available", p.Least)
 		}
@@ -145,11 +146,11 @@ func (p *Plan) summary() string {
 	var parts []string
 	add := func(n int32, words string) {
 		if n > 0 {
-			parts = append(parts, fmt.Sprintf(words, machines(n)))
+			parts = append(parts, fmt.Sprintf(words, wording.Count(n, "machine")))
 		}
 	}
 	if p.New {
-		return fmt.Sprintf("A new deployment: %s would be created.", machines(stay))
+		return fmt.Sprintf("A new deployment: %s would be created.", wording.Count(stay, "machine"))
 	}
 	add(replaced, "%s would be replaced.")
 	add(int32(len(m.Updated)), "%s would be updated in place where the provider can.")
@@ -251,12 +252,4 @@ func some(names []string, shown int) string {
 		return strings.Join(list[:last], ", ") + " and " + list[last]
 	}
 	return strings.Join(list, ", ")
-}
-
-// machines says a number of machines in words.
-func machines(n int32) string {
-	if n == 1 {
-		return "1 machine"
-	}
-	return fmt.Sprintf("%d machines", n)
 }

@@ -1,7 +1,6 @@
 package why
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -9,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/wording"
 )
 
 // ExplainFleet says why a deployment, or a set without one, is not what was declared, and what its machines wait for.
@@ -91,7 +91,7 @@ func groupFinding(g Group) Finding {
 		Do: "machinist why machine/" + g.Machines[0] + " says more.",
 	}
 	if g.Count > 1 {
-		f.About, f.Machines = fmt.Sprintf("%d machines", g.Count), g.Machines
+		f.About, f.Machines = wording.Count(g.Count, "machine"), g.Machines
 	}
 	return f
 }

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/internal/wording"
 )
 
 // verdict is what the PodDisruptionBudgets of a pod say about its eviction.
@@ -56,9 +58,9 @@ func neverAllows(budget *policyv1.PodDisruptionBudget) string {
 		return "maxUnavailable is " + limit.String()
 	}
 	if limit := budget.Spec.MinAvailable; limit != nil {
-		return fmt.Sprintf("minAvailable is %s, and there are %d pods", limit.String(), status.ExpectedPods)
+		return fmt.Sprintf("minAvailable is %s, of %s", limit.String(), wording.Count(status.ExpectedPods, "pod"))
 	}
-	return fmt.Sprintf("it needs all of its %d pods", status.ExpectedPods)
+	return fmt.Sprintf("it needs all of its %s", wording.Count(status.ExpectedPods, "pod"))
 }
 
 // budgetsByNamespace reads the budgets of a namespace at most once.

@@ -59,11 +59,11 @@ func TestAssess(t *testing.T) {
 		{"maxUnavailable 0%", []policyv1.PodDisruptionBudget{budget("web", web, limit(3, "", "0%"))},
 			verdict{[]string{"web"}, "maxUnavailable is 0%"}},
 		{"minAvailable as many as there are", []policyv1.PodDisruptionBudget{budget("web", web, limit(3, "3", ""))},
-			verdict{[]string{"web"}, "minAvailable is 3, and there are 3 pods"}},
+			verdict{[]string{"web"}, "minAvailable is 3, of 3 pods"}},
 		{"minAvailable more than there are", []policyv1.PodDisruptionBudget{budget("web", web, limit(5, "5", ""))},
-			verdict{[]string{"web"}, "minAvailable is 5, and there are 3 pods"}},
+			verdict{[]string{"web"}, "minAvailable is 5, of 3 pods"}},
 		{"minAvailable 100%", []policyv1.PodDisruptionBudget{budget("web", web, limit(3, "100%", ""))},
-			verdict{[]string{"web"}, "minAvailable is 100%, and there are 3 pods"}},
+			verdict{[]string{"web"}, "minAvailable is 100%, of 3 pods"}},
 		{"not yet seen by the disruption controller", []policyv1.PodDisruptionBudget{budget("web", web, func(b *policyv1.PodDisruptionBudget) {
 			limit(3, "", "0")(b)
 			b.Status.ObservedGeneration = 1

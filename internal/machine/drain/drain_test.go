@@ -43,7 +43,7 @@ func TestABudgetHoldsUntilItIsLifted(t *testing.T) {
 		t.Errorf("got reason %s", o.Reason)
 	}
 	for _, pod := range []*corev1.Pod{first, second} {
-		want := fmt.Sprintf("%s/%s (PodDisruptionBudget web can never allow it: minAvailable is 2, and there are 2 pods)", c.namespace, pod.Name)
+		want := fmt.Sprintf("%s/%s (PodDisruptionBudget web can never allow it: minAvailable is 2, of 2 pods)", c.namespace, pod.Name)
 		if !strings.Contains(o.Message, want) {
 			t.Errorf("the message %q does not say %q", o.Message, want)
 		}

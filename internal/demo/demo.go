@@ -55,8 +55,15 @@ func Run(ctx context.Context, o Options) (err error) {
 		}
 	}
 	s, err := stack.Start(ctx, options)
-	if err != nil {
+	switch {
+	case err == nil:
+	case ctx.Err() == nil:
 		return fmt.Errorf("start the demo: %w", err)
+	case story != nil || o.Once:
+		return errors.New("interrupted before everything was up")
+	default:
+		screen.say("Stopped before everything was up.")
+		return nil
 	}
 	defer func() {
 		screen.say("Stopping everything.")

@@ -187,7 +187,7 @@ func (o *Operator) makeManager() error {
 	}
 	options := manager.Options{
 		Scheme:         o.options.Scheme,
-		Logger:         o.options.Logger,
+		Logger:         o.options.Logger.WithSink(endingSink{o.options.Logger.GetSink()}),
 		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return o.control.mapper, nil },
 		NewCache:       func(*rest.Config, cache.Options) (cache.Cache, error) { return startedCache{o.control.Cache}, nil },
 		NewClient:      func(*rest.Config, client.Options) (client.Client, error) { return o.control.Client, nil },

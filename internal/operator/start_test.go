@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,6 +60,9 @@ func TestStartWaitsForTheControlClusterAndSaysSo(t *testing.T) {
 	p.probeSays("/readyz", http.StatusOK, "control ok")
 	if err := p.stopped(); err != nil {
 		t.Errorf("Run() = %v", err)
+	}
+	if strings.Contains(p.logs.String(), "leader election lost") {
+		t.Errorf("an end in order is logged as the loss of the lease:\n%s", p.logs)
 	}
 	noGoroutinesLeft(t)
 }

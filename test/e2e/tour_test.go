@@ -3,11 +3,13 @@
 package e2e
 
 import (
+	"bufio"
 	"bytes"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -37,5 +39,40 @@ func TestTheDemoTour(t *testing.T) {
 				t.Errorf("the deletion of the deployment took %s, error %v", took[1], err)
 			}
 		})
+	}
+}
+
+// Whoever presses Ctrl-C while everything is being started is not shown what that broke.
+func TestTheDemoIsInterruptedAsItStarts(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		flag, says string
+		code       int
+	}{
+		{"--separate-target", "Stopped before everything was up.", 0},
+		{"--once", "Error: interrupted before everything was up", 1},
+	} {
+		cmd := exec.Command(filepath.Join(binDir(t), "machinist"), "demo", tc.flag)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd.Stderr = cmd.Stdout
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(out)
+		var text []string
+		for lines.Scan() {
+			if text = append(text, lines.Text()); len(text) == 1 {
+				if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		err = cmd.Wait()
+		if code := cmd.ProcessState.ExitCode(); code != tc.code || len(text) > 5 || text[len(text)-1] != tc.says {
+			t.Errorf("demo %s ends with %v, code %d, and shows\n%s", tc.flag, err, code, strings.Join(text, "\n"))
+		}
 	}
 }

@@ -55,7 +55,7 @@ simulate: ## Run the controllers in the deterministic world: other clouds, an ev
 	$(GO) run ./test/simulate $(ARGS)
 
 .PHONY: simulate-full
-simulate-full: ## The same with every single fault at every effect, pairs of faults, and more random runs (up to an hour)
+simulate-full: ## The same with every single fault at every effect, pairs of faults, pairs of what clouds do, and more random runs (up to an hour)
 	$(GO) run ./test/simulate --full $(ARGS)
 
 .PHONY: mutants

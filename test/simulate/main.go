@@ -37,6 +37,9 @@ var (
 	}, faults: 60}
 )
 
+// faultsOfPairs is how many single faults are tried for each scenario under two semantics of the cloud at once.
+const faultsOfPairs = 2
+
 type settings struct {
 	runs, plans, variants, workers int
 	seed                           uint64
@@ -59,7 +62,7 @@ func main() {
 		SilenceErrors: true,
 		RunE:          func(*cobra.Command, []string) error { return run(s) },
 	}
-	cmd.Flags().BoolVar(&s.full, "full", false, "many more of everything, pairs of faults included: most of an hour")
+	cmd.Flags().BoolVar(&s.full, "full", false, "many more of everything, pairs of faults and of semantics included: most of an hour")
 	cmd.Flags().IntVar(&s.plans, "plans", -1, "number of fault plans: up to the number of single faults an even sample of those, then pairs; -1 for the usual ones")
 	cmd.Flags().IntVar(&s.variants, "variants", 0, "multiplies the undisturbed runs of each scenario that plans are made for")
 	cmd.Flags().IntVar(&s.runs, "runs", -1, "number of random runs of each group of scenarios; -1 for the usual ones")
@@ -156,11 +159,26 @@ func run(s settings) error {
 		s.faults = much.faults
 	}
 	if s.cloud != "none" {
-		n, err := semantics(of, s, enough)
+		chosen, err := world.ParseHabits(s.cloud)
+		if err != nil {
+			return fmt.Errorf("--cloud: %w", err)
+		}
+		habits := []world.Habits{chosen}
+		if len(chosen) == 0 {
+			habits = alone()
+		}
+		n, err := semantics(of, habits, s, enough)
 		if err != nil {
 			return err
 		}
 		violations += n
+		if len(chosen) == 0 && s.full {
+			s.faults = faultsOfPairs
+			if n, err = semantics(of, inPairs(), s, enough); err != nil {
+				return err
+			}
+			violations += n
+		}
 	}
 	if s.cloud != "" && s.cloud != "none" {
 		s.plans, s.runs = 0, 0
@@ -210,19 +228,28 @@ func plans(scenarios []world.Scenario, s settings, enough func([]world.Failure) 
 	return len(report.Failures), nil
 }
 
-// semantics runs the scenarios under the semantics of clouds and reports on them. It returns how many runs went wrong.
-func semantics(scenarios []world.Scenario, s settings, enough func([]world.Failure) bool) (int, error) {
-	chosen, err := world.ParseHabits(s.cloud)
-	if err != nil {
-		return 0, fmt.Errorf("--cloud: %w", err)
+// alone are the semantics of clouds, each alone.
+func alone() (all []world.Habits) {
+	for _, one := range world.AllSemantics() {
+		all = append(all, world.Habits{one})
 	}
-	sweep := world.SemanticsSweep{Scenarios: scenarios, Habits: []world.Habits{chosen}, Faults: s.faults, Seed: s.seed, Workers: s.workers, Enough: enough}
-	if len(chosen) == 0 {
-		sweep.Habits = nil
-		for _, one := range world.AllSemantics() {
-			sweep.Habits = append(sweep.Habits, world.Habits{one})
+	return all
+}
+
+// inPairs are any two semantics of clouds.
+func inPairs() (all []world.Habits) {
+	each := world.AllSemantics()
+	for i, one := range each {
+		for _, other := range each[i+1:] {
+			all = append(all, world.Habits{one, other})
 		}
 	}
+	return all
+}
+
+// semantics runs the scenarios under the semantics of clouds and reports on them. It returns how many runs went wrong.
+func semantics(scenarios []world.Scenario, habits []world.Habits, s settings, enough func([]world.Failure) bool) (int, error) {
+	sweep := world.SemanticsSweep{Scenarios: scenarios, Habits: habits, Faults: s.faults, Seed: s.seed, Workers: s.workers, Enough: enough}
 	sweep.Progress = func(done int) { fmt.Printf("cloud semantics: %d runs\n", done) }
 	report, err := sweep.Run(world.Scheme())
 	if err != nil {

@@ -142,17 +142,20 @@ func (h Habits) judgeMade(r, kind *recording) error {
 	return nil
 }
 
-// String returns the report for people.
+// String returns the report for people. Of the many that are joined by others it shows those with violations.
 func (r SemanticsReport) String() string {
 	var out strings.Builder
 	t := tabwriter.NewWriter(&out, 0, 0, 1, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "cloud\tundisturbed\twith a fault\tviolations\t")
 	for _, h := range r.habits {
 		row := r.By[h.String()]
+		if len(h) > 1 && len(r.habits) > 1 && row.Violations == 0 {
+			continue
+		}
 		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t\n", h, row.Undisturbed, row.Plans, row.Violations)
 	}
 	t.Flush()
-	fmt.Fprintf(&out, "cloud semantics: %d undisturbed runs and %d plans of one fault under %d semantics in %.1f s, %d violations\n",
+	fmt.Fprintf(&out, "cloud semantics: %d undisturbed runs and %d plans of one fault under %d semantics or pairs of them in %.1f s, %d violations\n",
 		r.Undisturbed, r.Plans, len(r.habits), r.Took.Seconds(), len(r.Failures))
 	return out.String()
 }

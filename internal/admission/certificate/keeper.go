@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -49,18 +50,26 @@ type Options struct {
 type Keeper struct {
 	Options
 	cache   cache.Cache
+	reader  client.Reader // The cache.
+	writes  *rate.Limiter
 	serving atomic.Pointer[tls.Certificate]
 	// next is the authority that named is about: since when all bundles were seen to name it.
 	next  string
 	named time.Time
 }
 
+// Renewal takes a few writes in a row. Where somebody undoes each, a step is made every writePeriod only.
+const (
+	writePeriod = 10 * time.Second
+	writeBurst  = 10
+)
+
 // New returns a Keeper, which keeps nothing until it is registered.
 func New(o Options) *Keeper {
 	if o.Lifetimes == (Lifetimes{}) {
 		o.Lifetimes = DefaultLifetimes()
 	}
-	return &Keeper{Options: o}
+	return &Keeper{Options: o, writes: rate.NewLimiter(rate.Every(writePeriod), writeBurst)}
 }
 
 // Register adds the keeper to a manager. Its cache holds the one Secret and the one configuration, and no start waits for
@@ -81,6 +90,7 @@ func (k *Keeper) Register(mgr manager.Manager) error {
 	if err := mgr.Add(presenter{k}); err != nil {
 		return err
 	}
+	k.reader = k.cache
 	c, err := controller.NewTyped("webhook-certificate", mgr, controller.Options{Reconciler: k, MaxConcurrentReconciles: 1})
 	if err != nil {
 		return err
@@ -105,11 +115,11 @@ func (k *Keeper) request() []reconcile.Request {
 // Reconcile makes the next step of the plan.
 func (k *Keeper) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	secret := &corev1.Secret{}
-	if err := k.cache.Get(ctx, k.Secret, secret); client.IgnoreNotFound(err) != nil {
+	if err := k.reader.Get(ctx, k.Secret, secret); client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, err
 	}
 	configuration := &admissionv1.ValidatingWebhookConfiguration{}
-	if err := k.cache.Get(ctx, client.ObjectKey{Name: k.Configuration}, configuration); client.IgnoreNotFound(err) != nil {
+	if err := k.reader.Get(ctx, client.ObjectKey{Name: k.Configuration}, configuration); client.IgnoreNotFound(err) != nil {
 		return reconcile.Result{}, err
 	}
 	o := observed{data: secret.Data, now: k.Clock.Now()}
@@ -121,13 +131,20 @@ func (k *Keeper) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	if p.data == nil && p.bundles == nil {
+		return reconcile.Result{RequeueAfter: p.again}, nil
+	}
+	if turn := k.writes.ReserveN(o.now, 1); turn.DelayFrom(o.now) > 0 {
+		turn.CancelAt(o.now)
+		k.Log.Info("The certificate of the webhook is changed again and again by somebody else, and mended every "+writePeriod.String(), "secret", k.Secret, "configuration", k.Configuration)
+		return reconcile.Result{RequeueAfter: writePeriod}, nil
+	}
 	switch {
 	case p.data != nil:
 		return reconcile.Result{}, k.writeSecret(ctx, secret, p.data)
-	case p.bundles != nil:
+	default:
 		return reconcile.Result{}, k.writeBundles(ctx, configuration, p.bundles)
 	}
-	return reconcile.Result{RequeueAfter: p.again}, nil
 }
 
 // namedSince remembers since when the bundles name the next authority. A process that forgot counts anew.

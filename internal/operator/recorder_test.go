@@ -13,7 +13,7 @@ import (
 
 // What happened again in another way is another event, also where the object did not change in between.
 //
-// P-14.
+// P-15.
 func TestEventsWithOtherTextsAreOtherEvents(t *testing.T) {
 	c := testConfig(t)
 	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: c.LeaderElectionNamespace, Name: "small", UID: "1", ResourceVersion: "7"}}

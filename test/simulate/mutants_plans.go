@@ -15,7 +15,7 @@ func planMutants() []mutant {
 		},
 		{
 			name: "forbidden-taken-for-done", file: "internal/machine/health.go",
-			from: "errors.Is(err, bootstrap.ErrMayNotRead)", to: "apierrors.IsForbidden(err) || errors.Is(err, bootstrap.ErrMayNotRead)",
+			from: "(known.token || !errors.Is(err, bootstrap.ErrMayNotRead))", to: "!(apierrors.IsForbidden(err) || errors.Is(err, bootstrap.ErrMayNotRead))",
 			scenario: "create-with-token", finds: "tokens are left", planned: true,
 		},
 		{

@@ -1,7 +1,7 @@
 package wiring
 
 import (
-	"maps"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -10,31 +10,45 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 )
 
-// Echo knows a reconciler's own last write of each object. What a reconciler writes into a status is no news to it; the
-// same written by the process before it, which a late cache shows only now, is. The zero value is ready to use.
+// Echo knows a reconciler's own writes of each object whose events have yet to come. What a reconciler writes into a status
+// is no news to it; the same written by the process before it, which a late cache shows only now, is. The zero value is
+// ready to use.
+//
+// It knows more than the last one: where a second write is made before the event of the first has come, that event would be
+// taken for somebody else's, the pass that it wakes would write as well, and so on for ever.
 type Echo struct {
 	mu       sync.Mutex
-	versions map[types.UID]string
+	versions map[types.UID][]string
 }
+
+// mostUnheard bounds what is known of one object: a cache may stand still.
+const mostUnheard = 16
 
 // Wrote notes an object as a write of this reconciler returned it.
 func (e *Echo) Wrote(o client.Object) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.versions == nil {
-		e.versions = map[types.UID]string{}
+		e.versions = map[types.UID][]string{}
 	}
-	e.versions[o.GetUID()] = o.GetResourceVersion()
+	versions := append(e.versions[o.GetUID()], o.GetResourceVersion())
+	e.versions[o.GetUID()] = versions[max(0, len(versions)-mostUnheard):]
 }
 
-// heard reports whether the object is as this reconciler wrote it last.
+// heard reports whether the object is as this reconciler wrote it. What it wrote before that never comes any more.
 func (e *Echo) heard(o client.Object) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.versions[o.GetUID()] != o.GetResourceVersion() {
+	versions := e.versions[o.GetUID()]
+	i := slices.Index(versions, o.GetResourceVersion())
+	if i < 0 {
 		return false
 	}
-	delete(e.versions, o.GetUID())
+	if i == len(versions)-1 {
+		delete(e.versions, o.GetUID())
+	} else {
+		e.versions[o.GetUID()] = versions[i+1:]
+	}
 	return true
 }
 
@@ -65,5 +79,8 @@ func (e *Echo) forget(uid types.UID) {
 func (e *Echo) CopyTo(other *Echo) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	other.versions = maps.Clone(e.versions)
+	other.versions = make(map[types.UID][]string, len(e.versions))
+	for uid, versions := range e.versions {
+		other.versions[uid] = slices.Clone(versions)
+	}
 }

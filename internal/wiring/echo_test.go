@@ -22,6 +22,12 @@ func TestAnEchoIsWhatOneWroteLast(t *testing.T) {
 		return others.Update(event.UpdateEvent{ObjectOld: object(uid, from), ObjectNew: object(uid, to)})
 	}
 	e.Wrote(object("a", "5"))
+	for _, version := range []string{"2", "4"} {
+		e.Wrote(object("c", version))
+	}
+	for _, version := range []string{"2", "3", "4"} {
+		e.Wrote(object("d", version))
+	}
 	for _, tc := range []struct {
 		what     string
 		uid      types.UID
@@ -32,6 +38,11 @@ func TestAnEchoIsWhatOneWroteLast(t *testing.T) {
 		{"the own write", "a", "4", "5", false},
 		{"the same again", "a", "5", "5", false},
 		{"a later write of somebody else", "a", "5", "6", true},
+		{"the first of two own writes", "c", "1", "2", false},
+		{"a write of somebody else between them", "c", "2", "3", true},
+		{"the second", "c", "3", "4", false},
+		{"the last of three, where the events of the others are merged with it", "d", "1", "4", false},
+		{"what was merged, all the same", "d", "1", "3", true},
 		{"an object that one never wrote", "b", "4", "5", true},
 	} {
 		if got := update(tc.uid, tc.from, tc.to); got != tc.wakes {

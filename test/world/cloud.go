@@ -57,6 +57,8 @@ type instance struct {
 	registered bool
 	// told is true once an answer to a process has told of it.
 	told bool
+	// missing is since when reads lack it, where they do for a while.
+	missing time.Time
 	// hung is true when the kubelet does nothing any more, although the instance runs.
 	hung bool
 	reclaim
@@ -310,6 +312,9 @@ func (d driver) Create(_ context.Context, req provider.CreateRequest) (out *prov
 			shown = d.process.deposedAt.Add(d.Settle)
 		}
 		out, err = d.create(req, d.now(), shown)
+		if w := d.process.world; provider.CodeOf(err) == provider.ResourceExhausted {
+			w.disturbed, w.stepsAtFault = w.clock.at, w.steps // The next try may be minutes away.
+		}
 		return err
 	})
 	if err != nil {

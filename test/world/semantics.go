@@ -19,7 +19,8 @@ type Semantics string
 const (
 	// ReadsLate: a read by provider ID does not know an instance until lookups by tag find it.
 	ReadsLate Semantics = "reads-late"
-	// ReadsFlicker: every third read by provider ID is answered from a copy that lacks the instance.
+	// ReadsFlicker: every third read by provider ID is answered from a copy that lacks the instance. It has it flickersFor
+	// later: what is missing in two reads that are further apart is gone, by the contract of drivers.
 	ReadsFlicker Semantics = "reads-flicker"
 	// ReadsStale: reads and lists show an instance that is gone for staleFor, as it was when it ran.
 	ReadsStale Semantics = "reads-stale"
@@ -70,6 +71,7 @@ func (s Semantics) onlyTells() bool {
 }
 
 const (
+	flickersFor  = 10 * time.Second
 	staleFor     = 40 * time.Second
 	listedLate   = 10 * time.Minute
 	deletedLate  = 3 * time.Minute
@@ -254,10 +256,14 @@ func (c *Cloud) shows(in *instance) *provider.Instance {
 	}
 	late := in.visible.After(c.now())
 	p.reads++
-	if p.has(ReadsLate) && late || p.has(ReadsFlicker) && p.reads%3 == 2 {
+	behind := p.has(ReadsFlicker) && p.reads%3 == 2 && (in.missing.IsZero() || c.now().Sub(in.missing) < flickersFor)
+	if behind && in.missing.IsZero() {
+		in.missing = c.now()
+	}
+	if p.has(ReadsLate) && late || behind {
 		return nil
 	}
-	in.told = true
+	in.told, in.missing = true, time.Time{}
 	if p.has(TagsLate) && late {
 		out.ClusterID, out.MachineUID, out.MachineKey = "", "", ""
 	}

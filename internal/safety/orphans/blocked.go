@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -20,17 +21,28 @@ var blockedReasons = map[Verdict]string{
 	NodeReady:    v1beta1.ReasonOrphanNodeReady,
 }
 
-// lookCloser finds out of what has no Machine whether its Node is Ready, and what its classes say of its removal.
-func (c *Collector) lookCloser(ctx context.Context, known *fleet, state *State, scopes map[string]*scope) error {
+// lookCloser finds out of what has no Machine whether its Node is Ready, and what the classes say of its removal. Of those the
+// API server is asked: a process that begins with an old view of a class does not know that most instances were orphaned.
+func (c *Collector) lookCloser(ctx context.Context, state *State, scopes map[string]*scope) error {
 	state.NodeReady, state.Confirmed = map[string]string{}, map[string]bool{}
-	for _, in := range known.inputs {
-		state.Blocked = state.Blocked || blockedReason(in.source) == v1beta1.ReasonMostInstancesOrphaned
+	orphans := state.orphans()
+	if len(orphans) == 0 {
+		return nil
 	}
-	for _, d := range state.orphans() {
-		for _, source := range scopes[d.ID].sources {
-			confirmed, _ := confirmation(source, state.Now)
-			state.Confirmed[d.ID] = state.Confirmed[d.ID] || confirmed
+	list := &v1beta1.MachineClassList{}
+	if err := c.Live.List(ctx, list, client.InNamespace(c.Rules.Namespace)); err != nil {
+		return fmt.Errorf("list what the classes say: %w", err)
+	}
+	confirmed := map[types.UID]bool{}
+	for i := range list.Items {
+		class := &list.Items[i]
+		confirmed[class.UID], _ = confirmation(class, state.Now)
+		if class.Spec.Provider == c.Cloud.Name() && blockedReason(class) == v1beta1.ReasonMostInstancesOrphaned {
+			state.Blocked = true
 		}
+	}
+	for _, d := range orphans {
+		state.Confirmed[d.ID] = slices.ContainsFunc(scopes[d.ID].sources, func(source client.Object) bool { return confirmed[source.GetUID()] })
 		if len(d.Parts) > 0 {
 			continue
 		}

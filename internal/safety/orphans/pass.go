@@ -47,9 +47,9 @@ func (c *Collector) pass(ctx context.Context, now time.Time, before Sightings) P
 			c.log(ctx).Error(err, "Orphaned instances are left alone: it is not known which Machines there are")
 		}
 	}
-	if err := c.lookCloser(ctx, known, &state, scopes); err != nil {
+	if err := c.lookCloser(ctx, &state, scopes); err != nil {
 		state.Live = nil
-		c.log(ctx).Error(err, "Orphaned instances are left alone: it is not known which of them are Ready Nodes")
+		c.log(ctx).Error(err, "Orphaned instances are left alone: it is not known which may be removed")
 	}
 	// Listing may have taken long: it is what is so now that counts.
 	state.Stable, _ = c.Reach.StableSince()

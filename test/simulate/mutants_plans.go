@@ -97,7 +97,7 @@ func planMutants() []mutant {
 		{
 			name: "token-taken-for-none", file: "internal/machine/health.go",
 			from: "(known.token || !errors.Is(err, bootstrap.ErrMayNotRead))", to: "!errors.Is(err, bootstrap.ErrMayNotRead)",
-			scenario: "certificates", finds: "tokens are left", plan: "132:denied-for-long,141:relist-CertificateSigningRequest",
+			scenario: "certificates", finds: "tokens are left", plan: "61:freeze-Node,139:denied-for-long",
 		},
 	}
 }

@@ -40,7 +40,7 @@ var regressions = []struct {
 	{"autoscaler-roll", 7036418, "", "", "nothing: the oracle took the size that an old set was last told of for the one that was acted upon"},
 	{"autoscaler-roll", 7036418, "", "94:restart-1-back", "nothing: the oracle held a machine to be of use that became so after its set had been told to shrink"},
 	{"autoscaler-roll", 1, "", "290:denied-for-long,438:relist-Node", "a Node that could not be dressed, and so was not written down, was left when its machine was deleted"},
-	{"certificates", 1, "", "132:denied-for-long,141:relist-CertificateSigningRequest", "a bootstrap token was left where it could not be read for a while"},
+	{"certificates", 1, "", "61:freeze-Node,139:denied-for-long", "a bootstrap token was left where it could not be read for a while"},
 	{"change-in-target-outage", 2239, "", "", "a process that began at the end of an outage gave its time to nobody who was about to join"},
 	{"change-in-target-outage", 3747, "", "", "a machine that was deleted at the end of an outage left its Node behind, which had just registered"},
 	{"change-in-target-outage", 3932, "", "", "a machine that was deleted at the end of an outage left its token behind, which had just been made"},

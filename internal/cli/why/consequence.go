@@ -30,7 +30,7 @@ func (e *explanation) class(first *metav1.Condition) {
 		}
 		return
 	}
-	if e.Class == nil {
+	if e.Class == nil || e.classLeaves() {
 		return
 	}
 	ready := meta.FindStatusCondition(e.Class.Status.Conditions, v1beta1.ConditionReady)
@@ -159,7 +159,7 @@ func (e *explanation) others() {
 		}
 		return
 	}
-	foreign := slices.DeleteFunc(slices.Clone(m.Finalizers), func(f string) bool { return f == v1beta1.MachineFinalizer })
+	foreign := e.foreignFinalizers()
 	if len(foreign) == 0 {
 		return
 	}

@@ -15,13 +15,13 @@ import (
 // holds it up. Of a machine that waits for nothing it says just that.
 func Explain(f Facts) []Finding {
 	e := explanation{Facts: f, about: "machine/" + f.Machine.Name}
-	e.add(f.Provider.absent(e.about, "If none runs, nothing is done about the machine.")...)
+	e.add(e.unserved()...)
 	e.main = len(e.findings)
 	blocking := Blocking(f.Machine)
 	if blocking == nil {
 		e.atRest()
 	} else {
-		e.add(e.blocked(blocking))
+		e.add(e.wayOut(blocking, e.blocked(blocking)))
 	}
 	e.secondary(blocking)
 	e.class(blocking)

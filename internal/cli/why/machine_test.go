@@ -48,6 +48,9 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 		no(v1beta1.ConditionNodeHealthy, v1beta1.ReasonNodeUnresponsive, "The kubelet of node node-1 does not report.", 2*time.Minute)(m)
 		no(v1beta1.ConditionReady, v1beta1.ReasonNodeUnresponsive, "The kubelet of node node-1 does not report.", 2*time.Minute)(m)
 	}
+	leavingClass := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Name: "small", DeletionTimestamp: &metav1.Time{Time: now}}}
+	web := &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "prod"}}
+	unlaunched := func(m *v1beta1.Machine) { m.Spec.ProviderID, m.Status.Instance, m.Status.NodeRef = "", nil, nil }
 	interrupted := func(m *v1beta1.Machine) {
 		end := metav1.NewTime(now.Add(time.Minute))
 		m.Status.InterruptionTime = &end
@@ -69,7 +72,7 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 			Machine:  machine(),
 			Provider: Process{Name: "machinist-provider-sim", Known: true, Seen: at(now.Add(-3 * time.Minute))},
 		},
-		"no-lease":         {Machine: machine(starting), Provider: Process{Name: "machinist-provider-sim", Searched: []string{"machinist-system", "kube-system"}}},
+		"no-lease":         {Machine: machine(starting, func(m *v1beta1.Machine) { m.Spec.ProviderID = "sim:///7" }), Provider: Process{Name: "machinist-provider-sim", Searched: []string{"machinist-system", "kube-system"}}},
 		"paused":           {Machine: machine(annotated(v1beta1.AnnotationPaused, ""), yes(v1beta1.ConditionPaused, v1beta1.ReasonPausedByAnnotation, "", time.Minute))},
 		"queue":            {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonPending, "Waiting for one of the 5 places for creations under way.", time.Minute))},
 		"class":            {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonClassNotFound, `MachineClass "small" does not exist in namespace "prod"`, time.Minute)), ClassMissing: true},
@@ -126,8 +129,16 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 		"cloud-refuses": {Machine: machine(leaving, yes(v1beta1.ConditionDeleting, v1beta1.ReasonDeleteError, "the instance is locked", 10*time.Minute), func(m *v1beta1.Machine) {
 			m.Status.LastOperation = &v1beta1.LastOperation{Type: v1beta1.OperationDelete, State: v1beta1.OperationProcessing, Code: "FailedPrecondition", Attempts: 2}
 		})},
-		"held-by-others":  {Machine: machine(leaving, func(m *v1beta1.Machine) { m.Finalizers = []string{"example.com/x"} })},
-		"hostile-message": {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonCreateFailed, "\x1b[2Jall is\nwell\u202e", time.Minute))},
+		"class-leaves":       {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonClassNotFound, `MachineClass "small" is being deleted`, time.Minute)), Class: leavingClass, Deployment: web},
+		"class-leaves-alone": {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonClassNotFound, `MachineClass "small" is being deleted`, time.Minute)), Class: leavingClass},
+		"no-such-provider": {
+			Machine: machine(starting), Deployment: web, Provider: Process{Name: "machinist-provider-azur", Searched: []string{"machinist-system"}},
+		},
+		"secret-never-there": {Machine: machine(leaving, unlaunched, yes(v1beta1.ConditionDeleting, v1beta1.ReasonCredentialsNotFound, `Secret "cloud" with the credentials does not exist`, time.Minute))},
+		"account-gone":       {Machine: machine(leaving, yes(v1beta1.ConditionDeleting, v1beta1.ReasonCredentialsRefused, "the account is closed", time.Hour), func(m *v1beta1.Machine) { m.Spec.ProviderID = "sim:///7" })},
+		"provider-gone":      {Machine: machine(leaving, func(m *v1beta1.Machine) { m.Spec.ProviderID = "sim:///7" }), Provider: Process{Name: "machinist-provider-sim", Searched: []string{"machinist-system"}}},
+		"held-by-others":     {Machine: machine(leaving, func(m *v1beta1.Machine) { m.Finalizers = []string{"example.com/x"} })},
+		"hostile-message":    {Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonCreateFailed, "\x1b[2Jall is\nwell\u202e", time.Minute))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f.Now = now

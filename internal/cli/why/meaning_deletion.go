@@ -46,12 +46,12 @@ func deletionMeanings() map[string]Meaning {
 		v1beta1.ConditionDeleting + "/" + v1beta1.ReasonSecretNotLabelled: {
 			Says: "The Secret with the credentials that can delete its instance does not carry the label " + v1beta1.LabelSecretUse + " that allows this use.",
 			Ends: "It goes on within minutes once the Secret has the label.",
-			Do:   "If Machinist may use the Secret, run the command in the message. Taking the finalizer off would leave an instance at the cloud.",
+			Do:   "If Machinist may use the Secret, run the command in the message. An instance may be left at the cloud without it.",
 		},
 		v1beta1.ConditionDeleting + "/" + v1beta1.ReasonCredentialsNotFound: {
 			Says: "The Secret with the credentials that can delete its instance does not exist, or lacks a key.",
 			Ends: "It goes on within minutes once the Secret is right.",
-			Do:   "Create or complete the Secret that the message names. Taking the finalizer off would leave the instance at the cloud.",
+			Do:   "Create or complete the Secret that the message names. An instance may be left at the cloud without it.",
 		},
 		v1beta1.ReasonInstanceTerminating:                                  {Says: "The cloud is removing its instance.", Ends: "It goes on when the cloud says that the instance is gone."},
 		v1beta1.ReasonCreateSettling:                                       {Says: "The provider shows no instance; one that may be there all the same is waited for, so that none is left behind.", Ends: "It goes on by itself within minutes."},

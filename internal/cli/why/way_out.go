@@ -1,0 +1,98 @@
+package why
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// Advice in this file ends with the command to run, as it can be pasted into a shell. CLASS is for the reader to fill in.
+
+// unserved is the finding that no process serves the machine, if that is known.
+func (e *explanation) unserved() []Finding {
+	findings := e.Provider.absent(e.about, "If none runs, nothing is done about the machine.")
+	for i := range findings {
+		f := &findings[i]
+		if e.Machine.DeletionTimestamp != nil {
+			f.Do += e.release("If it never runs again")
+			continue
+		}
+		if !e.Provider.Known && e.Machine.Spec.ProviderID == "" {
+			f.Do += " If there is no such provider, the class is wrong. " + e.otherClass()
+		}
+	}
+	return findings
+}
+
+// wayOut corrects what the finding about the machine's first obstacle says where its usual advice does not help.
+func (e *explanation) wayOut(c *metav1.Condition, f Finding) Finding {
+	deleted := e.Machine.DeletionTimestamp != nil
+	switch c.Reason {
+	case v1beta1.ReasonClassNotFound:
+		if e.classLeaves() && !deleted {
+			f.What = "Its MachineClass is being deleted, so no instance is made from it. The class is there until no machine refers to it, and this one does."
+			f.Ends, f.Do = "", e.otherClass()
+		}
+	case v1beta1.ReasonPending, v1beta1.ReasonDeletionStarted:
+		if e.main > 0 {
+			f.Ends, f.Do = "", "" // Nobody is there to take it up, which was said.
+		}
+	case v1beta1.ReasonCredentialsNotFound, v1beta1.ReasonSecretNotLabelled:
+		if deleted {
+			f.Do += e.release("If the Secret never existed, or the account is gone")
+		}
+	case v1beta1.ReasonCredentialsRefused, v1beta1.ReasonDeleteError, v1beta1.ReasonProviderUnavailable:
+		if deleted {
+			f.Do += e.release("If that can never be mended")
+		}
+	}
+	return f
+}
+
+// classLeaves reports whether the machine's class is being deleted, which the machines that refer to it hold up.
+func (e *explanation) classLeaves() bool { return e.Class != nil && e.Class.DeletionTimestamp != nil }
+
+// otherClass is how a machine that was not launched gets another class: its deployment makes another machine, and deletes it.
+func (e *explanation) otherClass() string {
+	const patch = `--type=merge -p '{"spec":{"template":{"spec":{"classRef":{"name":"CLASS"}}}}}'`
+	switch {
+	case e.Deployment != nil:
+		return fmt.Sprintf("Name another class in the deployment's template: kubectl patch md %s -n %s %s", e.Deployment.Name, e.Deployment.Namespace, patch)
+	case e.Set != nil:
+		return fmt.Sprintf("Name another class in the set's template, and delete the machine: kubectl patch ms %s -n %s %s && kubectl delete ma NAME",
+			e.Set.Name, e.Set.Namespace, patch)
+	}
+	return "Make a machine of another class, and delete this one: kubectl delete ma NAME"
+}
+
+// release is how a person ends a deletion that Machinist cannot end: by seeing to the instance, and taking the finalizer off.
+func (e *explanation) release(when string) string {
+	m := e.Machine
+	if !slices.Contains(m.Finalizers, v1beta1.MachineFinalizer) {
+		return ""
+	}
+	gone := fmt.Sprintf("no instance has the tag %s=%s", provider.TagMachineUID, m.UID)
+	if m.Spec.ProviderID != "" {
+		gone = "the instance " + m.Spec.ProviderID + " is gone"
+	}
+	left, err := json.Marshal(e.foreignFinalizers())
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf(` %s: see to it at the cloud that %s, and let the machine go: kubectl patch ma NAME --type=merge -p '{"metadata":{"finalizers":%s}}'`, when, gone, left)
+}
+
+// foreignFinalizers are those of others, nil if there are none.
+func (e *explanation) foreignFinalizers() (foreign []string) {
+	for _, f := range e.Machine.Finalizers {
+		if f != v1beta1.MachineFinalizer {
+			foreign = append(foreign, f)
+		}
+	}
+	return foreign
+}

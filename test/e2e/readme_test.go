@@ -1,0 +1,315 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/controlplane"
+	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/test/env"
+)
+
+// notRun are the blocks for a shell of README.md that the test below leaves out, by their first lines, and why.
+var notRun = map[string]string{
+	"make demo    # a real control plane": "the demo is run by the tests of its tours and stories, and `make test` is the suite that this one goes with",
+}
+
+// whileRunning are the programs whose blocks README.md gives terminals of their own: they run until somebody ends them.
+var whileRunning = []string{"bin/simcloud ", "bin/machinist-manager ", "bin/machinist-provider-sim "}
+
+// Every command of README.md is run by a real bash, as it is written and in its order, all on this host. What a reader
+// brings is there: two clusters and their kubeconfigs in the folder of the repository, which is a copy of this one, and a PATH
+// with kubectl and the bin/ that `make build` fills. Two things differ: the console's commands on the fleet come when there
+// is one, and name a machine that exists.
+//
+// P-60.
+func TestRunningByHandAsTheREADMESays(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	portsAreFree(t, string(page))
+	folder := checkout(t)
+	control := controlPlane(t, filepath.Join(folder, "control.yaml"))
+	controlPlane(t, filepath.Join(folder, "target.yaml"))
+	c := clientFor(t, control.Kubeconfig())
+	environment := []string{"PATH=" + strings.Join([]string{filepath.Join(folder, "bin"), filepath.Dir(kubectlPath(t)), os.Getenv("PATH")}, ":"), "KUBECONFIG="}
+	terminal := newTerminal(t, folder, environment)
+
+	var processes []*shell
+	out := ""
+	for _, block := range fenced(string(page), "sh") {
+		switch {
+		case slices.ContainsFunc(whileRunning, func(program string) bool { return strings.HasPrefix(block, program) }):
+			processes = append(processes, newShell(t, folder, block, environment))
+		case reasonNotToRun(block) != "":
+			t.Logf("not run, because %s:\n%s", reasonNotToRun(block), block)
+		default:
+			out = terminal.run(block)
+		}
+	}
+	if len(processes) != len(whileRunning) {
+		t.Fatalf("README.md starts %d processes, want %q", len(processes), whileRunning)
+	}
+	// The last block lists the nodes of the fleet and asks the manager how it is.
+	if n := strings.Count(out, " Ready "); n != 3 || !strings.Contains(out, "[+]control ok") {
+		t.Errorf("%d nodes are Ready, want 3, and the manager has to be:\n%s", n, out)
+	}
+
+	commands := 0
+	name := regexp.MustCompile(`machine/workers-\S+`)
+	for _, block := range fenced(string(page), "console") {
+		for line := range strings.Lines(block) {
+			command, ok := strings.CutPrefix(line, "$ ")
+			if !ok {
+				continue
+			}
+			commands++
+			terminal.run(name.ReplaceAllStringFunc(command, func(string) string { return "machine/" + someMachine(t, c) }))
+		}
+	}
+	if commands == 0 {
+		t.Error("README.md shows no command of a console")
+	}
+
+	reference, err := os.ReadFile("../../docs/reference/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := fenced(string(reference), "sh")
+	if len(blocks) != 1 {
+		t.Fatalf("docs/reference/metrics.md has %d blocks for a shell, want one", len(blocks))
+	}
+	if out := terminal.run(blocks[0]); !strings.Contains(out, "machinist_frozen{") {
+		t.Errorf("these are no metrics:\n%.1000s", out)
+	}
+
+	for _, p := range slices.Backward(processes) {
+		if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.wait(); err != nil {
+			t.Errorf("%q ended with %v:\n%s", p.cmd.Args, err, p.output())
+		}
+	}
+	leases := &coordinationv1.LeaseList{}
+	if err := c.List(t.Context(), leases, client.InNamespace(stack.SystemNamespace)); err != nil {
+		t.Fatal(err)
+	}
+	if len(leases.Items) != 2 {
+		t.Errorf("%d leases in %s, want those of both processes", len(leases.Items), stack.SystemNamespace)
+	}
+}
+
+// Each program says which one it is.
+func TestEveryProgramTellsItsVersion(t *testing.T) {
+	t.Parallel()
+	mains, err := filepath.Glob("../../cmd/*/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	others, err := filepath.Glob("../../providers/*/cmd/*/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, main := range append(mains, others...) {
+		program := filepath.Base(filepath.Dir(main))
+		path := filepath.Join(binDir(t), program)
+		if _, err := os.Stat(path); err != nil {
+			t.Errorf("%s is not built (make build): %v", program, err)
+			continue
+		}
+		out, err := exec.Command(path, "--version").CombinedOutput()
+		if err != nil || !regexp.MustCompile(`^`+program+` version \S+ \(.*go1\.`).Match(out) {
+			t.Errorf("%s --version: %v: %s", program, err, out)
+		}
+	}
+}
+
+// portsAreFree fails the test where a port that the page names is taken.
+func portsAreFree(t *testing.T, page string) {
+	t.Helper()
+	for _, address := range slices.Compact(slices.Sorted(slices.Values(regexp.MustCompile(`127\.0\.0\.1:[0-9]+`).FindAllString(page, -1)))) {
+		listener, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Fatalf("README.md names %s, which something else on this host has taken: %v", address, err)
+		}
+		_ = listener.Close()
+	}
+}
+
+// fenced returns the blocks of a language in a page.
+func fenced(page, language string) []string {
+	var all []string
+	for _, match := range regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```$").FindAllStringSubmatch(page, -1) {
+		all = append(all, match[1])
+	}
+	return all
+}
+
+func reasonNotToRun(block string) string {
+	for first, reason := range notRun {
+		if strings.HasPrefix(block, first) {
+			return reason
+		}
+	}
+	return ""
+}
+
+// checkout copies the repository, without what is built in it, into a folder of the test's.
+func checkout(t *testing.T) string {
+	t.Helper()
+	from, to := "../..", t.TempDir()
+	err := filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(from, path)
+		switch {
+		case err != nil:
+			return err
+		case name == ".git" || name == "bin":
+			if entry.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		case entry.IsDir():
+			return os.MkdirAll(filepath.Join(to, name), 0o755)
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(to, name), content, info.Mode().Perm())
+	})
+	if err != nil {
+		t.Fatalf("copy the repository: %v", err)
+	}
+	return to
+}
+
+// controlPlane starts a cluster of the reader's, and writes its administrator's kubeconfig.
+func controlPlane(t *testing.T, kubeconfig string) *controlplane.ControlPlane {
+	t.Helper()
+	cp, err := controlplane.Start(t.Context(), controlplane.Options{WithControllerManager: true, WithScheduler: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cp.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	content, err := os.ReadFile(cp.Kubeconfig())
+	if err == nil {
+		err = os.WriteFile(kubeconfig, content, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cp
+}
+
+func someMachine(t *testing.T, c client.Client) string {
+	t.Helper()
+	machines := &v1beta1.MachineList{}
+	if err := c.List(t.Context(), machines); err != nil {
+		t.Fatal(err)
+	}
+	for i := range machines.Items {
+		if machines.Items[i].DeletionTimestamp.IsZero() {
+			return machines.Items[i].Name
+		}
+	}
+	t.Fatal("there is no machine")
+	return ""
+}
+
+// terminal is a bash into which blocks are pasted, one after the other.
+type terminal struct {
+	t      *testing.T
+	folder string
+	cmd    *exec.Cmd
+	in     io.Writer
+	out    *bufio.Reader
+	blocks int
+}
+
+func newTerminal(t *testing.T, folder string, environment []string) *terminal {
+	t.Helper()
+	cmd := exec.Command("bash")
+	cmd.Dir, cmd.Env = folder, append(os.Environ(), environment...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // A command that hangs is ended with it.
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = cmd.Stdout
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = in.Close()
+		_ = cmd.Wait()
+	})
+	return &terminal{t: t, folder: t.TempDir(), cmd: cmd, in: in, out: bufio.NewReader(out)}
+}
+
+// run runs a block and returns what it printed. A command that fails ends the test.
+func (s *terminal) run(block string) string {
+	s.t.Helper()
+	s.blocks++
+	path := filepath.Join(s.folder, fmt.Sprintf("block-%d.sh", s.blocks))
+	if err := os.WriteFile(path, []byte(block), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	end := fmt.Sprintf("block %d has ended with ", s.blocks)
+	// Each command of it has to succeed; what it exports stays.
+	script := fmt.Sprintf("trap 'echo \"%sfailure\"' EXIT; set -e; source '%s' </dev/null; set +e; trap - EXIT; echo '%ssuccess'\n", end, path, end)
+	if _, err := io.WriteString(s.in, script); err != nil {
+		s.t.Fatal(err)
+	}
+	hung := time.AfterFunc(5*env.Patience, func() {
+		s.t.Errorf("it has not ended after %s:\n%s", 5*env.Patience, block)
+		_ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL)
+	})
+	defer hung.Stop()
+	var printed strings.Builder
+	for {
+		line, err := s.out.ReadString('\n')
+		if strings.HasPrefix(line, end+"success") {
+			return printed.String()
+		}
+		printed.WriteString(line)
+		if err != nil {
+			s.t.Fatalf("it failed:\n%s\n%s", block, printed.String())
+		}
+	}
+}

@@ -44,7 +44,7 @@ func describe(release string, info *debug.BuildInfo) string {
 	}
 	if info.Main.Path != core {
 		for _, dependency := range info.Deps {
-			if dependency.Path == core && dependency.Version != "" {
+			if dependency.Path == core && dependency.Version != "" && dependency.Replace == nil {
 				details = append(details, "machinist "+dependency.Version)
 			}
 		}

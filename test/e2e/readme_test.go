@@ -120,6 +120,71 @@ func TestRunningByHandAsTheREADMESays(t *testing.T) {
 	}
 }
 
+// The simulated cloud answers as its page says, in the demo, whose folder only is another one; and an instance that somebody
+// asks it for is adopted as the page on existing instances says.
+func TestTheDemosCloudIsUsedAsItsPageSays(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/simulated-cloud.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := fenced(string(page), "sh")
+	if len(blocks) < 4 || blocks[0] != "bin/machinist demo --dir /tmp/demo\n" {
+		t.Fatalf("the page's blocks for a shell are %q", blocks)
+	}
+	dir, root := filepath.Join(t.TempDir(), "demo"), filepath.Dir(binDir(t))
+	demo := newShell(t, root, "exec "+strings.ReplaceAll(blocks[0], "/tmp/demo", dir), nil)
+	demo.until("Ctrl-C ends everything")
+	terminal := newTerminal(t, root, []string{
+		"PATH=" + filepath.Dir(kubectlPath(t)) + ":" + os.Getenv("PATH"), "KUBECONFIG=" + filepath.Join(dir, "control", "admin.kubeconfig"),
+	})
+	providerID := ""
+	for _, block := range blocks[1:] {
+		out := terminal.run(strings.ReplaceAll(block, "/tmp/demo", dir))
+		if strings.Contains(out, `"code"`) {
+			t.Errorf("the cloud refused:\n%s\n%s", block, out)
+		}
+		if strings.Contains(block, "-X POST") && strings.Contains(block, "/v1/instances ") && providerID == "" {
+			known := regexp.MustCompile(`sim://[a-z0-9/-]+`).FindAllString(out, -1)
+			if len(known) == 0 {
+				t.Fatalf("no instance was made:\n%s", out)
+			}
+			providerID = known[len(known)-1]
+			adopt(t, terminal, providerID)
+		}
+	}
+	if providerID == "" {
+		t.Error("the page asks for no instance")
+	}
+	settings := terminal.run(`curl -s -H "Authorization: Bearer $ADMIN" $CLOUD/admin/v1/settings $CLOUD/admin/v1/faults`)
+	for _, want := range []string{`"bootTime":"20s"`, `"getLag":"5s"`, `"InsufficientCapacity"`} {
+		if !strings.Contains(settings, want) {
+			t.Errorf("%s is not among the settings and faults:\n%s", want, settings)
+		}
+	}
+}
+
+// adopt brings an instance along as the page says that is about it.
+func adopt(t *testing.T, terminal *terminal, providerID string) {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/keeping-machines.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifests := regexp.MustCompile("(?ms)^   ```yaml\n(.*?)^   ```$").FindAllStringSubmatch(string(page), -1)
+	if len(manifests) != 2 {
+		t.Fatalf("the page shows %d manifests, want a class and a machine", len(manifests))
+	}
+	for _, m := range manifests {
+		manifest := regexp.MustCompile(`sim://\S+`).ReplaceAllString(strings.ReplaceAll("\n"+m[1], "\n   ", "\n"), providerID)
+		terminal.run("kubectl apply -f - <<'END'\n" + manifest + "END\n")
+	}
+	if reason := terminal.run(`kubectl wait machine/db-1 --for=condition=Launched --timeout=60s
+kubectl get machine db-1 -o jsonpath='{.status.conditions[?(@.type=="Launched")].reason}'`); !strings.Contains(reason, v1beta1.ReasonInstanceAdopted) {
+		t.Errorf("Launched is because of %q, want %s", reason, v1beta1.ReasonInstanceAdopted)
+	}
+}
+
 // Each program says which one it is.
 func TestEveryProgramTellsItsVersion(t *testing.T) {
 	t.Parallel()
@@ -292,7 +357,7 @@ func (s *terminal) run(block string) string {
 	}
 	end := fmt.Sprintf("block %d has ended with ", s.blocks)
 	// Each command of it has to succeed; what it exports stays.
-	script := fmt.Sprintf("trap 'echo \"%sfailure\"' EXIT; set -e; source '%s' </dev/null; set +e; trap - EXIT; echo '%ssuccess'\n", end, path, end)
+	script := fmt.Sprintf("trap 'echo; echo \"%sfailure\"' EXIT; set -e; source '%s' </dev/null; set +e; trap - EXIT; printf '\\n%ssuccess\\n'\n", end, path, end)
 	if _, err := io.WriteString(s.in, script); err != nil {
 		s.t.Fatal(err)
 	}

@@ -91,16 +91,27 @@ func TestRunningByHandAsTheREADMESays(t *testing.T) {
 		t.Error("README.md shows no command of a console")
 	}
 
-	reference, err := os.ReadFile("../../docs/reference/metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks := fenced(string(reference), "sh")
-	if len(blocks) != 1 {
-		t.Fatalf("docs/reference/metrics.md has %d blocks for a shell, want one", len(blocks))
-	}
-	if out := terminal.run(blocks[0]); !strings.Contains(out, "machinist_frozen{") {
-		t.Errorf("these are no metrics:\n%.1000s", out)
+	for _, page := range []struct{ path, begins, says string }{
+		{"docs/reference/metrics.md", "kubectl apply -f config/rbac/metrics-reader.yaml", "machinist_frozen{"},
+		{"docs/admission.md", "kubectl annotate crd", "annotated"},
+		{"docs/azure.md", "sed s/PROVIDER/azure/g", "clusterrole.rbac.authorization.k8s.io/machinist-provider-azure-control created"},
+		{"docs/health-and-safety.md", "kubectl annotate machineclass small", "annotated"},
+		{"docs/security.md", "kubectl label secret sim-credentials", "sim-credentials"},
+		{"docs/security.md", "kubectl apply -f config/optional", "created"},
+	} {
+		text, err := os.ReadFile(filepath.Join("../..", page.path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		blocks := fenced(string(text), "sh")
+		i := slices.IndexFunc(blocks, func(block string) bool { return strings.HasPrefix(block, page.begins) })
+		if i < 0 {
+			t.Errorf("%s has no block for a shell that begins with %q", page.path, page.begins)
+			continue
+		}
+		if out := terminal.run(blocks[i]); !strings.Contains(out, page.says) {
+			t.Errorf("%s: %q is not printed by\n%s\n%.1000s", page.path, page.says, blocks[i], out)
+		}
 	}
 
 	for _, p := range slices.Backward(processes) {
@@ -182,6 +193,36 @@ func adopt(t *testing.T, terminal *terminal, providerID string) {
 	if reason := terminal.run(`kubectl wait machine/db-1 --for=condition=Launched --timeout=60s
 kubectl get machine db-1 -o jsonpath='{.status.conditions[?(@.type=="Launched")].reason}'`); !strings.Contains(reason, v1beta1.ReasonInstanceAdopted) {
 		t.Errorf("Launched is because of %q, want %s", reason, v1beta1.ReasonInstanceAdopted)
+	}
+}
+
+// The example of a provider runs as the guide for authors says; only the folders below /tmp are others, and the programs have
+// been built.
+func TestTheExampleProviderIsRunAsTheGuideSays(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/provider-guide.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "\n## Running it by hand\n")
+	tmp, root := t.TempDir(), filepath.Dir(binDir(t))
+	blocks := fenced(strings.NewReplacer("/tmp/bare", filepath.Join(tmp, "bare"), "/tmp/machines", filepath.Join(tmp, "machines")).Replace(section), "sh")
+	if len(blocks) != 3 || !strings.HasPrefix(blocks[0], "make build controlplane ") {
+		t.Fatalf("the section's blocks for a shell are %q", blocks)
+	}
+	_, demo, _ := strings.Cut(blocks[0], "\n")
+	newShell(t, root, "exec "+demo, nil).until("Ctrl-C ends everything")
+	provider := newShell(t, root, "set -m; "+strings.TrimSpace(blocks[1])+" & trap 'kill -TERM -- -$!' TERM; wait", nil)
+	t.Cleanup(func() {
+		if t.Failed() {
+			_ = provider.cmd.Process.Signal(syscall.SIGTERM)
+			_ = provider.wait()
+			t.Logf("the provider printed:\n%s", provider.output())
+		}
+	})
+	terminal := newTerminal(t, root, []string{"PATH=" + filepath.Dir(kubectlPath(t)) + ":" + os.Getenv("PATH")})
+	if out := terminal.run(blocks[2]); !strings.Contains(out, `"first"`) || !strings.Contains(out, `machine.machinist.dev "first" deleted`) {
+		t.Errorf("no instance was shown, or the machine is not gone:\n%s", out)
 	}
 }
 

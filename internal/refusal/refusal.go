@@ -115,7 +115,7 @@ func HealthCheck(c *v1beta1.MachineHealthCheck) field.ErrorList {
 		for _, problem := range validation.IsQualifiedName(string(condition.Type)) {
 			errs = append(errs, field.Invalid(at.Child("type"), condition.Type, problem))
 		}
-		if known, misspelled := misspelled(condition.Type); misspelled {
+		if known, wrong := misspelled(condition.Type); wrong {
 			errs = append(errs, field.Invalid(at.Child("type"), condition.Type, "no Node has a condition that is spelled so: write "+string(known)))
 		}
 		if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {

@@ -20,7 +20,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	sigsyaml "sigs.k8s.io/yaml"
 
+	"machinist.dev/machinist/examples"
 	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/simcloud/catalog"
 	"machinist.dev/machinist/simcloud/driver"
 	"machinist.dev/machinist/test/env"
 )
@@ -67,6 +69,58 @@ func TestAnAPIServerTakesEveryManifestOfTheDocumentation(t *testing.T) {
 	}
 	if count < 5 {
 		t.Errorf("%d manifests in the documentation: are some overlooked?", count)
+	}
+}
+
+// What the documentation says of the simulated cloud is there in the demo: what its catalog sells, and the Secrets of the example.
+func TestTheDocumentationNamesWhatTheDemoHas(t *testing.T) {
+	sold := catalog.Default()
+	names := map[string][]string{}
+	for _, r := range sold.Regions {
+		names["region"] = append(names["region"], r.Name)
+	}
+	for _, kind := range sold.InstanceTypes {
+		names["instanceType"] = append(names["instanceType"], kind.Name)
+	}
+	for _, image := range sold.Images {
+		names["image"] = append(names["image"], image.Name)
+	}
+	secrets := []string{examples.Sim.Credentials(), examples.Sim.UserData()}
+	count := 0
+	for _, b := range blocks(t) {
+		object, whole, err := b.object()
+		if err != nil || !whole {
+			continue // Another test's matter.
+		}
+		spec, found, _ := unstructured.NestedMap(object.Object, "spec")
+		if name, _, _ := unstructured.NestedString(spec, "provider"); !found || name != driver.Name {
+			continue
+		}
+		count++
+		for field, there := range names {
+			if value, _, _ := unstructured.NestedString(spec, "providerSpec", field); !slices.Contains(there, value) {
+				t.Errorf("%s: %s %q is not one of %q", b.at, field, value, there)
+			}
+		}
+		for _, ref := range []string{"credentialsRef", "userDataRef"} {
+			if name, found, _ := unstructured.NestedString(spec, ref, "name"); found && !slices.Contains(secrets, name) {
+				t.Errorf("%s: %s %q is not one of %q", b.at, ref, name, secrets)
+			}
+		}
+	}
+	if count == 0 {
+		t.Error("the documentation shows nothing of the simulated cloud")
+	}
+}
+
+// What there is to copy is the example, which the tests know.
+func TestThePageOnHealthShowsTheExample(t *testing.T) {
+	example, err := os.ReadFile("health/workers.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(pages(t)["docs/health-and-safety.md"], "\n```yaml\n"+string(example)+"```\n") {
+		t.Error("docs/health-and-safety.md shows another check than examples/health/workers.yaml")
 	}
 }
 

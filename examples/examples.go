@@ -14,10 +14,11 @@ import (
 // Names in the example fleet.
 const (
 	CredentialsSecret = "sim-credentials"
-	UserDataSecret    = "worker-user-data"
-	SmallClass        = "small"
-	LargeClass        = "large"
-	Deployment        = "workers"
+	// UserDataSecret is that of Sim.
+	UserDataSecret = "worker-user-data"
+	SmallClass     = "small"
+	LargeClass     = "large"
+	Deployment     = "workers"
 )
 
 //go:embed sim/*.yaml azure/*.yaml
@@ -34,6 +35,14 @@ const (
 
 // Credentials is the name of the set's Secret with credentials.
 func (s Set) Credentials() string { return string(s) + "-credentials" }
+
+// UserData is the name of the set's Secret with user data. No two sets share a Secret: whoever applies both keeps both.
+func (s Set) UserData() string {
+	if s == Sim {
+		return UserDataSecret
+	}
+	return string(s) + "-user-data"
+}
 
 // Objects returns the set's objects, in the order in which to create them. They have no namespace.
 func (s Set) Objects() ([]client.Object, error) {

@@ -89,6 +89,30 @@ func TestAnAPIServerTakesEveryExampleStrictly(t *testing.T) {
 // ofAnotherModule reports whether a manifest is for a provider whose driver is in a module of its own, and tried there.
 func ofAnotherModule(path string) bool { return strings.HasPrefix(path, string(examples.Azure)+"/") }
 
+// Whoever tries two providers in one namespace would lose a Secret of the first.
+func TestNoTwoSetsShareASecret(t *testing.T) {
+	owner := map[string]examples.Set{}
+	for _, set := range []examples.Set{examples.Sim, examples.Azure} {
+		objects, err := set.Objects()
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := map[string]bool{}
+		for _, o := range objects {
+			if _, ok := o.(*corev1.Secret); !ok {
+				continue
+			}
+			if other, taken := owner[o.GetName()]; taken {
+				t.Errorf("the sets %s and %s both have a Secret %s", other, set, o.GetName())
+			}
+			owner[o.GetName()], found[o.GetName()] = set, true
+		}
+		if !found[set.Credentials()] || !found[set.UserData()] {
+			t.Errorf("the set %s has the Secrets %v", set, found)
+		}
+	}
+}
+
 // templates are the machines that the examples ask for, by the name of what asks.
 func templates(t *testing.T, all map[string][]*unstructured.Unstructured) map[string]v1beta1.MachineTemplateSpec {
 	t.Helper()
@@ -174,7 +198,7 @@ func rendersToWhatANodeNeeds(t *testing.T, set examples.Set, hostname string) {
 	}
 	var template []byte
 	for _, o := range objects {
-		if secret, ok := o.(*corev1.Secret); ok && secret.Name == examples.UserDataSecret {
+		if secret, ok := o.(*corev1.Secret); ok && secret.Name == set.UserData() {
 			template = []byte(secret.StringData[v1beta1.DefaultUserDataKey])
 		}
 	}

@@ -3,7 +3,7 @@
 #
 #   api/v1beta1/zz_generated.deepcopy.go   deep copies
 #   config/crd/*.yaml                      CustomResourceDefinitions
-#   config/rbac/*.yaml                     roles, from the markers in internal/rbac
+#   config/rbac/*.yaml                     roles, from the markers in internal/rbac, and their namespace
 #   docs/reference/api.md                  the reference of the API
 #
 # With --verify nothing is written: it fails, and shows the difference, if one
@@ -46,6 +46,14 @@ for role in manager-control manager-target provider-control provider-target metr
 		"rbac:roleName=machinist-$role" "paths=./internal/rbac/$(echo $role | tr -d -)" \
 		output:stdout >"$out/config/rbac/$role.yaml")
 done
+# The namespace of the Roles comes first, so that kubectl applies it before them.
+cat >"$out/config/rbac/00-namespace.yaml" <<'EOF'
+# Here the processes keep their leases and the record of the cluster id: --leader-election-namespace=machinist-system.
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: machinist-system
+EOF
 
 status=0
 for path in $generated; do

@@ -44,8 +44,10 @@ type MachineHealthCheckSpec struct {
 }
 
 // UnhealthyNodeCondition is a node condition that makes a machine unhealthy once it lasted for a time.
+//
+// +kubebuilder:validation:XValidation:rule="self.type in ['Ready', 'MemoryPressure', 'DiskPressure', 'PIDPressure', 'NetworkUnavailable'] || !(self.type.lowerAscii() in ['ready', 'memorypressure', 'diskpressure', 'pidpressure', 'networkunavailable'])",message="no Node has a condition that is spelled so: write Ready, MemoryPressure, DiskPressure, PIDPressure or NetworkUnavailable",fieldPath=".type"
 type UnhealthyNodeCondition struct {
-	// type of the node condition, such as Ready.
+	// type of the node condition, such as Ready. Case matters: a condition of Kubernetes in another spelling is refused.
 	// +required
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MinLength=1

@@ -23,6 +23,7 @@ import (
 	"machinist.dev/machinist/internal/machinedeployment"
 	"machinist.dev/machinist/internal/machineset"
 	"machinist.dev/machinist/internal/operator"
+	"machinist.dev/machinist/internal/version"
 )
 
 func main() {
@@ -37,6 +38,7 @@ func command() *cobra.Command {
 	config, settings := operator.DefaultConfig(name), &settings{}
 	cmd := &cobra.Command{
 		Use:           name,
+		Version:       version.String(),
 		Short:         "Keep MachineSets and MachineDeployments as declared",
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,

@@ -2,6 +2,7 @@
 package main
 
 import (
+	"errors"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -22,6 +23,9 @@ func main() {
 			fs.BoolVar(&interruptions, "poll-interruptions", false, "ask the cloud every 15 seconds which instances it is about to take away")
 		},
 		New: func() (provider.Driver, error) {
+			if len(o.Endpoints) == 0 {
+				return nil, errors.New("--cloud-endpoint is not set: give the URL of the simulated cloud, such as http://127.0.0.1:8080")
+			}
 			d, err := driver.New(o)
 			if err != nil || !interruptions {
 				return d, err

@@ -15,6 +15,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"machinist.dev/machinist/internal/cli"
+	"machinist.dev/machinist/internal/version"
 )
 
 func main() {
@@ -32,6 +33,7 @@ func main() {
 func root() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:           "machinist",
+		Version:       version.String(),
 		Short:         "Keep the worker machines of Kubernetes clusters as declared",
 		SilenceUsage:  true,
 		SilenceErrors: true,

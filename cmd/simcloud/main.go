@@ -15,6 +15,8 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
+
+	"machinist.dev/machinist/internal/version"
 )
 
 func main() {
@@ -30,8 +32,9 @@ func command() *cobra.Command {
 	var o options
 	var tokenFile, adminTokenFile, logLevel string
 	cmd := &cobra.Command{
-		Use:   "simcloud",
-		Short: "Run a simulated infrastructure cloud",
+		Use:     "simcloud",
+		Version: version.String(),
+		Short:   "Run a simulated infrastructure cloud",
 		Long: `simcloud serves the API of a simulated infrastructure cloud on loopback.
 
 Its state is in --state-dir and survives the death of the process: instances go

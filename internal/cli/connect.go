@@ -41,6 +41,9 @@ func scheme() *runtime.Scheme {
 
 // Connect returns a client of the cluster that the flags choose. Nothing is asked of the cluster yet.
 func (e *Env) Connect() (*Cluster, error) {
+	if err := e.checkKubeconfig(); err != nil {
+		return nil, err
+	}
 	namespace, _, err := e.config.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)

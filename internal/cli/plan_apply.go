@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,7 +50,7 @@ func (c *Cluster) applied(ctx context.Context, doc document) (before, after *v1b
 	case apierrors.IsConflict(err):
 		return nil, nil, "", fmt.Errorf("the deployment has changed since the file was read from the cluster, or while this was looked at: take metadata.resourceVersion out of the file, and try again (%w)", err)
 	case err != nil:
-		return nil, nil, "", c.Explain(err)
+		return nil, nil, "", doc.explain(c.Explain(err))
 	}
 	return live, after, "", nil
 }
@@ -56,18 +58,23 @@ func (c *Cluster) applied(ctx context.Context, doc document) (before, after *v1b
 // created returns a new deployment as it would be.
 func (c *Cluster) created(ctx context.Context, doc document) (after *v1beta1.MachineDeployment, unchecked string, err error) {
 	after = &v1beta1.MachineDeployment{}
-	if err := yaml.UnmarshalStrict(doc.raw, after); err != nil {
+	// As it is written, so that the API server sees every mistake in it.
+	asked := &unstructured.Unstructured{}
+	if err := json.Unmarshal(doc.raw, &asked.Object); err != nil {
 		return nil, "", err
 	}
-	after.Namespace = doc.namespace
-	asked := after.DeepCopy()
-	switch err := c.Create(ctx, after, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict)); {
+	asked.SetNamespace(doc.namespace)
+	switch err := c.Create(ctx, asked, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict)); {
 	case apierrors.IsForbidden(err):
-		return asked, c.Explain(err).Error(), nil
+		if err := yaml.UnmarshalStrict(doc.raw, after); err != nil {
+			return nil, "", err
+		}
+		after.Namespace = doc.namespace
+		return after, c.Explain(err).Error(), nil
 	case err != nil:
-		return nil, "", c.Explain(err)
+		return nil, "", doc.explain(c.Explain(err))
 	}
-	return after, "", nil
+	return after, "", runtime.DefaultUnstructuredConverter.FromUnstructured(asked.Object, after)
 }
 
 // kubectlManager is the name under which kubectl applies on the server's side.

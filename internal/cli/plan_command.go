@@ -17,7 +17,7 @@ import (
 func planCommand(env *Env) *cobra.Command {
 	p := plan{env: env}
 	cmd := &cobra.Command{
-		Use:   "plan -f FILE",
+		Use:   "plan -f FILE-OR-FOLDER",
 		Short: "Say what applying a file would do to machines, without applying it",
 		Long: `Say which machines the MachineDeployments in a file would create, replace, update in place or leave, and in what waves, if
 the file were applied with kubectl apply. Nothing is changed.
@@ -29,13 +29,18 @@ quotas and disruption budgets make of it, is not foreseen.`,
 		Example: `  # What the edited file would do
   machinist plan -f web.yaml
 
+  # What a folder and those in it would do
+  machinist plan -R -f fleets/
+
   # For a program, from another one
   helm template . | machinist plan -f - -o json`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return p.run(cmd.Context(), cmd.InOrStdin()) },
 	}
-	cmd.Flags().StringArrayVarP(&p.files, "filename", "f", nil, "a file to plan for, - for standard input; may be given more than once")
+	cmd.Flags().StringArrayVarP(&p.files, "filename", "f", nil,
+		"a file to plan for, a folder with such files (.yaml, .yml and .json), or - for standard input; may be given more than once")
+	cmd.Flags().BoolVarP(&p.recursive, "recursive", "R", false, "read the folders in a folder, too")
 	_ = cmd.MarkFlagRequired("filename")
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
 	outputFlag(cmd, &p.format)
@@ -47,13 +52,15 @@ type plan struct {
 	env    *Env
 	files  []string
 	format string
+	// recursive reads the folders in a folder, too.
+	recursive bool
 }
 
 func (p *plan) run(ctx context.Context, in io.Reader) error {
 	if err := checkFormat(p.format); err != nil {
 		return err
 	}
-	documents, err := readDocuments(p.files, in)
+	documents, err := readDocuments(p.files, p.recursive, in)
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,9 +38,14 @@ func (d documents) hasClass(namespace, byDefault, name string) bool {
 	return d.classes[[2]string{namespace, name}] || namespace == byDefault && d.classes[[2]string{"", name}]
 }
 
-// readDocuments reads files of several documents each, YAML or JSON. Kinds other than MachineDeployment are passed over.
-func readDocuments(files []string, in io.Reader) (documents, error) {
+// readDocuments reads files of several documents each, YAML or JSON, and the files of folders. Kinds other than
+// MachineDeployment are passed over.
+func readDocuments(named []string, recursive bool, in io.Reader) (documents, error) {
 	all := documents{classes: map[[2]string]bool{}}
+	files, err := expand(named, recursive)
+	if err != nil {
+		return all, err
+	}
 	for _, file := range files {
 		content, source, err := readFile(file, in)
 		if err != nil {
@@ -57,9 +65,42 @@ func readDocuments(files []string, in io.Reader) (documents, error) {
 		}
 	}
 	if len(all.deployments) == 0 {
-		return all, fmt.Errorf("%s: there is no MachineDeployment in it", strings.Join(files, ", "))
+		return all, fmt.Errorf("%s: there is no MachineDeployment in it", strings.Join(named, ", "))
 	}
 	return all, nil
+}
+
+// extensions are those of the files that count in a folder, as for kubectl.
+var extensions = []string{".json", ".yaml", ".yml"}
+
+// expand puts the files of a folder in its place, in the order of their names.
+func expand(named []string, recursive bool) ([]string, error) {
+	var files []string
+	for _, name := range named {
+		info, err := os.Stat(name)
+		if err != nil || !info.IsDir() {
+			files = append(files, name) // What cannot be read says so when it is.
+			continue
+		}
+		before := len(files)
+		if err := filepath.WalkDir(name, func(path string, entry fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case entry.IsDir() && path != name && !recursive:
+				return fs.SkipDir
+			case !entry.IsDir() && slices.Contains(extensions, filepath.Ext(path)):
+				files = append(files, path)
+			}
+			return nil
+		}); err != nil {
+			return nil, err
+		}
+		if len(files) == before {
+			return nil, fmt.Errorf("%s: there is no file with the extension %s in this folder", name, strings.Join(extensions, ", "))
+		}
+	}
+	return files, nil
 }
 
 func readFile(file string, in io.Reader) (content []byte, source string, err error) {

@@ -189,6 +189,66 @@ func TestWhatAFileMustNotBe(t *testing.T) {
 	f.run("plan").fails(t, `"filename" not set`)
 }
 
+func TestAPlanNamesEachFieldThatIsWrong(t *testing.T) {
+	f := newRolledFleet(t, 1)
+	web := manifest("a", "  replicaz: 4\n  strategy: {type: Rollin}\n")
+	long := strings.ReplaceAll(manifest("a", ""), "spec:\n  replicas: 3", "  annotations: {note: "+strings.Repeat("long", 2000)+"}\nspec:\n  replicaz: 4")
+	for name, test := range map[string]struct {
+		text  string
+		lines []string
+	}{
+		"a field that is none":          {manifest("a", "  replicaz: 4\n"), []string{`spec.replicaz: 4: there is no such field`}},
+		"one in a long document":        {long, []string{`spec.replicaz: 4: there is no such field`}},
+		"two, and a value that is none": {strings.ReplaceAll(web, "labels: {app: web}", "labels: {app: web}\n      lables: {}"), []string{`spec.replicaz: 4: there is no such field`, `spec.template.metadata.lables: {}: there is no such field`}},
+		"a value that is none":          {manifest("a", "  strategy: {type: Rollin}\n"), []string{`spec.strategy.type: Unsupported value: "Rollin": supported values: `}},
+		"a value of another type":       {strings.ReplaceAll(manifest("a", ""), "replicas: 3", "replicas: three"), []string{`spec.replicas: Invalid value: "three": must be of type integer`}},
+		"a version that is not whole":   {manifest("a", "") + "      version: v1.36\n", []string{`spec.template.spec.version: Invalid value: `, `such as v1.36.3`}},
+	} {
+		for kind, text := range map[string]string{"changed": test.text, "new": strings.ReplaceAll(test.text, "name: web", "name: new")} {
+			t.Run(name+", "+kind, func(t *testing.T) {
+				said := f.plan(text).fails(t, append(test.lines, "the API server would refuse it:\n")...).failed.Error()
+				if len(said) > 700 || strings.Contains(said, `\"`) || strings.Contains(said, "last-applied") {
+					t.Errorf("too much is said:\n%s", said)
+				}
+			})
+		}
+	}
+}
+
+func TestAPlanOfAFolder(t *testing.T) {
+	f := newRolledFleet(t, 1)
+	folder := t.TempDir()
+	put := func(name, content string) {
+		t.Helper()
+		path := filepath.Join(folder, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := func(args ...string) outcome {
+		t.Helper()
+		return f.run(append([]string{"plan", "-f", folder}, args...)...)
+	}
+	put("readme.txt", "no manifest")
+	run().fails(t, folder, "no file with the extension .json, .yaml, .yml in this folder")
+	put("1-classes.yaml", "kind: MachineClass\napiVersion: machinist.dev/v1beta1\nmetadata: {name: made}\n")
+	run().fails(t, folder, "there is no MachineDeployment in it")
+	put("2-web.yml", strings.ReplaceAll(manifest("made", ""), "web", "one"))
+	put("3.json", `{"kind":"List","apiVersion":"v1","items":[]}`)
+	put("deeper/4.yaml", strings.ReplaceAll(manifest("a", ""), "web", "two"))
+	flat := run().succeeds(t)
+	flat.prints(t, "machinedeployment/one in")
+	if strings.Contains(flat.out, "two") || strings.Contains(flat.out, "does not exist") {
+		t.Errorf("a folder in the folder was read, or its class was not:\n%s", flat.out)
+	}
+	run("-R").succeeds(t).prints(t, "machinedeployment/one in", "machinedeployment/two in")
+	put("5.yaml", "just words")
+	run().fails(t, "5.yaml: document 1")
+}
+
 func TestAPlanOfSomebodyWhoMayOnlyRead(t *testing.T) {
 	f := newRolledFleet(t, 2)
 	grant(t, f.api, f.namespace, "reader", rbacv1.PolicyRule{APIGroups: []string{v1beta1.GroupVersion.Group},

@@ -17,8 +17,8 @@ func rolloutHistoryCommand(env *Env) *cobra.Command {
 		Long: `List the revisions of a MachineDeployment, each with its MachineSet, or show one of them: the template as it would be
 after going back, and what that would change.
 
-Old revisions are kept as spec.revisionHistoryLimit says. The cause is the annotation kubernetes.io/change-cause that the
-deployment had when the revision was made.`,
+Old revisions are kept as spec.revisionHistoryLimit says. The cause is the annotation kubernetes.io/change-cause of the
+deployment: what it says now for the current revision, and for an older one what it said last while that was the current one.`,
 		Example: `  # Revisions of "web"
   machinist rollout history md/web
 

@@ -47,12 +47,9 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	begun := time.Now()
 	screen := newScreen(o.Out, o.Terminal)
-	options := stack.Options{Dir: o.Dir, SeparateTarget: o.SeparateTarget, Bare: o.Bare, Azure: o.Provider == AzureFake, Output: screen}
-	var metrics string
+	options := stack.Options{Dir: o.Dir, SeparateTarget: o.SeparateTarget, Bare: o.Bare, Azure: o.Provider == AzureFake, Metrics: true, Output: screen}
 	if story != nil {
-		if metrics, err = story.arrange(&options); err != nil {
-			return err
-		}
+		story.arrange(&options)
 	}
 	s, err := stack.Start(ctx, options)
 	switch {
@@ -93,7 +90,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	changes := watchFleet(ctx, c)
 	switch {
 	case story != nil:
-		return story.play(ctx, &stage{stack: s, fleet: fleet, screen: screen, changes: changes, metrics: metrics})
+		return story.play(ctx, &stage{stack: s, fleet: fleet, screen: screen, changes: changes})
 	case o.Once:
 		return tour(ctx, s, fleet, screen, changes)
 	}
@@ -103,23 +100,30 @@ func Run(ctx context.Context, o Options) (err error) {
 
 // instructions tell how to play with the fleet.
 func instructions(s *stack.Stack) string {
-	text := fmt.Sprintf(`
-In another terminal:
-
-  export KUBECONFIG=%[1]s
-  alias kubectl=%[2]s machinist=%[3]s
-  kubectl get md,ms,ma,mclass
+	return "\nIn another terminal:\n\n" + tools(s) + `  kubectl get md,ms,ma,mclass
   kubectl scale md/workers --replicas=5
   kubectl patch md/workers --type=merge -p '{"spec":{"template":{"spec":{"classRef":{"name":"large"}}}}}'
   machinist rollout status md/workers
   machinist rollout undo md/workers
   machinist status
   kubectl get nodes
-`, s.Control.Kubeconfig(), s.Control.Kubectl(), self())
+` + elsewhere(s) + fmt.Sprintf("\nLogs are in %s. Ctrl-C ends everything.\n", s.Dir())
+}
+
+// tools are the lines that make kubectl and machinist work in a shell.
+func tools(s *stack.Stack) string {
+	return fmt.Sprintf("  export KUBECONFIG=%s\n  alias kubectl=%s machinist=%s\n", s.Control.Kubeconfig(), s.Control.Kubectl(), self())
+}
+
+// elsewhere tells where the nodes and the metrics are.
+func elsewhere(s *stack.Stack) string {
+	var text strings.Builder
 	if s.Target != s.Control {
-		text += fmt.Sprintf("\nThe nodes are in the target cluster: kubectl --kubeconfig=%s get nodes\n", s.Target.Kubeconfig())
+		fmt.Fprintf(&text, "\nThe nodes are in the target cluster: kubectl --kubeconfig=%s get nodes\n", s.Target.Kubeconfig())
 	}
-	return text + fmt.Sprintf("\nLogs are in %s. Ctrl-C ends everything.\n", s.Dir())
+	fmt.Fprintf(&text, "\nMetrics of %s: curl http://%s/metrics\n", s.Manager.Name, s.Metrics(s.Manager))
+	fmt.Fprintf(&text, "Metrics of %s: curl http://%s/metrics\n", s.Provider.Name, s.Metrics(s.Provider))
+	return text.String()
 }
 
 // self is how this program is called from another folder.
@@ -140,15 +144,12 @@ func byHand(s *stack.Stack) string {
 	// The labels of the example stay: without them the Secret may not be used.
 	credentials, _ := json.Marshal(map[string]any{"stringData": s.Credentials()}) // Of strings only.
 	fmt.Fprintf(&text, `
-and give them a fleet:
+and give them a fleet, in the folder of the repository:
 
-  export KUBECONFIG=%s
-  kubectl apply -f examples/%s/
+%s  kubectl apply -f examples/%s/
   kubectl patch secret %s --type=merge -p '%s'
-
-Ctrl-C ends everything.
-`, s.Control.Kubeconfig(), s.Fleet(), s.Fleet().Credentials(), credentials)
-	return text.String()
+`, tools(s), s.Fleet(), s.Fleet().Credentials(), credentials)
+	return text.String() + elsewhere(s) + "\nCtrl-C ends everything.\n"
 }
 
 // show draws the fleet at each change, and once a second for its ages, until the context is done.

@@ -133,7 +133,7 @@ func (s *stage) gauge(ctx context.Context, name, labels, value string) error {
 	if err != nil {
 		return err
 	}
-	s.screen.say("   $ curl -s http://%s/metrics | grep ^%s\n%s", s.metrics, name, indented(strings.Join(lines, "\n")))
+	s.screen.say("   $ curl -s http://%s/metrics | grep ^%s\n%s", s.stack.Metrics(s.stack.Manager), name, indented(strings.Join(lines, "\n")))
 	return nil
 }
 
@@ -141,7 +141,7 @@ func (s *stage) gauge(ctx context.Context, name, labels, value string) error {
 func (s *stage) series(ctx context.Context, prefix string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.metrics+"/metrics", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.stack.Metrics(s.stack.Manager)+"/metrics", nil)
 	if err != nil {
 		return nil, err
 	}

@@ -14,8 +14,8 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/examples"
-	"machinist.dev/machinist/internal/controlplane"
 	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/internal/wording"
 	"machinist.dev/machinist/simcloud"
 )
 
@@ -71,17 +71,12 @@ func findScenario(name string) (*scenario, error) {
 	return &all[i], nil
 }
 
-// arrange makes the stack one for the story, and returns where the manager serves its metrics.
-func (sc *scenario) arrange(o *stack.Options) (metrics string, err error) {
+// arrange makes the stack one for the story.
+func (sc *scenario) arrange(o *stack.Options) {
 	o.SeparateTarget = o.SeparateTarget || sc.separateTarget
 	for _, q := range sc.quicker {
 		q.arrange(o)
 	}
-	if metrics, err = controlplane.FreeAddress(); err != nil {
-		return "", err
-	}
-	o.ManagerArgs = append(o.ManagerArgs, "--metrics-bind-address="+metrics, "--metrics-secure=false")
-	return metrics, nil
 }
 
 // declare makes an object of the fleet as the story wants it.
@@ -104,8 +99,6 @@ type stage struct {
 	cloud   *simcloud.Admin
 	screen  *screen
 	changes <-chan struct{}
-	// metrics is the address at which the manager serves them.
-	metrics string
 }
 
 // play goes through the acts and makes sure that nothing is left of the fleet.
@@ -212,7 +205,7 @@ func (s *stage) made(ctx context.Context, want int) error {
 		return fmt.Errorf("ask the cloud how many instances it made: %w", err)
 	}
 	if statistics.InstancesCreated != want {
-		return fmt.Errorf("the cloud made %d instances, want %d", statistics.InstancesCreated, want)
+		return fmt.Errorf("the cloud made %s, want %d", wording.Count(statistics.InstancesCreated, "instance"), want)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/examples"
 	"machinist.dev/machinist/internal/stack"
+	"machinist.dev/machinist/internal/wording"
 )
 
 // patience is how long a step of the tour may take before it counts as failed.
@@ -106,8 +107,8 @@ func nothingLeft(ctx context.Context, s *stack.Stack, screen *screen) error {
 		return fmt.Errorf("list the nodes that are left: %w", err)
 	}
 	if live > 0 || len(nodes.Items) > 0 {
-		return fmt.Errorf("%d instances and %d nodes are left", live, len(nodes.Items))
+		return fmt.Errorf("left at the cloud: %s; in the target cluster: %s", wording.Count(live, "instance"), wording.Count(len(nodes.Items), "node"))
 	}
-	screen.say("The cloud made %d instances in all; none is left, nor is a node.", made)
+	screen.say("The cloud made %s in all; none is left, nor is a node.", wording.Count(made, "instance"))
 	return nil
 }

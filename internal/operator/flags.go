@@ -74,13 +74,18 @@ var clusterID = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._/-]{0,126}[A-Za-z0-
 func (c *Config) Validate() error {
 	var errs []error
 	refuse := func(flag string, value any, why string) {
+		if value == "" {
+			errs = append(errs, fmt.Errorf("--%s is not set: %s", flag, why))
+			return
+		}
 		errs = append(errs, fmt.Errorf("--%s=%v: %s", flag, value, why))
 	}
 	if c.ControlKubeconfig == "" || c.ControlKubeconfig == None {
-		refuse("control-kubeconfig", c.ControlKubeconfig, `must be a path or "in-cluster"`)
+		refuse("control-kubeconfig", c.ControlKubeconfig, `give the path of the control cluster's kubeconfig, or "in-cluster" in a pod of that cluster`)
 	}
 	if c.TargetKubeconfig == "" {
-		refuse("target-kubeconfig", c.TargetKubeconfig, `is required: a path, "in-cluster", or "none"`)
+		refuse("target-kubeconfig", c.TargetKubeconfig,
+			`give the path of the kubeconfig of the cluster in which the machines become Nodes, "in-cluster" in a pod of that cluster, or "none" if there is no such cluster`)
 	}
 	for _, f := range []struct{ flag, value string }{
 		{"namespace", c.Namespace},

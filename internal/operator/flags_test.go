@@ -28,8 +28,8 @@ func TestTheDefaultsNeedATargetOnly(t *testing.T) {
 	if err := parsed(t, "--target-kubeconfig=none").Validate(); err != nil {
 		t.Error(err)
 	}
-	if err := parsed(t).Validate(); err == nil || !strings.Contains(err.Error(), "--target-kubeconfig") {
-		t.Errorf("Validate() = %v, want an error that names --target-kubeconfig", err)
+	if err := parsed(t).Validate(); err == nil || !strings.HasPrefix(err.Error(), "--target-kubeconfig is not set: give the path ") {
+		t.Errorf("Validate() = %v, want an error that names --target-kubeconfig and says what to give", err)
 	}
 }
 
@@ -84,9 +84,12 @@ func TestUnusableValuesAreRefusedByTheNameOfTheirFlag(t *testing.T) {
 				fields[i] = "--" + fields[i]
 			}
 		}
-		flag, _, _ := strings.Cut(fields[0], "=")
+		named, value, _ := strings.Cut(fields[0], "=")
+		if named += "="; value == "" {
+			named = strings.TrimSuffix(named, "=") + " is not set: "
+		}
 		err := parsed(t, append(fields, "--target-kubeconfig=none")...).Validate()
-		if err == nil || !strings.Contains(err.Error(), flag+"=") {
+		if err == nil || !strings.Contains(err.Error(), named) {
 			t.Errorf("%s: Validate() = %v, want an error that names the flag", args, err)
 		}
 		if err != nil && strings.Contains(err.Error(), "\n") {

@@ -58,21 +58,33 @@ func identify(ctx context.Context, core coreclient.CoreV1Interface, c *Config, n
 	case apierrors.IsNotFound(err):
 		record = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: identityRecord, Namespace: namespace}, Data: map[string]string{key: id}}
 		if record, err = core.ConfigMaps(namespace).Create(ctx, record, metav1.CreateOptions{}); err != nil {
-			return identity{}, fmt.Errorf("record the cluster id in ConfigMap %s/%s: %w", namespace, identityRecord, err)
+			return identity{}, fmt.Errorf("record the cluster id in ConfigMap %s/%s: %w", namespace, identityRecord, c.explainNamespace(err, namespace))
 		}
 	case err != nil:
-		return identity{}, fmt.Errorf("read the recorded cluster id in ConfigMap %s/%s: %w", namespace, identityRecord, err)
+		return identity{}, fmt.Errorf("read the recorded cluster id in ConfigMap %s/%s: %w", namespace, identityRecord, c.explainNamespace(err, namespace))
 	case record.Data[key] == "":
 		if record.Data == nil {
 			record.Data = map[string]string{}
 		}
 		record.Data[key] = id
 		if _, err := core.ConfigMaps(namespace).Update(ctx, record, metav1.UpdateOptions{}); err != nil {
-			return identity{}, fmt.Errorf("record the cluster id in ConfigMap %s/%s: %w", namespace, identityRecord, err)
+			return identity{}, fmt.Errorf("record the cluster id in ConfigMap %s/%s: %w", namespace, identityRecord, c.explainNamespace(err, namespace))
 		}
 	}
 	where := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: record.Name, Namespace: record.Namespace, UID: record.UID}}
 	return identity{id: id, recorded: record.Data[key], record: where}, nil
+}
+
+// rolesNamespace is the namespace in which the Roles of config/rbac give the right to the lease and to the record.
+const rolesNamespace = "machinist-system"
+
+// explainNamespace adds what to do about a namespace in which the process may not work: mostly nobody chose it.
+func (c *Config) explainNamespace(err error, namespace string) error {
+	if !apierrors.IsForbidden(err) || namespace == rolesNamespace {
+		return err
+	}
+	return fmt.Errorf("%w. The process keeps its lease and this record in the namespace %s; the Roles in config/rbac allow that in %s only: "+
+		"run with --leader-election-namespace=%[3]s, or bind such Roles in %[2]s", err, namespace, rolesNamespace)
 }
 
 // identify finds out and keeps the identity of this process.

@@ -109,6 +109,30 @@ func TestTheClusterIDIsTheClustersAndIsRecorded(t *testing.T) {
 	}
 }
 
+// The roles that are given do not reach the namespace that is the default.
+//
+// P-60.
+func TestAProcessThatMayNotUseItsNamespaceIsToldWhichOneItMay(t *testing.T) {
+	config, err := planes.control.UserConfig("somebody-without-roles")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := parsed(t, "--control-kubeconfig=/a", "--cluster-id=mine")
+	namespace, err := c.leaderElectionNamespace()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = identify(t.Context(), clientset(t, config).CoreV1(), c, namespace)
+	for _, want := range []string{"ConfigMap kube-system/machinist-cluster-id", "forbidden", "--leader-election-namespace=machinist-system"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("identify() = %v, want an error with %q", err, want)
+		}
+	}
+	if _, err = identify(t.Context(), clientset(t, config).CoreV1(), c, "machinist-system"); err == nil || strings.Contains(err.Error(), "--leader-election") {
+		t.Errorf("identify() = %v, want an error that does not advise what is done already", err)
+	}
+}
+
 // Without its record, the next process with another cluster id takes the instances of this installation for nobody's.
 //
 // F-44.

@@ -7,6 +7,7 @@ package refusal
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -93,6 +94,18 @@ func Selector(path *field.Path, s *metav1.LabelSelector) field.ErrorList {
 	return errs
 }
 
+// misspelled returns the condition of Kubernetes that a type is in another case.
+func misspelled(written corev1.NodeConditionType) (corev1.NodeConditionType, bool) {
+	for _, known := range []corev1.NodeConditionType{
+		corev1.NodeReady, corev1.NodeMemoryPressure, corev1.NodeDiskPressure, corev1.NodePIDPressure, corev1.NodeNetworkUnavailable,
+	} {
+		if written != known && strings.EqualFold(string(written), string(known)) {
+			return known, true
+		}
+	}
+	return "", false
+}
+
 // HealthCheck returns an error for each condition of a check that no Node can be unhealthy by.
 func HealthCheck(c *v1beta1.MachineHealthCheck) field.ErrorList {
 	var errs field.ErrorList
@@ -101,6 +114,9 @@ func HealthCheck(c *v1beta1.MachineHealthCheck) field.ErrorList {
 		at := conditions.Index(i)
 		for _, problem := range validation.IsQualifiedName(string(condition.Type)) {
 			errs = append(errs, field.Invalid(at.Child("type"), condition.Type, problem))
+		}
+		if known, wrong := misspelled(condition.Type); wrong {
+			errs = append(errs, field.Invalid(at.Child("type"), condition.Type, "no Node has a condition that is spelled so: write "+string(known)))
 		}
 		if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
 			errs = append(errs, field.Invalid(at.Child("status"), condition.Status, "a Node that is Ready is not unhealthy"))

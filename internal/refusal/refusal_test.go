@@ -1,6 +1,7 @@
 package refusal_test
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -43,9 +44,10 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		"spec.template.spec.node.startupTaints[1].key":                        dressed(v1beta1.NodeTemplate{StartupTaints: taint(v1beta1.NodeTaintUninitialized)}),
 		"spec.unhealthyNodeConditions[0].status":                              judged(corev1.NodeReady, corev1.ConditionTrue),
 		"spec.unhealthyNodeConditions[0].type":                                judged("my condition", corev1.ConditionTrue),
+		"spec.unhealthyNodeConditions[0].type ":                               judged("ready", corev1.ConditionTrue),
 		"spec.selector.matchExpressions[1].key":                               selected(v1beta1.LabelTemplateHash),
 	} {
-		if len(errs) != 1 || errs[0].Field != field {
+		if len(errs) != 1 || errs[0].Field != strings.TrimSpace(field) {
 			t.Errorf("%s: %v", field, errs)
 		}
 	}
@@ -54,7 +56,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 			Labels: map[string]string{v1beta1.LabelTemplateHash: "x", v1beta1.LabelMachineDeployment: "d"},
 		}}),
 		"preserve": marked(v1beta1.AnnotationPreserve), "a taint of a person": dressed(v1beta1.NodeTemplate{Taints: taint("example.com/a")}),
-		"not ready": judged(corev1.NodeReady, corev1.ConditionFalse), "a label of a person": selected("tier"),
+		"not ready": judged(corev1.NodeReady, corev1.ConditionFalse), "a condition of a person": judged("readyForWork", corev1.ConditionFalse), "a label of a person": selected("tier"),
 	} {
 		if len(errs) > 0 {
 			t.Errorf("%s: %v", name, errs)

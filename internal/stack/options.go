@@ -36,6 +36,9 @@ type Options struct {
 	ClusterApproves bool
 	// Bare prepares the two processes and starts neither, for running them by hand.
 	Bare bool
+	// Metrics has every process of ours serve its metrics on a free address of loopback, to everybody on this machine:
+	// Stack.Metrics tells where. By default none are served.
+	Metrics bool
 	// ManagerArgs and ProviderArgs are appended to those chosen here.
 	ManagerArgs, ProviderArgs []string
 	// ExtraAPIServerArgs are appended to those of the control cluster's API server.

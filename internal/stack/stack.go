@@ -54,11 +54,13 @@ type Stack struct {
 	cloudToken string
 	adminToken string
 	azure      *azureEndpoint
+	// metrics are the addresses of the metrics, by the names of the processes.
+	metrics map[string]string
 }
 
 // Start brings everything up and returns when both processes lead, and are asked by the API server about what is admitted. When it fails, nothing is left running.
 func Start(ctx context.Context, o Options) (*Stack, error) {
-	s := &Stack{options: o}
+	s := &Stack{options: o, metrics: map[string]string{}}
 	s.backend = s.newBackend()
 	if err := s.start(ctx); err != nil {
 		return nil, errors.Join(err, s.Stop())
@@ -211,9 +213,18 @@ func (s *Stack) newProcess(program, name string, extra []string) (*process.Proce
 		}
 		p.Args = append(p.Args, "--"+cluster.name+"-kubeconfig="+path)
 	}
+	metrics := "0"
+	if s.options.Metrics {
+		var err error
+		if metrics, err = controlplane.FreeAddress(); err != nil {
+			return nil, err
+		}
+		s.metrics[name] = metrics
+		p.Args = append(p.Args, "--metrics-secure=false")
+	}
 	p.Args = append(p.Args,
 		"--leader-election-namespace="+SystemNamespace,
-		"--health-probe-bind-address=0", "--metrics-bind-address=0",
+		"--health-probe-bind-address=0", "--metrics-bind-address="+metrics,
 	)
 	if ns := s.options.Namespace; ns != "" {
 		// Who may read nothing outside of the namespace cannot know the id of the cluster.
@@ -269,6 +280,9 @@ func (s *Stack) CloudClient() (*simcloud.Client, error) {
 
 // CloudToken is what a user of the simulated cloud authenticates with.
 func (s *Stack) CloudToken() string { return s.cloudToken }
+
+// Metrics returns the address, of loopback, at which a process serves its metrics by HTTP; empty without Options.Metrics.
+func (s *Stack) Metrics(p *process.Process) string { return s.metrics[p.Name] }
 
 // Dir is the folder with the logs of all processes.
 func (s *Stack) Dir() string { return s.dir }

@@ -31,12 +31,11 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// The README's flow for developers, followed to the letter: what `machinist demo --bare` prints is run in a shell, with
-// control and target cluster being two.
+// What `machinist demo --bare` prints is run in a shell, with control and target cluster being two.
 //
 // P-9.
-func TestRunningByHandAsTheREADMESays(t *testing.T) {
-	bare := newShell(t, filepath.Join(binDir(t), "machinist")+" demo --bare --separate-target --dir "+filepath.Join(t.TempDir(), "bare"), nil)
+func TestRunningByHandWhatTheBareDemoPrints(t *testing.T) {
+	bare := newShell(t, "", filepath.Join(binDir(t), "machinist")+" demo --bare --separate-target --dir "+filepath.Join(t.TempDir(), "bare"), nil)
 	text := bare.until("Ctrl-C ends everything")
 
 	commands := regexp.MustCompile(`(?s)  (/\S*bin/machinist-(?:manager|provider-sim) .*?)\n\n`).FindAllStringSubmatch(text, -1)
@@ -47,14 +46,15 @@ func TestRunningByHandAsTheREADMESays(t *testing.T) {
 	var processes []*shell
 	for i, c := range commands {
 		// The user gives them addresses to be looked at.
-		processes = append(processes, newShell(t, fmt.Sprintf("exec %s --health-probe-bind-address=%s --metrics-bind-address=%s", c[1], health[i], metrics[i]), nil))
+		processes = append(processes, newShell(t, "", fmt.Sprintf("exec %s --health-probe-bind-address=%s --metrics-bind-address=%s --metrics-secure", c[1], health[i], metrics[i]), nil))
 	}
 
-	_, fleet, _ := strings.Cut(text, "and give them a fleet:")
-	fleet, _, _ = strings.Cut(fleet, "Ctrl-C")
+	_, fleet, _ := strings.Cut(text, "and give them a fleet, in the folder of the repository:")
+	fleet, rest, _ := strings.Cut(fleet, "\n\nThe nodes are in the target cluster: ")
 	kubeconfig := regexp.MustCompile(`KUBECONFIG=(\S+)`).FindStringSubmatch(fleet)[1]
 	c := clientFor(t, kubeconfig)
-	script := fmt.Sprintf("set -e\ncd ../..\nkubectl() { %s \"$@\"; }\n%s", kubectlPath(t), fleet)
+	// As in the shell of a person, which knows aliases.
+	script := "set -e\nshopt -s expand_aliases\ncd ../..\n" + fleet
 	if out, err := exec.Command("bash", "-c", script).CombinedOutput(); err != nil {
 		t.Fatalf("give them a fleet: %v\n%s", err, out)
 	}
@@ -67,6 +67,13 @@ func TestRunningByHandAsTheREADMESays(t *testing.T) {
 		}
 		return running == 3 && len(l.Items) == 3, describe(l.Items)
 	})
+	listNodes, rest, _ := strings.Cut(rest, "\n")
+	if out, err := exec.Command("bash", "-c", script[:strings.Index(script, "  kubectl apply")]+listNodes).CombinedOutput(); err != nil || strings.Count(string(out), " Ready ") != 3 {
+		t.Errorf("%s: %v, and not three nodes:\n%s", listNodes, err, out)
+	}
+	if n := strings.Count(rest, ": curl http://127.0.0.1:"); n != 2 {
+		t.Errorf("it is said of %d processes where their metrics are, want two:\n%s", n, rest)
+	}
 	nodes := &corev1.NodeList{}
 	if err := c.List(context.Background(), nodes); err != nil {
 		t.Fatal(err)
@@ -120,10 +127,11 @@ type shell struct {
 	t     *testing.T
 }
 
-func newShell(t *testing.T, command string, environment []string) *shell {
+// newShell runs a command in a folder, by default that of the test, with additions to the environment.
+func newShell(t *testing.T, folder, command string, environment []string) *shell {
 	t.Helper()
 	s := &shell{cmd: exec.Command("bash", "-c", command), lines: make(chan string, 10000), done: make(chan error, 1), t: t}
-	s.cmd.Env = append(os.Environ(), environment...)
+	s.cmd.Dir, s.cmd.Env = folder, append(os.Environ(), environment...)
 	out, err := s.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

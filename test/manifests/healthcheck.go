@@ -17,6 +17,8 @@ func healthChecks() []Bad {
 		row{"with a condition with a status that is none", condition("Ready", "Maybe", "1m"), says(first + ".status")},
 		row{"with a condition without a type", condition("", "True", "1m"), says(first + ".type")},
 		row{"with a condition with a type that is too long", condition(a(317), "True", "1m"), says(first + ".type")},
+		row{"with Ready in small letters", condition("ready", "False", "1m"), says(first+".type", "write Ready")},
+		row{"with PIDPressure in another case", condition("PidPressure", "True", "1m"), says(first+".type", "PIDPressure")},
 		row{"with a condition with a timeout in words", condition("Ready", "True", "10 minutes"), says(first + ".timeout")},
 		row{"with a condition with a negative timeout", condition("Ready", "False", "-1m"), says(first + ".timeout")},
 		row{"with a condition twice", spec("unhealthyNodeConditions", []any{

@@ -54,7 +54,7 @@ func machines() []Bad {
 		row{"with a class of another namespace", spec("classRef", Ref("other/small")), says(class)},
 		row{"with a class with a name that is too long", spec("classRef", Ref(a(254))), says(class)},
 		row{"with a version without v", spec("version", "1.36.3"), says(version)},
-		row{"with a version without a patch", spec("version", "v1.36"), says(version)},
+		row{"with a version without a patch", spec("version", "v1.36"), says(version, "v1.36", "such as v1.36.3")},
 		row{"with a version that is a word", spec("version", "latest"), says(version)},
 		row{"with an empty version", spec("version", ""), says(version)},
 		row{"with a version that is too long", spec("version", "v1.36.3-"+a(64)), says(version)},

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/wording"
 )
 
 // blockedReasons are the reasons of OrphanRemovalBlocked by the verdicts that wait for a person.
@@ -177,11 +178,19 @@ func blockedCondition(class *v1beta1.MachineClass, names map[Verdict][]string, n
 	switch most, ready := names[MostOrphaned], names[NodeReady]; {
 	case len(most) > 0:
 		condition.Reason = v1beta1.ReasonMostInstancesOrphaned
-		condition.Message = fmt.Sprintf("%d instances have no Machine, most of those in this cluster or in one namespace: it is more likely that their Machines were lost. None is removed: %s.%s",
-			len(most), enumerate(most), how)
+		subject, lost := wording.Count(len(most), "instance")+" have no Machine", "their Machines were lost"
+		if len(most) == 1 {
+			subject, lost = "1 instance has no Machine", "its Machine was lost"
+		}
+		condition.Message = fmt.Sprintf("%s, most of those in this cluster or in one namespace: it is more likely that %s. None is removed: %s.%s",
+			subject, lost, enumerate(most), how)
 	case len(ready) > 0:
 		condition.Reason = v1beta1.ReasonOrphanNodeReady
-		condition.Message = fmt.Sprintf("%d instances have no Machine, and their Nodes are Ready. They are not removed: %s.%s", len(ready), enumerate(ready), how)
+		subject := wording.Count(len(ready), "instance") + " have no Machine, and their Nodes are Ready. They are not removed"
+		if len(ready) == 1 {
+			subject = "1 instance has no Machine, and its Node is Ready. It is not removed"
+		}
+		condition.Message = fmt.Sprintf("%s: %s.%s", subject, enumerate(ready), how)
 	default:
 		return metav1.Condition{}
 	}

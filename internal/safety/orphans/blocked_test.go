@@ -2,6 +2,7 @@ package orphans
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -186,5 +187,23 @@ func TestMostOrphanedInstancesStayUntilAPersonConfirms(t *testing.T) {
 	w.wantBlocked("small", "", "")
 	if n := w.metric("machinist_orphans_blocked", v1beta1.ReasonMostInstancesOrphaned); n != 0 || w.cloud.deletes != 4 {
 		t.Errorf("the metric says %v, %d deletions were sent", n, w.cloud.deletes)
+	}
+}
+
+func TestAConditionAboutOneInstanceSaysOne(t *testing.T) {
+	class := &v1beta1.MachineClass{}
+	for _, test := range []struct {
+		verdict Verdict
+		names   []string
+		want    string
+	}{
+		{NodeReady, []string{"a"}, "1 instance has no Machine, and its Node is Ready. It is not removed: "},
+		{NodeReady, []string{"a", "b"}, "2 instances have no Machine, and their Nodes are Ready. They are not removed: "},
+		{MostOrphaned, []string{"a"}, "1 instance has no Machine, most "},
+		{MostOrphaned, []string{"a", "b"}, "2 instances have no Machine, most "},
+	} {
+		if got := blockedCondition(class, map[Verdict][]string{test.verdict: test.names}, time.Now()).Message; !strings.HasPrefix(got, test.want) {
+			t.Errorf("%v of %v: %q, want it to begin with %q", test.verdict, test.names, got, test.want)
+		}
 	}
 }

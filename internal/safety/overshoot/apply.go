@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/wording"
 )
 
 // freezable reports whether there is anything that freeze would freeze.
@@ -29,7 +30,10 @@ func (f *family) creates(o client.Object) bool {
 // freeze labels what may create machines, the root first, and says why. What is frozen already stays as it is. It reports
 // whether it wrote anything, also with an error.
 func (r *Reconciler) freeze(ctx context.Context, f *family, live, high int) (wrote bool, err error) {
-	message := fmt.Sprintf("There are %d machines although at most %d may be. No more are made until some are gone.", live, high)
+	message := fmt.Sprintf("There are %s although at most %d may be. No more are made until some are gone.", wording.Count(live, "machine"), high)
+	if live == 1 {
+		message = fmt.Sprintf("There is 1 machine although at most %d may be. No more are made until it is gone.", high)
+	}
 	for _, o := range f.members() {
 		if !frozen(o) && f.creates(o) {
 			was := o.DeepCopyObject().(client.Object)

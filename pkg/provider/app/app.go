@@ -13,6 +13,7 @@ import (
 
 	"machinist.dev/machinist/internal/admission"
 	"machinist.dev/machinist/internal/operator"
+	"machinist.dev/machinist/internal/version"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -44,6 +45,7 @@ func Command(p Provider) *cobra.Command {
 	settings := defaultSettings()
 	cmd := &cobra.Command{
 		Use:           name,
+		Version:       version.String(),
 		Short:         fmt.Sprintf("Make and keep machines of the provider %s", p.Name),
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,

@@ -20,6 +20,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"machinist.dev/machinist/internal/version"
 	"machinist.dev/machinist/providers/azure/fakeazure"
 	"machinist.dev/machinist/simcloud/host"
 )
@@ -41,6 +42,7 @@ func command() *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use:           "fakeazure",
+		Version:       version.String(),
 		Short:         "Serve an Azure in memory on loopback",
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,

@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// checkKubeconfig returns an error where no cluster is chosen. client-go would then ask http://localhost:8080, which nobody
+// means.
+func (e *Env) checkKubeconfig() error {
+	if isSet(e.config.APIServer) {
+		return nil
+	}
+	loader := e.config.ToRawKubeConfigLoader()
+	if isSet(e.config.KubeConfig) {
+		if _, err := os.Stat(*e.config.KubeConfig); err != nil {
+			return fmt.Errorf("--kubeconfig=%s: %w", *e.config.KubeConfig, missing(err))
+		}
+	} else if files := loader.ConfigAccess().GetLoadingPrecedence(); !slices.ContainsFunc(files, exists) {
+		switch _, err := rest.InClusterConfig(); {
+		case err == nil:
+			return nil
+		case os.Getenv(clientcmd.RecommendedConfigPathEnvVar) != "":
+			return fmt.Errorf("%s=%s: there is no such file", clientcmd.RecommendedConfigPathEnvVar, os.Getenv(clientcmd.RecommendedConfigPathEnvVar))
+		}
+		return fmt.Errorf("there is no kubeconfig: %s does not exist, and neither --kubeconfig nor %s is set",
+			strings.Join(files, ", "), clientcmd.RecommendedConfigPathEnvVar)
+	}
+	config, err := loader.RawConfig()
+	if err != nil {
+		return fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	if config.CurrentContext != "" || isSet(e.config.Context) || isSet(e.config.ClusterName) {
+		return nil // A context that does not exist is client-go's error.
+	}
+	if _, err := rest.InClusterConfig(); err == nil {
+		return nil
+	}
+	where := "--kubeconfig"
+	if !isSet(e.config.KubeConfig) {
+		where = "the kubeconfig " + strings.Join(loader.ConfigAccess().GetLoadingPrecedence(), ", ")
+	} else {
+		where += "=" + *e.config.KubeConfig
+	}
+	if len(config.Contexts) == 0 {
+		return fmt.Errorf("%s: there is no context in it", where)
+	}
+	return fmt.Errorf("%s: no context is chosen; choose one with --context: %s", where, strings.Join(slices.Sorted(maps.Keys(config.Contexts)), ", "))
+}
+
+func isSet(flag *string) bool { return flag != nil && *flag != "" }
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// missing says that a file does not exist without naming it again.
+func missing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return errors.New("there is no such file")
+	}
+	return err
+}

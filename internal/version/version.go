@@ -1,0 +1,59 @@
+// Package version tells which version a program is, for its flag --version.
+package version
+
+import (
+	"runtime/debug"
+	"strings"
+)
+
+// core is the module of Machinist itself. A provider of somebody else has it among its dependencies.
+const core = "machinist.dev/machinist"
+
+// release is set by who builds a release: go build -ldflags "-X machinist.dev/machinist/internal/version.release=v1.2.3".
+var release string
+
+// String returns the version of the running program, such as "v1.2.3 (commit 0123456789ab, go1.26.1)".
+func String() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		info = &debug.BuildInfo{}
+	}
+	return describe(release, info)
+}
+
+// describe says what a program's build information tells. The Go command writes no commit into it where it builds outside
+// of a repository.
+func describe(release string, info *debug.BuildInfo) string {
+	name := release
+	if name == "" {
+		name = info.Main.Version
+	}
+	if name == "" || name == "(devel)" {
+		name = "development"
+	}
+	var details []string
+	settings := map[string]string{}
+	for _, s := range info.Settings {
+		settings[s.Key] = s.Value
+	}
+	if commit := settings["vcs.revision"]; commit != "" {
+		details = append(details, "commit "+commit[:min(12, len(commit))])
+		if settings["vcs.modified"] == "true" {
+			details = append(details, "with local changes")
+		}
+	}
+	if info.Main.Path != core {
+		for _, dependency := range info.Deps {
+			if dependency.Path == core && dependency.Version != "" && dependency.Replace == nil {
+				details = append(details, "machinist "+dependency.Version)
+			}
+		}
+	}
+	if info.GoVersion != "" {
+		details = append(details, info.GoVersion)
+	}
+	if len(details) == 0 {
+		return name
+	}
+	return name + " (" + strings.Join(details, ", ") + ")"
+}

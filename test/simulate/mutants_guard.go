@@ -65,7 +65,7 @@ func guardMutants() []mutant {
 		},
 		{
 			name: "most-orphans-forgotten", file: "internal/safety/orphans/blocked.go",
-			from: "state.Blocked || blockedReason(in.source) == v1beta1.ReasonMostInstancesOrphaned", to: "state.Blocked",
+			from: "&& blockedReason(class) == v1beta1.ReasonMostInstancesOrphaned {", to: "&& blockedReason(class) == \"\" && state.Now.IsZero() {",
 			scenario: "machines-lost", finds: "orphans: .* one of most",
 		},
 		{

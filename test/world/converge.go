@@ -35,6 +35,12 @@ func (w *World) Run(wrong func(*World) string) error {
 		if missing == "" && len(w.script) == 0 && !w.faultsLast() {
 			return w.rest(wrong)
 		}
+		if acted, err := w.answerBlock(); acted || err != nil {
+			if err != nil {
+				return err
+			}
+			continue
+		}
 		at, waits := w.next()
 		switch {
 		case !waits:

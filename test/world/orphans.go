@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -201,6 +202,26 @@ func letGo(class string) Deed {
 		changed.Annotations = map[string]string{v1beta1.AnnotationRemoveOrphansUntil: w.clock.at.Add(12 * time.Hour).UTC().Format(time.RFC3339)}
 		return c.Patch(ctx, changed, client.MergeFrom(o))
 	}}
+}
+
+// answerBlock has a person do what a class asks for that has said for a while that orphans wait for one, once, and reports
+// whether one did. A list that shows what is gone makes few orphans most of the instances of a small fleet.
+func (w *World) answerBlock() (bool, error) {
+	if w.guards.letGo || len(w.script) > 0 {
+		return false, nil
+	}
+	class, c := &v1beta1.MachineClass{}, w.hand(w.control)
+	if err := c.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: "a"}, class); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	blocked := meta.FindStatusCondition(class.Status.Conditions, v1beta1.ConditionOrphanRemovalBlocked)
+	if blocked == nil || w.clock.at.Sub(blocked.LastTransitionTime.Time) < patience/2 {
+		return false, nil
+	}
+	deed := letGo(class.Name)
+	w.tell("person: %s", deed.Name)
+	w.disturbed = w.clock.at
+	return true, deed.Do(context.Background(), w, c)
 }
 
 // losses is machines that were lost, so many that it is no accident of single ones, or one whose Node is Ready. The provider may

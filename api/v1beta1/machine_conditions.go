@@ -71,7 +71,8 @@ const (
 	// is a reason of Launched, Deleting and of a MachineClass's Ready.
 	ReasonCredentialsNotFound = "CredentialsNotFound"
 
-	// ReasonCredentialsRefused surfaces when the cloud refuses the credentials or what they ask for.
+	// ReasonCredentialsRefused surfaces when the cloud refuses the credentials or what they ask for. It is a reason of Launched,
+	// Deleting and of a MachineClass's Ready.
 	ReasonCredentialsRefused = "CredentialsRefused"
 
 	// ReasonSecretNotLabelled surfaces when a Secret is to be used as credentials or user data and its label

@@ -7,8 +7,10 @@ import (
 	"strings"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -28,6 +30,8 @@ type lists struct {
 	sets        v1beta1.MachineSetList
 	deployments v1beta1.MachineDeploymentList
 	checks      v1beta1.MachineHealthCheckList
+	classes     v1beta1.MachineClassList
+	secrets     metav1.PartialObjectMetadataList
 	unread      []string
 }
 
@@ -41,7 +45,7 @@ func (c *Cluster) read(ctx context.Context, namespace string) (*lists, error) {
 	for _, more := range []struct {
 		what string
 		list client.ObjectList
-	}{{"deployments", &l.deployments}, {"sets", &l.sets}, {"health checks", &l.checks}} {
+	}{{"deployments", &l.deployments}, {"sets", &l.sets}, {"health checks", &l.checks}, {"classes", &l.classes}} {
 		switch err := c.List(ctx, more.list, client.InNamespace(namespace)); {
 		case err == nil, meta.IsNoMatchError(err), isUnknownResource(err):
 		case apierrors.IsForbidden(err):
@@ -50,13 +54,21 @@ func (c *Cluster) read(ctx context.Context, namespace string) (*lists, error) {
 			return nil, c.Explain(err)
 		}
 	}
+	// Of Secrets only those that are being deleted matter. Whoever may not list them is told nothing of that: few may.
+	l.secrets.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
+	if err := c.List(ctx, &l.secrets, client.InNamespace(namespace)); err != nil && !apierrors.IsForbidden(err) {
+		return nil, c.Explain(err)
+	}
+	l.secrets.Items = slices.DeleteFunc(l.secrets.Items, func(secret metav1.PartialObjectMetadata) bool {
+		return secret.DeletionTimestamp == nil || !slices.Contains(secret.Finalizers, v1beta1.InUseFinalizer)
+	})
 	return l, nil
 }
 
 // facts makes of the lists what views are made of.
 func (c *Cluster) facts(ctx context.Context, l *lists, namespace, system string) fleet.Facts {
 	f := fleet.Facts{
-		Namespace: namespace, Deployments: l.deployments.Items, Sets: l.sets.Items, Machines: l.machines.Items, Checks: l.checks.Items,
+		Namespace: namespace, Deployments: l.deployments.Items, Sets: l.sets.Items, Machines: l.machines.Items, Checks: l.checks.Items, Classes: l.classes.Items, Secrets: l.secrets.Items,
 		Processes: []why.Process{}, Unread: slices.Clone(l.unread),
 	}
 	var names []string

@@ -135,7 +135,7 @@ func TestRotatedCredentialsAreTriedAtOnce(t *testing.T) {
 	w.makeClass("content")
 	w.makeClass("reference")
 	for _, name := range []string{"content", "reference"} {
-		w.awaitReady(name, v1beta1.ReasonProviderUnavailable)
+		w.awaitReady(name, v1beta1.ReasonCredentialsRefused)
 	}
 	w.patchClass("reference", `{"spec":{"credentialsRef":{"name":"new-creds"}}}`)
 	w.awaitReady("reference", v1beta1.ReasonValid)

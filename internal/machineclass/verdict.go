@@ -99,6 +99,8 @@ func consequence(capacity provider.Capacity, err error, hasCredentials bool) (v 
 		return refused(v1beta1.ReasonInvalidProviderSpec, err), true
 	case code == provider.Unauthenticated && !hasCredentials:
 		return refused(v1beta1.ReasonCredentialsNotFound, err), false
+	case code == provider.Unauthenticated, code == provider.PermissionDenied:
+		return refused(v1beta1.ReasonCredentialsRefused, err), true
 	default:
 		return refused(v1beta1.ReasonProviderUnavailable, err), true
 	}

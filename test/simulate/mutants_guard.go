@@ -9,6 +9,12 @@ var withoutOwnAge = &mutant{
 	from: "told >= r.MinAge+clockDifference || told >= r.MinAge && known", to: "told >= r.MinAge || known",
 }
 
+// withoutBrake has a person confirm each removal of an orphan (F-45).
+var withoutBrake = &mutant{
+	file: "internal/safety/orphans/blocked.go",
+	from: "slices.ContainsFunc(scopes[d.ID].sources, func(source client.Object) bool { return confirmed[source.GetUID()] })", to: "len(confirmed) >= 0 && slices.Contains([]bool{true}, true)",
+}
+
 // guardMutants are bugs of what watches over a fleet: health checks, outages, orphans, freezes, marks and certificates.
 func guardMutants() []mutant {
 	return []mutant{
@@ -36,6 +42,7 @@ func guardMutants() []mutant {
 			from: "	live, version, token := map[types.UID]bool{}, \"\", \"\"\n",
 			to: "	if all, known := (&v1beta1.MachineList{}), map[types.UID]bool{}; c.Client.List(ctx, all) == nil {\n		for i := range all.Items {\n			known[all.Items[i].UID] = true\n		}\n		return known, nil\n	}\n" +
 				"	live, version, token := map[types.UID]bool{}, \"\", \"\"\n",
+			without:  withoutBrake,
 			scenario: "orphans-seen-late", finds: "orphans: .* has it",
 		},
 		{

@@ -22,6 +22,9 @@ type Facts struct {
 	Sets        []v1beta1.MachineSet
 	Machines    []v1beta1.Machine
 	Checks      []v1beta1.MachineHealthCheck
+	Classes     []v1beta1.MachineClass
+	// Secrets are those that Machinist uses and that are being deleted.
+	Secrets []metav1.PartialObjectMetadata
 	// Processes are those that serve what was read.
 	Processes []why.Process
 	// Unread says what could not be read, and why, each in a sentence.
@@ -109,5 +112,31 @@ func Only(f Facts, deployment string) Facts {
 			only.Checks = append(only.Checks, check)
 		}
 	}
+	only.Classes, only.Secrets = classesOf(f, only.Machines)
 	return only
+}
+
+// classesOf returns the classes of machines, and the Secrets that these refer to.
+func classesOf(f Facts, machines []v1beta1.Machine) (classes []v1beta1.MachineClass, secrets []metav1.PartialObjectMetadata) {
+	used := map[string]bool{}
+	for _, class := range f.Classes {
+		if !slices.ContainsFunc(machines, func(m v1beta1.Machine) bool {
+			return m.Namespace == class.Namespace && m.Spec.ClassRef != nil && m.Spec.ClassRef.Name == class.Name
+		}) {
+			continue
+		}
+		classes = append(classes, class)
+		if ref := class.Spec.CredentialsRef; ref != nil {
+			used[class.Namespace+"/"+ref.Name] = true
+		}
+		if ref := class.Spec.UserDataRef; ref != nil {
+			used[class.Namespace+"/"+ref.Name] = true
+		}
+	}
+	for _, secret := range f.Secrets {
+		if used[secret.Namespace+"/"+secret.Name] {
+			secrets = append(secrets, secret)
+		}
+	}
+	return classes, secrets
 }

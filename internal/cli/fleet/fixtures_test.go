@@ -107,6 +107,26 @@ func healthy() Facts {
 	return f
 }
 
+// unmakeable is at rest, and none of its machines could be made again.
+func unmakeable() Facts {
+	f := healthy()
+	class := func(name string, ready metav1.ConditionStatus, reason, message string) v1beta1.MachineClass {
+		c := v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: name}}
+		c.Status.Conditions = []metav1.Condition{said(v1beta1.ConditionReady, ready, reason, message, time.Hour)}
+		return c
+	}
+	going := class("going", on, v1beta1.ReasonValid, "")
+	at := ago(time.Minute)
+	going.DeletionTimestamp = &at
+	f.Classes = []v1beta1.MachineClass{
+		class("small", on, v1beta1.ReasonValid, ""), going, class("refused", off, v1beta1.ReasonCredentialsRefused, "Unauthenticated: the token has expired"),
+	}
+	f.Secrets = []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "cloud", DeletionTimestamp: &at}}}
+	f.Sets[0].Spec.Template.Spec.Version = "v1.36.3"
+	f.Machines[0].Spec.Version, f.Machines[1].Spec.Version, f.Machines[2].Spec.Version = "v1.36.3", "v1.36.3", "v1.35.0"
+	return f
+}
+
 // troubled has something of everything.
 func troubled() Facts {
 	f := healthy()

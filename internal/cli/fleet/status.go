@@ -29,6 +29,10 @@ type Status struct {
 	Freezes []Freeze `json:"freezes"`
 	// HealthChecks are all of them.
 	HealthChecks []HealthCheck `json:"healthChecks"`
+	// Sources are the classes and Secrets of which no machine can be made, or that are being deleted.
+	Sources []Source `json:"classesAndSecrets"`
+	// Edited are the machines that are not what their set would make.
+	Edited []Edited `json:"editedMachines"`
 	// Waiting is what machines that are not at rest wait for.
 	Waiting []why.Group `json:"waiting"`
 	// Machines is how many there are, AtRest how many of them run, are up to date and left alone.
@@ -81,6 +85,25 @@ type Freeze struct {
 	Since     *time.Time `json:"since,omitempty"`
 }
 
+// Source is a class, or a Secret, with which something is wrong.
+type Source struct {
+	Namespace string     `json:"namespace"`
+	Object    string     `json:"object"`
+	Reason    string     `json:"reason"`
+	Says      string     `json:"says"`
+	Since     *time.Time `json:"since,omitempty"`
+}
+
+// Edited is a machine whose specification somebody changed within its set.
+type Edited struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Field is the first that differs, Is its value and Set that of the set's template.
+	Field string `json:"field"`
+	Is    string `json:"is"`
+	Set   string `json:"set"`
+}
+
 // HealthCheck is what a health check tells.
 type HealthCheck struct {
 	Namespace string `json:"namespace"`
@@ -103,6 +126,7 @@ func StatusOf(f Facts) Status {
 	s := Status{
 		Now: f.Now, Namespace: f.Namespace, Processes: f.Processes, Unread: f.Unread, Machines: len(f.Machines),
 		Deployments: []Scaled{}, Sets: []Scaled{}, Loose: []Loose{}, Freezes: []Freeze{}, HealthChecks: []HealthCheck{},
+		Sources: sourcesOf(f), Edited: editedOf(fam),
 	}
 	for i := range f.Deployments {
 		d := &f.Deployments[i]
@@ -140,6 +164,12 @@ func StatusOf(f Facts) Status {
 	slices.SortFunc(s.Deployments, byName)
 	slices.SortFunc(s.Freezes, func(a, b Freeze) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Object, b.Object))
+	})
+	slices.SortFunc(s.Sources, func(a, b Source) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Object, b.Object))
+	})
+	slices.SortFunc(s.Edited, func(a, b Edited) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	slices.SortFunc(s.HealthChecks, func(a, b HealthCheck) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
@@ -186,7 +216,7 @@ func deploymentOf(d *v1beta1.MachineDeployment, fam family) Scaled {
 		case live != int(s.Desired) || s.Deleting > 0:
 			s.Rollout = "Scaling"
 		case s.Ready < live:
-			s.Rollout = "NotReady"
+			s.Rollout = notReady(fam.of(d))
 		}
 	}
 	return s
@@ -236,7 +266,7 @@ func setOf(set *v1beta1.MachineSet, fam family) Scaled {
 		return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionUpToDate)
 	})
 	if s.Ready < len(fam.machines[set.UID])-s.Deleting {
-		s.Rollout = "NotReady"
+		s.Rollout = notReady(fam.machines[set.UID])
 	}
 	for _, kind := range []string{v1beta1.ConditionFrozen, v1beta1.ConditionReplicaFailure, v1beta1.ConditionScalingUp, v1beta1.ConditionScalingDown} {
 		c := meta.FindStatusCondition(set.Status.Conditions, kind)

@@ -25,6 +25,8 @@ func (s Status) Text(w io.Writer, style text.Style) error {
 	s.loose(out)
 	s.checks(out, style)
 	s.freezes(out, style)
+	s.sources(out, style)
+	s.edited(out)
 	s.waiting(out, style)
 	s.processes(out, style)
 	s.sum(out, style)
@@ -149,6 +151,33 @@ func (s Status) freezes(w *strings.Builder, style text.Style) {
 	s.rows(w, []string{"FROZEN", "REASON", "FOR", "WHY"}, rows, namespaces)
 }
 
+func (s Status) sources(w *strings.Builder, style text.Style) {
+	var rows [][]string
+	var namespaces []string
+	for _, x := range s.Sources {
+		age := ""
+		if x.Since != nil {
+			age = text.Age(s.Now, *x.Since)
+		}
+		reason := style.Bad(x.Reason)
+		if x.Reason == deleting {
+			reason = style.Warn(x.Reason)
+		}
+		rows, namespaces = append(rows, []string{x.Object, reason, age, text.Clean(x.Says)}), append(namespaces, x.Namespace)
+	}
+	s.rows(w, []string{"CLASS OR SECRET", "REASON", "AGE", "MESSAGE"}, rows, namespaces)
+}
+
+func (s Status) edited(w *strings.Builder) {
+	var rows [][]string
+	var namespaces []string
+	for _, x := range s.Edited {
+		rows = append(rows, []string{x.Name, x.Field, text.Clean(x.Is), text.Clean(x.Set)})
+		namespaces = append(namespaces, x.Namespace)
+	}
+	s.rows(w, []string{"MACHINE EDITED BY HAND", "FIELD", "VALUE", "IN ITS SET"}, rows, namespaces)
+}
+
 // waiting has names of machines that carry their namespace where there may be several.
 func (s Status) waiting(w *strings.Builder, style text.Style) {
 	if len(s.Waiting) == 0 {
@@ -190,6 +219,8 @@ func (s Status) processes(w *strings.Builder, style text.Style) {
 func (s Status) sum(w *strings.Builder, style text.Style) {
 	switch waiting := s.Machines - s.AtRest; {
 	case s.Machines == 0:
+	case waiting == 0 && len(s.Sources)+len(s.Edited) > 0:
+		fmt.Fprintf(w, "\n%s, all at rest; see above what is wrong all the same.\n", wording.Count(s.Machines, "machine"))
 	case waiting == 0:
 		fmt.Fprintf(w, "\n%s\n", style.Good(wording.Count(s.Machines, "machine")+", all at rest."))
 	default:

@@ -26,6 +26,7 @@ func TestStatusIsOneGlance(t *testing.T) {
 	}{
 		"healthy":        {healthy(), plain},
 		"troubled":       {troubled(), plain},
+		"unmakeable":     {unmakeable(), plain},
 		"colour":         {troubled(), colour},
 		"all-namespaces": {everywhere(troubled()), plain},
 		"empty":          {Facts{Now: now, Namespace: "prod"}, plain},
@@ -53,8 +54,11 @@ func TestWhatIsNotThereYetIsNotComplete(t *testing.T) {
 		"in order":    {func(*Facts) {}, "Complete"},
 		"one missing": {func(f *Facts) { f.Machines = f.Machines[1:] }, "Scaling"},
 		"one not ready": {func(f *Facts) {
-			f.Machines[0] = machine("web-new", "x", starting(v1beta1.ReasonProvisioning, time.Minute))
+			f.Machines[0] = machine("web-new", "x", starting(v1beta1.ReasonInvalidConfiguration, time.Minute))
 		}, "NotReady"},
+		"one on its way": {func(f *Facts) {
+			f.Machines[0] = machine("web-new", "x", starting(v1beta1.ReasonProvisioning, time.Minute))
+		}, "Scaling"},
 		"one leaving": {func(f *Facts) {
 			f.Machines = append(f.Machines, machine("web-old", "x", leaving(v1beta1.ReasonDraining)))
 		}, "Scaling"},

@@ -5,6 +5,7 @@ package rollout
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,7 +14,9 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/cli/text"
+	"machinist.dev/machinist/internal/cli/why"
 	"machinist.dev/machinist/internal/machinedeployment"
+	"machinist.dev/machinist/internal/wording"
 )
 
 // State says how far a rollout is.
@@ -53,6 +56,8 @@ type Progress struct {
 	Message string `json:"message,omitempty"`
 	// FailedMachines describes some of the machines that failed.
 	FailedMachines []v1beta1.FailedMachine `json:"failedMachines,omitempty"`
+	// Waiting is what machines wait for that somebody has to mend.
+	Waiting []why.Group `json:"waiting,omitempty"`
 	// Again is when to judge again without news, 0 if never.
 	Again time.Duration `json:"-"`
 }
@@ -99,6 +104,34 @@ func Judge(d *v1beta1.MachineDeployment, now time.Time) Progress {
 	return p
 }
 
+// lookAgain is how long what machines wait for is shown before they are read again.
+const lookAgain = 3 * time.Second
+
+// Of returns the progress with what the deployment's machines wait for that somebody has to mend.
+func (p Progress) Of(machines []*v1beta1.Machine) Progress {
+	if p.State == Complete {
+		return p
+	}
+	p.Waiting = slices.DeleteFunc(why.Groups(machines, func(m *v1beta1.Machine) string { return m.Name }), why.Group.Ordinary)
+	if p.Again == 0 || p.Again > lookAgain {
+		p.Again = lookAgain
+	}
+	return p
+}
+
+// obstacle says what most of the machines that get no further wait for, "" if there are none.
+func (p Progress) obstacle() string {
+	if len(p.Waiting) == 0 {
+		return ""
+	}
+	g := p.Waiting[0]
+	words := fmt.Sprintf("%s: %s", wording.Count(g.Count, "machine"), g.Says)
+	if message := text.Clean(g.Message); message != "" {
+		words += " " + message
+	}
+	return fmt.Sprintf("%s (machinist why machine/%s)", strings.TrimSuffix(words, "."), g.Machines[0])
+}
+
 // mayPass tells reasons for which the controller tries again by itself, soon.
 func mayPass(reason string) bool { return reason == v1beta1.ReasonMachineSetCreateError }
 
@@ -106,21 +139,24 @@ func mayPass(reason string) bool { return reason == v1beta1.ReasonMachineSetCrea
 func (p Progress) Line() string {
 	name := "machinedeployment " + fmt.Sprintf("%q", p.Name)
 	numbers := fmt.Sprintf("%d of %d updated, %d old left, %d available", p.Updated, p.Replicas, p.Old, p.Available)
-	why := ""
+	because := ""
 	if p.Message != "" {
-		why = ": " + text.Clean(p.Message)
+		because = ": " + text.Clean(p.Message)
+	}
+	if obstacle := p.obstacle(); obstacle != "" {
+		because = strings.TrimSuffix(because, ".") + ". " + obstacle
 	}
 	switch p.State {
 	case Complete:
 		return name + " successfully rolled out"
 	case Failed:
-		return fmt.Sprintf("%s does not roll out (%s)%s", name, p.Reason, why)
+		return fmt.Sprintf("%s does not roll out (%s)%s", name, p.Reason, because)
 	case Unobserved:
-		return fmt.Sprintf("Waiting for the controller to act upon the latest change of %s%s", name, why)
+		return fmt.Sprintf("Waiting for the controller to act upon the latest change of %s%s", name, because)
 	case Paused:
-		return fmt.Sprintf("Waiting for %s to be resumed (machinist rollout resume): %s%s", name, numbers, why)
+		return fmt.Sprintf("Waiting for %s to be resumed (machinist rollout resume): %s%s", name, numbers, because)
 	}
-	return fmt.Sprintf("Waiting for %s to roll out: %s%s", name, numbers, why)
+	return fmt.Sprintf("Waiting for %s to roll out: %s%s", name, numbers, because)
 }
 
 // Picture says it in a bar and what is waited for, on a terminal of that many columns.
@@ -146,6 +182,9 @@ func (p Progress) Picture(s text.Style, columns int) []string {
 	}
 	if p.Message != "" {
 		lines = append(lines, text.Fit(text.Clean(p.Message), columns))
+	}
+	if obstacle := p.obstacle(); obstacle != "" {
+		lines = append(lines, text.Fit(obstacle, columns))
 	}
 	return lines
 }

@@ -138,6 +138,34 @@ func TestWordsOfProgress(t *testing.T) {
 	}
 }
 
+func TestWhyARolloutDoesNotGetOnIsShown(t *testing.T) {
+	machine := func(name string, reason, message string) *v1beta1.Machine {
+		m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		m.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionLaunched, Status: metav1.ConditionFalse, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(now)}}
+		return m
+	}
+	first := Judge(web(numbers(3, 3, 0), rolling), now)
+	ordinary := first.Of([]*v1beta1.Machine{machine("a", v1beta1.ReasonProvisioning, "")})
+	if ordinary.Line() != first.Line() || ordinary.Again != lookAgain {
+		t.Errorf("machines that are being made are shown as %q, and read again after %s", ordinary.Line(), ordinary.Again)
+	}
+	p := first.Of([]*v1beta1.Machine{
+		machine("b", v1beta1.ReasonInvalidConfiguration, `InvalidArgument: there is no region "x"`), machine("c", v1beta1.ReasonInvalidConfiguration, ""),
+		machine("a", v1beta1.ReasonProvisioning, ""),
+	})
+	want := `2 machines: What it is to be made from is refused. InvalidArgument: there is no region "x" (machinist why machine/b)`
+	if line := p.Line(); !strings.HasSuffix(line, ". "+want) {
+		t.Errorf("Line() = %q", line)
+	}
+	picture := p.Picture(text.Style{}, 0)
+	if last := picture[len(picture)-1]; last != want {
+		t.Errorf("the last line of the picture is %q", last)
+	}
+	if done := Judge(web(done, well), now); done.Of([]*v1beta1.Machine{machine("b", v1beta1.ReasonInvalidConfiguration, "")}).Line() != done.Line() {
+		t.Error("a rollout that is complete shows what a machine waits for")
+	}
+}
+
 // set is a revision of web.
 func set(number, class, version string, age time.Duration) *v1beta1.MachineSet {
 	n := int32(0)

@@ -117,6 +117,8 @@ type Group struct {
 	Reason    string `json:"reason"`
 	// Says is the reason in a sentence.
 	Says string `json:"says"`
+	// Message is what the one that waits longest is told.
+	Message string `json:"message,omitempty"`
 	// Count is how many wait, Oldest since when the first of them does, where that is known.
 	Count  int        `json:"count"`
 	Oldest *time.Time `json:"oldest,omitempty"`
@@ -124,23 +126,34 @@ type Group struct {
 	Machines []string `json:"machines"`
 }
 
+// Ordinary reports whether the machines wait for a step that every machine takes, and not for what somebody has to mend.
+func (g Group) Ordinary() bool {
+	switch g.Reason {
+	case v1beta1.ReasonPending, v1beta1.ReasonProvisioning, v1beta1.ReasonWaitingForNode, v1beta1.ReasonWaitingForStartupTaints,
+		v1beta1.ReasonDeletionStarted, v1beta1.ReasonDraining, v1beta1.ReasonWaitingForVolumeDetach, v1beta1.ReasonInstanceTerminating,
+		v1beta1.ReasonCreateSettling, v1beta1.ReasonInstanceDeleted, v1beta1.ReasonUpdating, v1beta1.ReasonReplacing:
+		return true
+	}
+	return false
+}
+
 // Groups returns what machines that are not at rest wait for, the largest group first.
 func Groups(machines []*v1beta1.Machine, nameOf func(*v1beta1.Machine) string) []Group {
 	type waiting struct {
-		name  string
-		since time.Time
+		name, message string
+		since         time.Time
 	}
 	who := map[[2]string][]waiting{}
 	for _, m := range machines {
 		if c := Blocking(m); c != nil {
 			key := [2]string{c.Type, c.Reason}
-			who[key] = append(who[key], waiting{nameOf(m), c.LastTransitionTime.Time})
+			who[key] = append(who[key], waiting{nameOf(m), c.Message, c.LastTransitionTime.Time})
 		}
 	}
 	groups := make([]Group, 0, len(who))
 	for key, all := range who {
 		slices.SortFunc(all, func(a, b waiting) int { return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.name, b.name)) })
-		g := Group{Condition: key[0], Reason: key[1], Says: MeaningOf(key[0], key[1]).Says, Count: len(all)}
+		g := Group{Condition: key[0], Reason: key[1], Says: MeaningOf(key[0], key[1]).Says, Message: all[0].message, Count: len(all)}
 		for _, w := range all {
 			if g.Oldest == nil {
 				g.Oldest = at(w.since)

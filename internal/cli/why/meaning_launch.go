@@ -67,7 +67,7 @@ func launchMeanings() map[string]Meaning {
 		v1beta1.ReasonJoinClusterTimeout:                {Says: "It failed: its instance did not become a Ready node within timeouts.creation.", Ends: "Its set replaces it. If it does become a Ready node after all, it counts again.", Do: "Look at the instance's console: does the user data run, does the kubelet reach the API server, is its certificate approved (kubectl get csr)? " + v1beta1.AnnotationPreserve + "=when-failed keeps the next one for a look."},
 
 		v1beta1.ReasonValid: {Says: "The provider accepts the class."},
-		classReady + "/" + v1beta1.ReasonProviderUnavailable: {Says: "The provider could not have the class checked: its cloud does not answer, or refuses the credentials.", Ends: triesAgain},
+		classReady + "/" + v1beta1.ReasonProviderUnavailable: {Says: "The provider could not have the class checked: its cloud does not answer.", Ends: triesAgain},
 		v1beta1.ReasonInvalidProviderSpec:                    {Says: "The provider refuses the class's providerSpec.", Ends: "What the cloud refuses is asked again by itself, 10 to 30 minutes apart. Classes do not change: otherwise machines go on with another class.", Do: "Make a class that is right and name it in the deployment's template."},
 	}
 }

@@ -22,6 +22,8 @@ import (
 type trail struct {
 	// orphaned is when each life of a process first listed it while it had no Machine.
 	orphaned map[int]time.Time
+	// listed is the pass that listed it last.
+	listed *frame
 	// read is how it was when each pass under way read it.
 	read map[*frame]provider.Instance
 	// others is when somebody made it another's, zero if nobody did.
@@ -29,7 +31,7 @@ type trail struct {
 }
 
 func (t trail) fork() trail {
-	t.orphaned, t.read = maps.Clone(t.orphaned), nil
+	t.orphaned, t.read, t.listed = maps.Clone(t.orphaned), nil, nil
 	return t
 }
 
@@ -75,9 +77,10 @@ func takeAway(name string) Deed {
 			}
 			return nil
 		},
+		// Not before the pass that would remove it has listed it.
 		After: func(w *World) bool {
 			in := w.cloud.byID(idOf(name))
-			return in == nil || !in.dying.IsZero() || w.collecting() && w.orphanedFor(in) >= orphanPeriod
+			return in == nil || !in.dying.IsZero() || w.collecting() && in.trail.listed == w.top() && w.orphanedFor(in) >= max(orphanPeriod, orphanAge)
 		},
 	}
 }
@@ -258,6 +261,7 @@ func (w *World) listed(in *instance) {
 	if !w.collecting() || w.oracle.machines[in.MachineUID] != nil {
 		return
 	}
+	in.trail.listed = w.top()
 	life := w.top().controller.process.life
 	if _, known := in.trail.orphaned[life]; !known {
 		if in.trail.orphaned == nil {

@@ -16,6 +16,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/cli/fleet"
 	"machinist.dev/machinist/internal/cli/why"
+	"machinist.dev/machinist/internal/machineclass/resolve"
 )
 
 const (
@@ -31,7 +32,7 @@ type lists struct {
 	deployments v1beta1.MachineDeploymentList
 	checks      v1beta1.MachineHealthCheckList
 	classes     v1beta1.MachineClassList
-	secrets     metav1.PartialObjectMetadataList
+	secrets     []metav1.PartialObjectMetadata
 	unread      []string
 }
 
@@ -54,21 +55,40 @@ func (c *Cluster) read(ctx context.Context, namespace string) (*lists, error) {
 			return nil, c.Explain(err)
 		}
 	}
-	// Of Secrets only those that are being deleted matter. Whoever may not list them is told nothing of that: few may.
-	l.secrets.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
-	if err := c.List(ctx, &l.secrets, client.InNamespace(namespace)); err != nil && !apierrors.IsForbidden(err) {
-		return nil, c.Explain(err)
+	return l, c.readSecrets(ctx, l)
+}
+
+// readSecrets finds those Secrets of classes that are being deleted. Nothing but their metadata is read.
+func (c *Cluster) readSecrets(ctx context.Context, l *lists) error {
+	seen := map[client.ObjectKey]bool{}
+	for i := range l.classes.Items {
+		for _, name := range resolve.SecretNames(&l.classes.Items[i]) {
+			key := client.ObjectKey{Namespace: l.classes.Items[i].Namespace, Name: name}
+			if seen[key] {
+				continue
+			}
+			seen[key] = true
+			secret := metav1.PartialObjectMetadata{}
+			secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+			switch err := c.Get(ctx, key, &secret); {
+			case err == nil && secret.DeletionTimestamp != nil:
+				l.secrets = append(l.secrets, secret)
+			case err == nil, apierrors.IsNotFound(err):
+			case apierrors.IsForbidden(err):
+				l.unread = append(l.unread, "You may not read Secrets, so nothing is said of those that are being deleted.")
+				return nil
+			default:
+				return c.Explain(err)
+			}
+		}
 	}
-	l.secrets.Items = slices.DeleteFunc(l.secrets.Items, func(secret metav1.PartialObjectMetadata) bool {
-		return secret.DeletionTimestamp == nil || !slices.Contains(secret.Finalizers, v1beta1.InUseFinalizer)
-	})
-	return l, nil
+	return nil
 }
 
 // facts makes of the lists what views are made of.
 func (c *Cluster) facts(ctx context.Context, l *lists, namespace, system string) fleet.Facts {
 	f := fleet.Facts{
-		Namespace: namespace, Deployments: l.deployments.Items, Sets: l.sets.Items, Machines: l.machines.Items, Checks: l.checks.Items, Classes: l.classes.Items, Secrets: l.secrets.Items,
+		Namespace: namespace, Deployments: l.deployments.Items, Sets: l.sets.Items, Machines: l.machines.Items, Checks: l.checks.Items, Classes: l.classes.Items, Secrets: l.secrets,
 		Processes: []why.Process{}, Unread: slices.Clone(l.unread),
 	}
 	var names []string

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
@@ -64,7 +63,7 @@ func (s *statusWait) run(ctx context.Context, c *Cluster, name, format string) e
 	live := &text.Live{Out: s.env.Out, Terminal: s.env.Terminal}
 	var last rollout.Progress
 	err = c.follow(ctx, d, func(d *v1beta1.MachineDeployment) (done bool, again time.Duration, err error) {
-		last = rollout.Judge(d, c.clock.Now()).Of(c.machinesOf(ctx, d))
+		last = rollout.Judge(d, c.clock.Now()).Of(c.machinesOf(ctx, d), c.clock.Now())
 		if s.revision > 0 && last.State != rollout.Unobserved && last.Revision != s.revision {
 			return true, 0, fmt.Errorf("machinedeployment %q: revision %d is asked about, and %d is the one that is rolled out", name, s.revision, last.Revision)
 		}
@@ -99,12 +98,8 @@ func (s *statusWait) run(ctx context.Context, c *Cluster, name, format string) e
 
 // machinesOf returns the machines of a deployment, none where they cannot be read: how it stands is known without them.
 func (c *Cluster) machinesOf(ctx context.Context, d *v1beta1.MachineDeployment) (machines []*v1beta1.Machine) {
-	selector, err := metav1.LabelSelectorAsSelector(&d.Spec.Selector)
-	if err != nil {
-		return nil
-	}
 	list := &v1beta1.MachineList{}
-	if err := c.List(ctx, list, client.InNamespace(d.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+	if err := c.List(ctx, list, client.InNamespace(d.Namespace), client.MatchingLabels{v1beta1.LabelMachineDeployment: d.Name}); err != nil {
 		return nil
 	}
 	for i := range list.Items {

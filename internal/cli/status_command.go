@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -162,6 +163,10 @@ func (l *statusLook) show(view fleet.Status) error {
 	}
 	timeless := view
 	timeless.Now, timeless.Processes = time.Time{}, nil
+	timeless.Waiting = slices.Clone(view.Waiting)
+	for i := range timeless.Waiting {
+		timeless.Waiting[i].Message = "" // A drain's changes with every pod.
+	}
 	said, err := json.Marshal(timeless)
 	if err != nil || string(said) == l.shown {
 		return err

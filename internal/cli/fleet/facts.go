@@ -33,6 +33,7 @@ type Facts struct {
 
 // family is who owns whom, by the UID of the controller that an object's owner references name.
 type family struct {
+	now      time.Time
 	sets     map[types.UID][]*v1beta1.MachineSet
 	machines map[types.UID][]*v1beta1.Machine
 	// looseSets and looseMachines have no owner among what was read.
@@ -48,7 +49,7 @@ func familyOf(f Facts) family {
 	for i := range f.Sets {
 		known[f.Sets[i].UID] = true
 	}
-	fam := family{sets: map[types.UID][]*v1beta1.MachineSet{}, machines: map[types.UID][]*v1beta1.Machine{}}
+	fam := family{now: f.Now, sets: map[types.UID][]*v1beta1.MachineSet{}, machines: map[types.UID][]*v1beta1.Machine{}}
 	for i := range f.Sets {
 		set := &f.Sets[i]
 		if owner := metav1.GetControllerOf(set); owner != nil && known[owner.UID] {

@@ -3,9 +3,11 @@ package fleet
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/cli/why"
@@ -13,7 +15,7 @@ import (
 
 // notReady is the state of a fleet of which some machines are not Ready: Scaling where all of those are on their way to become
 // Nodes and nothing keeps them from it.
-func notReady(machines []*v1beta1.Machine) string {
+func notReady(machines []*v1beta1.Machine, now time.Time) string {
 	for _, m := range machines {
 		if m.DeletionTimestamp != nil || meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady) {
 			continue
@@ -23,8 +25,10 @@ func notReady(machines []*v1beta1.Machine) string {
 		default:
 			return "NotReady"
 		}
-		if c := why.Blocking(m); c != nil && !(why.Group{Reason: c.Reason}).Ordinary() {
-			return "NotReady"
+		for _, g := range why.Groups([]*v1beta1.Machine{m}, (*v1beta1.Machine).GetName) {
+			if !g.Ordinary(now) {
+				return "NotReady"
+			}
 		}
 	}
 	return "Scaling"
@@ -42,7 +46,7 @@ func sourcesOf(f Facts) []Source {
 			s.Reason, s.Says, s.Since = deleting, "No machine is made of it any more. It goes when no machine refers to it.", timeOf(*class.DeletionTimestamp)
 		case ready != nil && ready.Status == metav1.ConditionFalse:
 			s.Reason, s.Since = ready.Reason, timeOf(ready.LastTransitionTime)
-			s.Says = cmp.Or(ready.Message, why.MeaningOf(v1beta1.ConditionReady, ready.Reason).Says)
+			s.Says = cmp.Or(ready.Message, why.MeaningOf(why.ClassReady, ready.Reason).Says)
 		default:
 			continue
 		}
@@ -82,6 +86,8 @@ func editedIn(set *v1beta1.MachineSet, machines []*v1beta1.Machine) (edited []Ed
 		fields := []Edited{
 			{Field: "spec.classRef.name", Is: className(m.Spec.ClassRef), Set: className(want.ClassRef)},
 			{Field: "spec.version", Is: m.Spec.Version, Set: want.Version},
+			{Field: "spec.provider", Is: m.Spec.Provider, Set: want.Provider},
+			{Field: "spec.providerSpec", Is: rawOf(m.Spec.ProviderSpec), Set: rawOf(want.ProviderSpec)},
 		}
 		if i := slices.IndexFunc(fields, func(e Edited) bool { return e.Is != e.Set }); i >= 0 {
 			e := fields[i]
@@ -90,6 +96,13 @@ func editedIn(set *v1beta1.MachineSet, machines []*v1beta1.Machine) (edited []Ed
 		}
 	}
 	return edited
+}
+
+func rawOf(spec *runtime.RawExtension) string {
+	if spec == nil {
+		return ""
+	}
+	return string(spec.Raw)
 }
 
 func className(ref *v1beta1.LocalRef) string {

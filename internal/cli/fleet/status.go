@@ -216,7 +216,7 @@ func deploymentOf(d *v1beta1.MachineDeployment, fam family) Scaled {
 		case live != int(s.Desired) || s.Deleting > 0:
 			s.Rollout = "Scaling"
 		case s.Ready < live:
-			s.Rollout = notReady(fam.of(d))
+			s.Rollout = notReady(fam.of(d), fam.now)
 		}
 	}
 	return s
@@ -266,7 +266,7 @@ func setOf(set *v1beta1.MachineSet, fam family) Scaled {
 		return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionUpToDate)
 	})
 	if s.Ready < len(fam.machines[set.UID])-s.Deleting {
-		s.Rollout = notReady(fam.machines[set.UID])
+		s.Rollout = notReady(fam.machines[set.UID], fam.now)
 	}
 	for _, kind := range []string{v1beta1.ConditionFrozen, v1beta1.ConditionReplicaFailure, v1beta1.ConditionScalingUp, v1beta1.ConditionScalingDown} {
 		c := meta.FindStatusCondition(set.Status.Conditions, kind)

@@ -172,7 +172,7 @@ func (s Status) edited(w *strings.Builder) {
 	var rows [][]string
 	var namespaces []string
 	for _, x := range s.Edited {
-		rows = append(rows, []string{x.Name, x.Field, text.Clean(x.Is), text.Clean(x.Set)})
+		rows = append(rows, []string{x.Name, x.Field, text.Fit(text.Clean(x.Is), 40), text.Fit(text.Clean(x.Set), 40)})
 		namespaces = append(namespaces, x.Namespace)
 	}
 	s.rows(w, []string{"MACHINE EDITED BY HAND", "FIELD", "VALUE", "IN ITS SET"}, rows, namespaces)

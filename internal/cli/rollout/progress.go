@@ -105,15 +105,15 @@ func Judge(d *v1beta1.MachineDeployment, now time.Time) Progress {
 }
 
 // lookAgain is how long what machines wait for is shown before they are read again.
-const lookAgain = 3 * time.Second
+const lookAgain = 10 * time.Second
 
 // Of returns the progress with what the deployment's machines wait for that somebody has to mend.
-func (p Progress) Of(machines []*v1beta1.Machine) Progress {
+func (p Progress) Of(machines []*v1beta1.Machine, now time.Time) Progress {
 	if p.State == Complete {
 		return p
 	}
-	p.Waiting = slices.DeleteFunc(why.Groups(machines, func(m *v1beta1.Machine) string { return m.Name }), why.Group.Ordinary)
-	if p.Again == 0 || p.Again > lookAgain {
+	p.Waiting = slices.DeleteFunc(why.Groups(machines, func(m *v1beta1.Machine) string { return m.Name }), func(g why.Group) bool { return g.Ordinary(now) })
+	if p.State != Paused && (p.Again == 0 || p.Again > lookAgain) {
 		p.Again = lookAgain
 	}
 	return p

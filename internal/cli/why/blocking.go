@@ -126,11 +126,16 @@ type Group struct {
 	Machines []string `json:"machines"`
 }
 
+// untouchedFor is how long a machine may be there without anything being done about it, where a process serves it.
+const untouchedFor = time.Minute
+
 // Ordinary reports whether the machines wait for a step that every machine takes, and not for what somebody has to mend.
-func (g Group) Ordinary() bool {
+func (g Group) Ordinary(now time.Time) bool {
 	switch g.Reason {
-	case v1beta1.ReasonPending, v1beta1.ReasonProvisioning, v1beta1.ReasonWaitingForNode, v1beta1.ReasonWaitingForStartupTaints,
-		v1beta1.ReasonDeletionStarted, v1beta1.ReasonDraining, v1beta1.ReasonWaitingForVolumeDetach, v1beta1.ReasonInstanceTerminating,
+	case v1beta1.ReasonPending, v1beta1.ReasonDeletionStarted:
+		return g.Condition == v1beta1.ConditionLaunched || g.Oldest == nil || now.Sub(*g.Oldest) < untouchedFor
+	case v1beta1.ReasonProvisioning, v1beta1.ReasonWaitingForNode, v1beta1.ReasonWaitingForStartupTaints,
+		v1beta1.ReasonDraining, v1beta1.ReasonWaitingForVolumeDetach, v1beta1.ReasonInstanceTerminating,
 		v1beta1.ReasonCreateSettling, v1beta1.ReasonInstanceDeleted, v1beta1.ReasonUpdating, v1beta1.ReasonReplacing:
 		return true
 	}

@@ -11,8 +11,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// classReady is Ready as a class has it, where its reasons mean something else than for a machine.
-const classReady = "MachineClass"
+// ClassReady is the condition Ready as a class has it, where its reasons mean something else than for a machine.
+const ClassReady = "MachineClass"
 
 // class adds what is wrong with the class, where the machine needs it now.
 func (e *explanation) class(first *metav1.Condition) {
@@ -35,7 +35,7 @@ func (e *explanation) class(first *metav1.Condition) {
 	}
 	ready := meta.FindStatusCondition(e.Class.Status.Conditions, v1beta1.ConditionReady)
 	if ready != nil && ready.Status == metav1.ConditionFalse {
-		m := MeaningOf(classReady, ready.Reason)
+		m := MeaningOf(ClassReady, ready.Reason)
 		e.add(Finding{
 			About: about, Condition: v1beta1.ConditionReady, Reason: ready.Reason, What: m.Says, Message: ready.Message,
 			Since: at(ready.LastTransitionTime.Time), Ends: m.Ends, Do: m.Do,

@@ -4,7 +4,7 @@ import "machinist.dev/machinist/api/v1beta1"
 
 // deletionMeanings are the reasons of Deleting, Drained and VolumesDetached.
 func deletionMeanings() map[string]Meaning {
-	const force = "kubectl annotate ma NAME " + v1beta1.AnnotationForceDelete + "= goes on without drain and volumes; pods are then killed."
+	const force = "To go on without drain and volumes, which kills pods: kubectl annotate ma NAME " + v1beta1.AnnotationForceDelete + "="
 	return map[string]Meaning{
 		v1beta1.ReasonDeletionStarted: {Says: "It is being deleted, and no step is waited for.", Ends: "It goes on by itself."},
 		v1beta1.ReasonWaitingForPreDrainHook: {

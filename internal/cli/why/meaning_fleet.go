@@ -66,20 +66,20 @@ func fleetMeanings() map[string]Meaning {
 		v1beta1.ReasonProgressDeadlineExceeded: {
 			Says: "The rollout makes no progress within its deadline. It is not stopped, and goes on when it can.",
 			Ends: "It goes on when what it waits for comes.",
-			Do:   "See what the new machines wait for; machinist rollout undo goes back.",
+			Do:   "See what the new machines wait for; to go back: machinist rollout undo md/NAME",
 		},
 		v1beta1.ReasonDeploymentPaused:  {Says: "Its rollout is paused. Scaling and repair go on.", Ends: "It goes on when spec.paused is taken back.", Do: "machinist rollout resume md/NAME"},
 		v1beta1.ReasonDeploymentResumed: {Says: "Its rollout goes on after a stop."},
 		v1beta1.ReasonRevisionFailing: {
 			Says: "Three machines of the new revision in a row failed: no more of them are made beyond replicas. The old ones stay.",
 			Ends: "It goes on when one of the new revision comes to run, or with another revision.",
-			Do:   "See why they failed, and roll out what is right; machinist rollout undo goes back.",
+			Do:   "See why they failed, and roll out what is right; to go back: machinist rollout undo md/NAME",
 		},
 
 		v1beta1.ReasonRollingOut:          {Says: "Machines of an old revision are being replaced.", Ends: "It goes on by itself."},
 		v1beta1.ReasonRolloutComplete:     {Says: "All machines are of the newest revision."},
 		v1beta1.ReasonRolloutBlocked:      {Says: "The rollout takes no step at the moment.", Ends: "It goes on when what it waits for comes."},
-		v1beta1.ReasonWaitingForDeletion:  {Says: "The new revision is only used for machines that somebody deletes (strategy OnDelete).", Ends: "It goes on with each machine of an old revision that is deleted.", Do: "kubectl delete ma NAME, one after the other, as it suits you."},
+		v1beta1.ReasonWaitingForDeletion:  {Says: "The new revision is only used for machines that somebody deletes (strategy OnDelete).", Ends: "It goes on with each machine of an old revision that is deleted.", Do: "Delete machines of the old revision, one after the other, as it suits you: kubectl delete ma NAME"},
 		v1beta1.ReasonWaitingForSelection: {Says: "The rollout waits until somebody chooses machines (strategy InPlace, orchestration Manual).", Ends: "It goes on with each machine that is chosen.", Do: "kubectl label ma NAME " + v1beta1.LabelSelectedForUpdate + "=true"},
 	}
 }

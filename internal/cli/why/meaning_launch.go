@@ -33,7 +33,7 @@ func launchMeanings() map[string]Meaning {
 
 		v1beta1.ReasonInvalidConfiguration: {Says: "What it is to be made from is refused.", Ends: untilChanged, Do: "Mend what the message names: in the class (make another one, classes do not change), the user data or the deployment's template."},
 		v1beta1.ReasonUnknownTypeVersion:   {Says: "Its label " + v1beta1.LabelTypeVersion + " names a schema that this version does not know: it is neither launched nor changed nor judged.", Ends: untilChanged, Do: "Give the label the value " + v1beta1.TypeVersion + " if the machine is written for that, or run the version that knows the other."},
-		v1beta1.ReasonClassNotFound:        {Says: "Its MachineClass does not exist.", Ends: "It goes on as soon as the class is there.", Do: "Create the class in the machine's namespace, or name another one in the deployment's template."},
+		v1beta1.ReasonClassNotFound:        {Says: "Its MachineClass does not exist, or is being deleted.", Ends: "It goes on as soon as the class is there.", Do: "If it does not exist, create it in the machine's namespace; else name another one in the deployment's template."},
 		v1beta1.ReasonCredentialsNotFound:  {Says: "The Secret with the cloud's credentials does not exist, or lacks a key.", Ends: "It goes on as soon as the Secret is right.", Do: "Create or complete the Secret that the message names."},
 		v1beta1.ReasonCredentialsRefused:   {Says: "The cloud refuses the credentials, or they may not do what is needed.", Ends: "It is tried again every 30 seconds to 10 minutes, and at once when the Secret changes.", Do: "Renew the credentials in the Secret of the class, or give them the permission."},
 		v1beta1.ReasonSecretNotLabelled: {
@@ -57,17 +57,17 @@ func launchMeanings() map[string]Meaning {
 		v1beta1.ReasonAdoptionUnsupported: {Says: "It was created with a provider ID, and its provider cannot take instances over.", Ends: untilChanged, Do: "Let Machinist make a machine instead; the instance stays as it is."},
 		v1beta1.ReasonInstanceVanished:    {Says: "Its instance is gone at the cloud, and not by Machinist.", Ends: "Its set replaces it.", Do: "Somebody or something deletes instances behind Machinist's back: the cloud's audit log tells who."},
 
-		v1beta1.ReasonSetAside:         {Says: "It was set aside for a look: its node is cordoned, it belongs to no set, and nothing else is done about it.", Ends: "Then it is deleted.", Do: "kubectl delete ma NAME deletes it now."},
+		v1beta1.ReasonSetAside:         {Says: "It was set aside for a look: its node is cordoned, it belongs to no set, and nothing else is done about it.", Ends: "Then it is deleted.", Do: "To delete it now: kubectl delete ma NAME"},
 		v1beta1.ReasonTooLate:          {Says: "It cannot be set aside any more: it is being deleted."},
 		v1beta1.ReasonTooManyPreserved: {Says: "It is not preserved: as many machines of its owner are already as --preserve-limit of the provider allows.", Ends: "Its set replaces it.", Do: "Delete preserved machines that nobody needs, or keep this one with " + v1beta1.AnnotationPreserve + "=" + v1beta1.PreserveNow + "."},
 		v1beta1.ConditionPreserved + "/" + v1beta1.ReasonInvalidConfiguration: {Says: "Its annotations about being set aside cannot be used.", Ends: untilChanged, Do: "Correct " + v1beta1.AnnotationPreserve + " or " + v1beta1.AnnotationPreservedUntil + " on it."},
 
 		string(v1beta1.FailureCreateError):              {Says: "It failed: there was no instance within timeouts.creation.", Ends: "Its set replaces it."},
 		"Failed/" + v1beta1.ReasonInsufficientResources: {Says: "It failed: the cloud had no capacity or quota within timeouts.creation.", Ends: "Its set replaces it, which does not help before there is capacity.", Do: "Raise the quota, free some of it, or use a class of another size or zone."},
-		v1beta1.ReasonJoinClusterTimeout:                {Says: "It failed: its instance did not become a Ready node within timeouts.creation.", Ends: "Its set replaces it. If it does become a Ready node after all, it counts again.", Do: "Look at the instance's console: does the user data run, does the kubelet reach the API server, is its certificate approved (kubectl get csr)? " + v1beta1.AnnotationPreserve + "=when-failed keeps the next one for a look."},
+		v1beta1.ReasonJoinClusterTimeout:                {Says: "It failed: its instance did not become a Ready node within timeouts.creation.", Ends: "Its set replaces it. If it does become a Ready node after all, it counts again.", Do: "Look at the instance's console: does the user data run, does the kubelet reach the API server, is its certificate approved? " + v1beta1.AnnotationPreserve + "=when-failed keeps the next one for a look. To see the requests for certificates: kubectl get csr"},
 
 		v1beta1.ReasonValid: {Says: "The provider accepts the class."},
-		classReady + "/" + v1beta1.ReasonProviderUnavailable: {Says: "The provider could not have the class checked: its cloud does not answer.", Ends: triesAgain},
+		ClassReady + "/" + v1beta1.ReasonProviderUnavailable: {Says: "The provider could not have the class checked: its cloud does not answer.", Ends: triesAgain},
 		v1beta1.ReasonInvalidProviderSpec:                    {Says: "The provider refuses the class's providerSpec.", Ends: "What the cloud refuses is asked again by itself, 10 to 30 minutes apart. Classes do not change: otherwise machines go on with another class.", Do: "Make a class that is right and name it in the deployment's template."},
 	}
 }

@@ -9,7 +9,7 @@ func nodeMeanings() map[string]Meaning {
 		v1beta1.ReasonWaitingForNode: {
 			Says: "Its instance runs, and no node of it has joined the cluster yet.",
 			Ends: "It goes on when the node registers.",
-			Do:   "If it takes long: look at the instance's console. Does the user data run, does the kubelet reach the API server, is its certificate approved (kubectl get csr)?",
+			Do:   "If it takes long: look at the instance's console. Does the user data run, does the kubelet reach the API server, is its certificate approved? To see the requests for certificates: kubectl get csr",
 		},
 		v1beta1.ReasonWaitingForStartupTaints: {
 			Says: "Its node has joined, and a startup taint is still on it.",
@@ -30,13 +30,13 @@ func nodeMeanings() map[string]Meaning {
 		v1beta1.ConditionRegistered + "/" + v1beta1.ReasonReplacing: {Says: "Its node went with the old instance; the new one has yet to join."},
 
 		v1beta1.ReasonNodeReady:    {Says: "Its node is Ready."},
-		v1beta1.ReasonNodeNotReady: {Says: "Its node says that it is not Ready.", Ends: "It may recover; if it does not, a health policy has it replaced.", Do: "kubectl describe node NODE tells what the kubelet complains of."},
+		v1beta1.ReasonNodeNotReady: {Says: "Its node says that it is not Ready.", Ends: "It may recover; if it does not, a health policy has it replaced.", Do: "To see what the kubelet complains of: kubectl describe node NODE"},
 		v1beta1.ReasonNodeUnresponsive: {
 			Says: "Its node does not report: the kubelet is silent.",
 			Ends: "It may recover; if it does not, a health policy has it replaced.",
 			Do:   "Look at the instance at the cloud: does it run, does its network work?",
 		},
-		v1beta1.ReasonNodeConditionsFailed: {Says: "Its node is Ready and reports a problem in another condition.", Ends: "A health policy that names the condition has it replaced.", Do: "kubectl describe node NODE tells more."},
+		v1beta1.ReasonNodeConditionsFailed: {Says: "Its node is Ready and reports a problem in another condition.", Ends: "A health policy that names the condition has it replaced.", Do: "To see more: kubectl describe node NODE"},
 		v1beta1.ReasonNodeGone:             {Says: "Its node was deleted from the cluster, and not by Machinist.", Ends: "The kubelet may register it again; if it does not, a health policy has the machine replaced.", Do: "Restart the kubelet on the instance to have it register again, or delete the machine."},
 		v1beta1.ReasonTargetUnreachable: {
 			Says: "The cluster that its node is in cannot be reached. While that is so nothing is judged, replaced or drained.",
@@ -46,7 +46,7 @@ func nodeMeanings() map[string]Meaning {
 		v1beta1.ConditionDeleting + "/" + v1beta1.ReasonTargetUnreachable: {
 			Says: "Its deletion is held: the cluster that its node is in cannot be reached, so nobody can tell whose pods would be killed.",
 			Ends: "It goes on by itself when the cluster answers again. The time does not count towards the drain's deadline.",
-			Do:   "Bring that cluster's API server back. If it is gone for good: kubectl annotate ma NAME " + v1beta1.AnnotationForceDelete + "= deletes without it.",
+			Do:   "Bring that cluster's API server back. If it is gone for good, delete without it: kubectl annotate ma NAME " + v1beta1.AnnotationForceDelete + "=",
 		},
 		v1beta1.ConditionDrainExtended + "/" + v1beta1.ReasonTargetUnreachable: {Says: "The cluster was away during its drain; that time does not count."},
 	}

@@ -86,7 +86,7 @@ func TestEveryReasonHasASentence(t *testing.T) {
 		condition, reason, special := strings.Cut(key, "/")
 		if !special {
 			reason = key
-		} else if condition != failed && condition != classReady && !slices.Contains(conditions, condition) {
+		} else if condition != failed && condition != ClassReady && !slices.Contains(conditions, condition) {
 			t.Errorf("%s: there is no such condition", key)
 		}
 		if !known[reason] {
@@ -106,5 +106,19 @@ func TestEveryReasonHasASentence(t *testing.T) {
 func TestAReasonOfSomebodyElseStandsForItself(t *testing.T) {
 	if got := MeaningOf("Ready", "Fancy").Says; got != "Ready says Fancy." {
 		t.Errorf("got %q", got)
+	}
+}
+
+// A command is pasted as it stands: nothing may follow it, and there is one.
+func TestCommandsComeLast(t *testing.T) {
+	for reason, m := range meanings() {
+		i := strings.Index(m.Do, "kubectl ")
+		if i < 0 {
+			continue
+		}
+		command := m.Do[i:]
+		if strings.HasSuffix(command, ".") || strings.ContainsAny(command, ",;:") || strings.Contains(command, ". ") || strings.Contains(command[1:], "kubectl ") {
+			t.Errorf("%s: in %q something follows the command", reason, m.Do)
+		}
 	}
 }

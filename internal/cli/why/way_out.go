@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -49,6 +50,10 @@ func (e *explanation) wayOut(c *metav1.Condition, f Finding) Finding {
 	case v1beta1.ReasonCredentialsRefused, v1beta1.ReasonDeleteError, v1beta1.ReasonProviderUnavailable:
 		if deleted {
 			f.Do += e.release("If that can never be mended")
+		}
+	case v1beta1.ReasonInstanceTerminating:
+		if deleted && e.Now.Sub(e.Machine.DeletionTimestamp.Time) > time.Hour {
+			f.Do += e.release("If the cloud never ends it")
 		}
 	}
 	return f

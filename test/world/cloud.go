@@ -57,7 +57,7 @@ type instance struct {
 	registered bool
 	// told is true once an answer to a process has told of it.
 	told bool
-	// missing is since when reads lack it, where they do for a while.
+	// missing is when reads began to lack it for a while, the last time.
 	missing time.Time
 	// hung is true when the kubelet does nothing any more, although the instance runs.
 	hung bool

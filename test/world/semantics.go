@@ -19,8 +19,9 @@ type Semantics string
 const (
 	// ReadsLate: a read by provider ID does not know an instance until lookups by tag find it.
 	ReadsLate Semantics = "reads-late"
-	// ReadsFlicker: every third read by provider ID is answered from a copy that lacks the instance. It has it flickersFor
-	// later: what is missing in two reads that are further apart is gone, by the contract of drivers.
+	// ReadsFlicker: every third read by provider ID is answered from a copy that lacks the instance. That copy has it
+	// flickersFor later, for flickersEvery: what is missing in two reads of one process that are further apart is gone, by the
+	// contract of drivers.
 	ReadsFlicker Semantics = "reads-flicker"
 	// ReadsStale: reads and lists show an instance that is gone for staleFor, as it was when it ran.
 	ReadsStale Semantics = "reads-stale"
@@ -71,15 +72,16 @@ func (s Semantics) onlyTells() bool {
 }
 
 const (
-	flickersFor  = 10 * time.Second
-	staleFor     = 40 * time.Second
-	listedLate   = 10 * time.Minute
-	deletedLate  = 3 * time.Minute
-	partsFor     = time.Minute
-	quotaFor     = 2 * time.Minute
-	expiresEvery = 20 * time.Minute
-	expiredFor   = 4 * time.Minute
-	clockOff     = 10 * time.Minute
+	flickersFor   = 10 * time.Second
+	flickersEvery = 20 * time.Minute
+	staleFor      = 40 * time.Second
+	listedLate    = 10 * time.Minute
+	deletedLate   = 3 * time.Minute
+	partsFor      = time.Minute
+	quotaFor      = 2 * time.Minute
+	expiresEvery  = 20 * time.Minute
+	expiredFor    = 4 * time.Minute
+	clockOff      = 10 * time.Minute
 )
 
 // Habits are the semantics of a cloud.
@@ -256,14 +258,15 @@ func (c *Cloud) shows(in *instance) *provider.Instance {
 	}
 	late := in.visible.After(c.now())
 	p.reads++
-	behind := p.has(ReadsFlicker) && p.reads%3 == 2 && (in.missing.IsZero() || c.now().Sub(in.missing) < flickersFor)
-	if behind && in.missing.IsZero() {
+	since := c.now().Sub(in.missing)
+	behind := p.has(ReadsFlicker) && p.reads%3 == 2 && (since < flickersFor || since >= flickersEvery)
+	if behind && since >= flickersEvery {
 		in.missing = c.now()
 	}
 	if p.has(ReadsLate) && late || behind {
 		return nil
 	}
-	in.told, in.missing = true, time.Time{}
+	in.told = true
 	if p.has(TagsLate) && late {
 		out.ClusterID, out.MachineUID, out.MachineKey = "", "", ""
 	}

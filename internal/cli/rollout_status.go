@@ -62,8 +62,15 @@ func (s *statusWait) run(ctx context.Context, c *Cluster, name, format string) e
 	}
 	live := &text.Live{Out: s.env.Out, Terminal: s.env.Terminal}
 	var last rollout.Progress
+	var machines []*v1beta1.Machine
+	var read time.Time // When they were.
 	err = c.follow(ctx, d, func(d *v1beta1.MachineDeployment) (done bool, again time.Duration, err error) {
-		last = rollout.Judge(d, c.clock.Now()).Of(c.machinesOf(ctx, d), c.clock.Now())
+		now := c.clock.Now()
+		// The deployment changes with every machine, and is shown at once.
+		if now.Sub(read) >= rollout.RereadPeriod {
+			machines, read = c.machinesOf(ctx, d), now
+		}
+		last = rollout.Judge(d, now).WithMachines(machines, now)
 		if s.revision > 0 && last.State != rollout.Unobserved && last.Revision != s.revision {
 			return true, 0, fmt.Errorf("machinedeployment %q: revision %d is asked about, and %d is the one that is rolled out", name, s.revision, last.Revision)
 		}

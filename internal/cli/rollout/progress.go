@@ -104,17 +104,17 @@ func Judge(d *v1beta1.MachineDeployment, now time.Time) Progress {
 	return p
 }
 
-// lookAgain is how long what machines wait for is shown before they are read again.
-const lookAgain = 10 * time.Second
+// RereadPeriod is how long what machines wait for is shown before the machines are read again: a large fleet is a large list.
+const RereadPeriod = 10 * time.Second
 
-// Of returns the progress with what the deployment's machines wait for that somebody has to mend.
-func (p Progress) Of(machines []*v1beta1.Machine, now time.Time) Progress {
+// WithMachines returns the progress with what the deployment's machines wait for that somebody has to mend.
+func (p Progress) WithMachines(machines []*v1beta1.Machine, now time.Time) Progress {
 	if p.State == Complete {
 		return p
 	}
 	p.Waiting = slices.DeleteFunc(why.Groups(machines, func(m *v1beta1.Machine) string { return m.Name }), func(g why.Group) bool { return g.Ordinary(now) })
-	if p.State != Paused && (p.Again == 0 || p.Again > lookAgain) {
-		p.Again = lookAgain
+	if p.State != Paused && (p.Again == 0 || p.Again > RereadPeriod) {
+		p.Again = RereadPeriod
 	}
 	return p
 }

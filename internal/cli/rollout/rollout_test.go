@@ -145,11 +145,11 @@ func TestWhyARolloutDoesNotGetOnIsShown(t *testing.T) {
 		return m
 	}
 	first := Judge(web(numbers(3, 3, 0), rolling), now)
-	ordinary := first.Of([]*v1beta1.Machine{machine("a", v1beta1.ReasonProvisioning, "")}, now)
-	if ordinary.Line() != first.Line() || ordinary.Again != lookAgain {
+	ordinary := first.WithMachines([]*v1beta1.Machine{machine("a", v1beta1.ReasonProvisioning, "")}, now)
+	if ordinary.Line() != first.Line() || ordinary.Again != RereadPeriod {
 		t.Errorf("machines that are being made are shown as %q, and read again after %s", ordinary.Line(), ordinary.Again)
 	}
-	p := first.Of([]*v1beta1.Machine{
+	p := first.WithMachines([]*v1beta1.Machine{
 		machine("b", v1beta1.ReasonInvalidConfiguration, `InvalidArgument: there is no region "x"`), machine("c", v1beta1.ReasonInvalidConfiguration, ""),
 		machine("a", v1beta1.ReasonProvisioning, ""),
 	}, now)
@@ -162,13 +162,13 @@ func TestWhyARolloutDoesNotGetOnIsShown(t *testing.T) {
 		t.Errorf("the last line of the picture is %q", last)
 	}
 	untouched := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "u", CreationTimestamp: metav1.NewTime(now.Add(-30 * time.Second))}}
-	if line := first.Of([]*v1beta1.Machine{untouched}, now).Line(); line != first.Line() {
+	if line := first.WithMachines([]*v1beta1.Machine{untouched}, now).Line(); line != first.Line() {
 		t.Errorf("a machine that was just made is shown as %q", line)
 	}
-	if line := first.Of([]*v1beta1.Machine{untouched}, now.Add(time.Minute)).Line(); !strings.HasSuffix(line, "1 machine: Nothing was done about it yet (machinist why machine/u)") {
+	if line := first.WithMachines([]*v1beta1.Machine{untouched}, now.Add(time.Minute)).Line(); !strings.HasSuffix(line, "1 machine: Nothing was done about it yet (machinist why machine/u)") {
 		t.Errorf("a machine that nobody serves is shown as %q", line)
 	}
-	if done := Judge(web(done, well), now); done.Of([]*v1beta1.Machine{machine("b", v1beta1.ReasonInvalidConfiguration, "")}, now).Line() != done.Line() {
+	if done := Judge(web(done, well), now); done.WithMachines([]*v1beta1.Machine{machine("b", v1beta1.ReasonInvalidConfiguration, "")}, now).Line() != done.Line() {
 		t.Error("a rollout that is complete shows what a machine waits for")
 	}
 }

@@ -2,12 +2,10 @@ package fleet
 
 import (
 	"cmp"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/cli/why"
@@ -64,50 +62,3 @@ func sourcesOf(f Facts) []Source {
 
 // deleting is the reason of a source that is being deleted.
 const deleting = "Deleting"
-
-// editedOf returns the machines of deployments whose specification is not that of their set's template. The template of a set
-// without a deployment may be changed, which concerns new machines only.
-func editedOf(fam family) []Edited {
-	edited := []Edited{}
-	for _, sets := range fam.sets {
-		for _, set := range sets {
-			edited = append(edited, editedIn(set, fam.machines[set.UID])...)
-		}
-	}
-	return edited
-}
-
-func editedIn(set *v1beta1.MachineSet, machines []*v1beta1.Machine) (edited []Edited) {
-	want := &set.Spec.Template.Spec
-	for _, m := range machines {
-		if m.DeletionTimestamp != nil {
-			continue
-		}
-		fields := []Edited{
-			{Field: "spec.classRef.name", Is: className(m.Spec.ClassRef), Set: className(want.ClassRef)},
-			{Field: "spec.version", Is: m.Spec.Version, Set: want.Version},
-			{Field: "spec.provider", Is: m.Spec.Provider, Set: want.Provider},
-			{Field: "spec.providerSpec", Is: rawOf(m.Spec.ProviderSpec), Set: rawOf(want.ProviderSpec)},
-		}
-		if i := slices.IndexFunc(fields, func(e Edited) bool { return e.Is != e.Set }); i >= 0 {
-			e := fields[i]
-			e.Namespace, e.Name = m.Namespace, m.Name
-			edited = append(edited, e)
-		}
-	}
-	return edited
-}
-
-func rawOf(spec *runtime.RawExtension) string {
-	if spec == nil {
-		return ""
-	}
-	return string(spec.Raw)
-}
-
-func className(ref *v1beta1.LocalRef) string {
-	if ref == nil {
-		return ""
-	}
-	return ref.Name
-}

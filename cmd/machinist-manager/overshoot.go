@@ -7,8 +7,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"machinist.dev/machinist/internal/operator"
+	"machinist.dev/machinist/internal/reachability"
 	"machinist.dev/machinist/internal/safety/overshoot"
-	"machinist.dev/machinist/internal/safety/reachability"
 )
 
 // addOvershoot adds what freezes owners with too many machines.

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/refusal"
+	"machinist.dev/machinist/internal/validation"
 )
 
 // Claim is what an owner of machines selects and makes.
@@ -32,7 +32,7 @@ type Surroundings struct {
 func Deployment(d *v1beta1.MachineDeployment, s Surroundings) (v Verdict) {
 	spec := field.NewPath("spec")
 	v.template(spec.Child("template"), &d.Spec.Template)
-	v.refuse(refusal.Selector(spec.Child("selector"), &d.Spec.Selector)...)
+	v.refuse(validation.Selector(spec.Child("selector"), &d.Spec.Selector)...)
 	v.reserved(spec.Child("template", "metadata", "labels"), d.Spec.Template.ObjectMeta.Labels, v1beta1.LabelTemplateHash,
 		v1beta1.LabelMachineSet, v1beta1.LabelMachineDeployment, v1beta1.LabelProvider)
 	v.classExists(spec.Child("template", "spec"), &d.Spec.Template.Spec, s)

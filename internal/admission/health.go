@@ -1,18 +1,18 @@
 package admission
 
 import (
-	"k8s.io/apimachinery/pkg/util/validation"
+	content "k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/refusal"
+	"machinist.dev/machinist/internal/validation"
 )
 
 // HealthCheck judges a MachineHealthCheck.
 func HealthCheck(c *v1beta1.MachineHealthCheck) (v Verdict) {
 	spec := field.NewPath("spec")
 	conditions := spec.Child("unhealthyNodeConditions")
-	v.refuse(refusal.HealthCheck(c)...)
+	v.refuse(validation.HealthCheck(c)...)
 	for i, condition := range c.Spec.UnhealthyNodeConditions {
 		if condition.Timeout.Duration == 0 {
 			v.warn(conditions.Index(i).Child("timeout"), "0s replaces a machine at the first sign")
@@ -40,7 +40,7 @@ func Class(c *v1beta1.MachineClass) (v Verdict) {
 		"instanceType": c.Spec.Capacity.InstanceType, "region": c.Spec.Capacity.Region,
 		"zone": c.Spec.Capacity.Zone, "architecture": c.Spec.Capacity.Architecture,
 	} {
-		for _, problem := range validation.IsValidLabelValue(value) {
+		for _, problem := range content.IsValidLabelValue(value) {
 			v.refuse(field.Invalid(capacity.Child(name), value, problem))
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/refusal"
+	"machinist.dev/machinist/internal/validation"
 	"machinist.dev/machinist/pkg/provider"
 )
 
@@ -29,7 +29,7 @@ func (v *Verdict) spec(path *field.Path, s *v1beta1.MachineSpec) {
 
 // nodeTemplate judges what a Node shall carry.
 func (v *Verdict) nodeTemplate(path *field.Path, n *v1beta1.NodeTemplate) {
-	v.refuse(refusal.NodeTemplate(path, n)...)
+	v.refuse(validation.NodeTemplate(path, n)...)
 	labels := path.Child("labels")
 	if _, found := n.Labels[corev1.LabelHostname]; found {
 		v.warn(labels.Key(corev1.LabelHostname), "the kubelet sets it, and all machines would have the same")
@@ -48,11 +48,11 @@ func (v *Verdict) taints(path *field.Path, taints []corev1.Taint) {
 
 // reserved refuses keys that Machinist writes itself.
 func (v *Verdict) reserved(path *field.Path, in map[string]string, keys ...string) {
-	v.refuse(refusal.Keys(path, in, keys...)...)
+	v.refuse(validation.Keys(path, in, keys...)...)
 }
 
 // template judges what Machines are made from.
 func (v *Verdict) template(path *field.Path, t *v1beta1.MachineTemplateSpec) {
-	v.refuse(refusal.Annotations(path.Child("metadata", "annotations"), t.ObjectMeta.Annotations)...)
+	v.refuse(validation.Annotations(path.Child("metadata", "annotations"), t.ObjectMeta.Annotations)...)
 	v.spec(path.Child("spec"), &t.Spec)
 }

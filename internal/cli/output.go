@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
-	"machinist.dev/machinist/internal/cli/text"
+	"machinist.dev/machinist/internal/cli/printer"
 )
 
 // Formats of -o.
@@ -58,13 +58,13 @@ func (e *Env) Print(view View, format string) error {
 }
 
 // Style is how text is written.
-type Style = text.Style
+type Style = printer.Style
 
 // table writes rows in columns.
-func table(w io.Writer, head []string, rows [][]string) error { return text.Table(w, head, rows) }
+func table(w io.Writer, head []string, rows [][]string) error { return printer.Table(w, head, rows) }
 
 // visible is how many columns a text takes on a terminal.
-func visible(words string) int { return text.Visible(words) }
+func visible(words string) int { return printer.Visible(words) }
 
 // style is how this environment wants text in a format.
 func (e *Env) style(format string) Style {

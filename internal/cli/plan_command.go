@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/cli/foresee"
-	"machinist.dev/machinist/internal/cli/text"
+	"machinist.dev/machinist/internal/cli/preview"
+	"machinist.dev/machinist/internal/cli/printer"
 )
 
 func planCommand(env *Env) *cobra.Command {
@@ -69,7 +69,7 @@ func (p *plan) run(ctx context.Context, in io.Reader) error {
 		return err
 	}
 	explicit := p.env.config.Namespace != nil && *p.env.config.Namespace != ""
-	view := &plans{Kind: "RolloutPlans", Items: []*foresee.Plan{}}
+	view := &plans{Kind: "RolloutPlans", Items: []*preview.Plan{}}
 	for _, doc := range documents.deployments {
 		switch {
 		case doc.namespace == "":
@@ -87,12 +87,12 @@ func (p *plan) run(ctx context.Context, in io.Reader) error {
 }
 
 // planFor makes the plan for one document.
-func (p *plan) planFor(ctx context.Context, c *Cluster, doc document, all documents) (*foresee.Plan, error) {
+func (p *plan) planFor(ctx context.Context, c *Cluster, doc document, all documents) (*preview.Plan, error) {
 	before, after, unchecked, err := c.applied(ctx, doc)
 	if err != nil {
 		return nil, err
 	}
-	fleet := foresee.Fleet{Before: before, After: after, Now: c.clock.Now()}
+	fleet := preview.Fleet{Before: before, After: after, Now: c.clock.Now()}
 	if before != nil {
 		if fleet.Sets, err = c.setsOf(ctx, before); err != nil {
 			return nil, err
@@ -110,11 +110,11 @@ func (p *plan) planFor(ctx context.Context, c *Cluster, doc document, all docume
 		}
 	}
 	if ref := after.Spec.Template.Spec.ClassRef; ref != nil {
-		if fleet.Class, _ = c.classKnown(ctx, doc.namespace, ref.Name); fleet.Class == foresee.ClassMissing && all.hasClass(doc.namespace, c.Namespace, ref.Name) {
-			fleet.Class = foresee.ClassExists
+		if fleet.Class, _ = c.classKnown(ctx, doc.namespace, ref.Name); fleet.Class == preview.ClassMissing && all.hasClass(doc.namespace, c.Namespace, ref.Name) {
+			fleet.Class = preview.ClassExists
 		}
 	}
-	made, err := foresee.Make(fleet)
+	made, err := preview.Make(fleet)
 	if err != nil {
 		return nil, fmt.Errorf("the controller would do nothing with it: %w", err)
 	}
@@ -126,11 +126,11 @@ func (p *plan) planFor(ctx context.Context, c *Cluster, doc document, all docume
 type plans struct {
 	// Kind is RolloutPlans.
 	Kind  string          `json:"kind"`
-	Items []*foresee.Plan `json:"items"`
+	Items []*preview.Plan `json:"items"`
 }
 
 // Text implements View.
-func (p *plans) Text(w io.Writer, style text.Style) error {
+func (p *plans) Text(w io.Writer, style printer.Style) error {
 	for i, item := range p.Items {
 		if i > 0 {
 			if _, err := fmt.Fprintln(w); err != nil {

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/cli/foresee"
+	"machinist.dev/machinist/internal/cli/preview"
 	"machinist.dev/machinist/test/env"
 )
 
@@ -43,7 +43,7 @@ func (f *rolledFleet) plan(text string, args ...string) outcome {
 }
 
 // planned returns the only plan.
-func planned(t testing.TB, o outcome) *foresee.Plan {
+func planned(t testing.TB, o outcome) *preview.Plan {
 	t.Helper()
 	var view plans
 	if err := json.Unmarshal([]byte(o.succeeds(t).out), &view); err != nil || len(view.Items) != 1 || view.Kind != "RolloutPlans" {

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/cli/printer"
 	"machinist.dev/machinist/internal/cli/rollout"
-	"machinist.dev/machinist/internal/cli/text"
 )
 
 func rolloutStatusCommand(env *Env) *cobra.Command {
@@ -60,7 +60,7 @@ func (s *statusWait) run(ctx context.Context, c *Cluster, name, format string) e
 	if err != nil {
 		return err
 	}
-	live := &text.Live{Out: s.env.Out, Terminal: s.env.Terminal}
+	live := &printer.Live{Out: s.env.Out, Terminal: s.env.Terminal}
 	var last rollout.Progress
 	var machines []*v1beta1.Machine
 	var read time.Time // When they were.

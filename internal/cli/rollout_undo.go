@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/cli/foresee"
+	"machinist.dev/machinist/internal/cli/preview"
 	"machinist.dev/machinist/internal/cli/rollout"
 )
 
@@ -107,9 +107,9 @@ func (u *undo) classThere(ctx context.Context, c *Cluster, back *rollout.Undo) (
 	}
 	known, err := c.classKnown(ctx, back.After.Namespace, ref.Name)
 	switch known {
-	case foresee.ClassExists:
+	case preview.ClassExists:
 		return nil, nil
-	case foresee.ClassUnknown:
+	case preview.ClassUnknown:
 		return []string{fmt.Sprintf("whether class %s of revision %d still exists could not be seen: %v", ref.Name, back.Revision, err)}, nil
 	}
 	message := fmt.Sprintf("class %s of revision %d does not exist any more, or is being deleted: its machines could not be launched", ref.Name, back.Revision)
@@ -120,17 +120,17 @@ func (u *undo) classThere(ctx context.Context, c *Cluster, back *rollout.Undo) (
 }
 
 // classKnown finds out whether a class exists. The error says why that is unknown.
-func (c *Cluster) classKnown(ctx context.Context, namespace, name string) (foresee.ClassKnown, error) {
+func (c *Cluster) classKnown(ctx context.Context, namespace, name string) (preview.ClassKnown, error) {
 	class := &v1beta1.MachineClass{}
 	switch err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, class); {
 	case apierrors.IsNotFound(err) && !isUnknownResource(err):
-		return foresee.ClassMissing, nil
+		return preview.ClassMissing, nil
 	case err != nil:
-		return foresee.ClassUnknown, c.Explain(err)
+		return preview.ClassUnknown, c.Explain(err)
 	case !class.DeletionTimestamp.IsZero():
-		return foresee.ClassGoing, nil
+		return preview.ClassGoing, nil
 	}
-	return foresee.ClassExists, nil
+	return preview.ClassExists, nil
 }
 
 // report prints what was done, and beside it what to expect of it.

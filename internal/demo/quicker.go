@@ -10,7 +10,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/healthcheck"
-	"machinist.dev/machinist/internal/safety/reachability"
+	"machinist.dev/machinist/internal/reachability"
 	"machinist.dev/machinist/internal/stack"
 )
 

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/safety/reachability"
+	"machinist.dev/machinist/internal/reachability"
 )
 
 // Results of a remediation.

@@ -18,7 +18,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/index"
-	"machinist.dev/machinist/internal/refusal"
+	"machinist.dev/machinist/internal/validation"
 )
 
 // Nothing here waits for this process's own writes, since with many machines some write of a set is always under way: what
@@ -119,7 +119,7 @@ func (p *pass) groups() []group {
 		c := &p.checks[i]
 		g := group{policy: PolicyOf(c), check: c, namespace: c.Namespace}
 		selector, err := metav1.LabelSelectorAsSelector(&c.Spec.Selector)
-		if errs := refusal.HealthCheck(c); len(errs) > 0 {
+		if errs := validation.HealthCheck(c); len(errs) > 0 {
 			g.unusable, selector = Reason{v1beta1.ReasonInvalidConfiguration, errs[0].Error()}, labels.Nothing()
 		}
 		if err != nil {

@@ -5,7 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"machinist.dev/machinist/internal/safety/reachability"
+	"machinist.dev/machinist/internal/reachability"
 )
 
 // Signal is something that is wrong with a machine, or that excuses it. It begins anew whenever any of its fields changes.

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/refusal"
+	"machinist.dev/machinist/internal/validation"
 )
 
 // appliedTo returns what the Node carries on the Machine's account, and whether it was given all that it gets only once. It goes
@@ -146,7 +146,7 @@ func settled(m *v1beta1.Machine) bool {
 // reservedKeys says what the Machine wants on its Node that is Machinist's own, "" if nothing. What several hands write would
 // never come to rest, and an agent on the node, or a rollout, would take it for an order.
 func reservedKeys(m *v1beta1.Machine) string {
-	if errs := refusal.NodeTemplate(field.NewPath("spec", "node"), &m.Spec.Node); len(errs) > 0 {
+	if errs := validation.NodeTemplate(field.NewPath("spec", "node"), &m.Spec.Node); len(errs) > 0 {
 		return errs[0].Error()
 	}
 	return ""

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/machineset/handover"
+	"machinist.dev/machinist/internal/rollout/handover"
 )
 
 // apply brings the sets to what was decided, with at most one write for each: first what shrinks, then what grows.

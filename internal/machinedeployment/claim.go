@@ -16,7 +16,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/index"
-	"machinist.dev/machinist/internal/machineset/handover"
+	"machinist.dev/machinist/internal/rollout/handover"
 )
 
 // claim returns the sets of the deployment, after it took over those that match its selector and belong to nobody and

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/machinedeployment/bounds"
+	"machinist.dev/machinist/internal/rollout/bounds"
 )
 
 // Foresight is what a pass over a deployment would do.

@@ -21,7 +21,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/index"
-	"machinist.dev/machinist/internal/machineset/handover"
+	"machinist.dev/machinist/internal/rollout/handover"
 	"machinist.dev/machinist/internal/wiring"
 )
 

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/machineset/handover"
+	"machinist.dev/machinist/internal/rollout/handover"
 )
 
 // nodeAnnotationOutdated on a Node of an old revision lists the marks that were put there on our account, separated by

@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/machineset/handover"
 	"machinist.dev/machinist/internal/machinestate"
+	"machinist.dev/machinist/internal/rollout/handover"
 )
 
 // count says what a plan needs to know of a set from the set and its machines. wakeIn is the time until a machine

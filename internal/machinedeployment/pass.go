@@ -12,8 +12,8 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/conditionlimit"
-	"machinist.dev/machinist/internal/machinedeployment/bounds"
-	"machinist.dev/machinist/internal/refusal"
+	"machinist.dev/machinist/internal/rollout/bounds"
+	"machinist.dev/machinist/internal/validation"
 )
 
 // pass is one look at one MachineDeployment.
@@ -66,13 +66,13 @@ func (p *pass) run(ctx context.Context) error {
 	if selector.Empty() {
 		return p.refuse(ctx, ReasonInvalidSelector, "spec.selector is empty: it would match every set")
 	}
-	if errs := refusal.Selector(field.NewPath("spec", "selector"), &d.Spec.Selector); len(errs) > 0 {
+	if errs := validation.Selector(field.NewPath("spec", "selector"), &d.Spec.Selector); len(errs) > 0 {
 		return p.refuse(ctx, ReasonInvalidSelector, errs[0].Error())
 	}
 	if message := tooManyLabels(d); message != "" {
 		return p.refuse(ctx, v1beta1.ReasonInvalidConfiguration, message)
 	}
-	if errs := refusal.Template(&d.Spec.Template); len(errs) > 0 {
+	if errs := validation.Template(&d.Spec.Template); len(errs) > 0 {
 		return p.refuse(ctx, v1beta1.ReasonInvalidConfiguration, errs[0].Error())
 	}
 	limits, err := bounds.Resolve(d.Spec.Strategy, max(0, d.ReplicasOrDefault()))

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/machinedeployment/bounds"
+	"machinist.dev/machinist/internal/rollout/bounds"
 	"machinist.dev/machinist/internal/wording"
 )
 

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/machinedeployment/bounds"
+	"machinist.dev/machinist/internal/rollout/bounds"
 )
 
 // viewed returns what a pass over the deployment sees of sets and their machines, with the plan made.

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/machineset/handover"
 	"machinist.dev/machinist/internal/machinestate"
+	"machinist.dev/machinist/internal/rollout/handover"
 )
 
 // deploymentsOfSet returns the deployment that controls the set. A set without a controller is shown to every deployment

@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/machineset/handover"
 	"machinist.dev/machinist/internal/machinestate"
+	"machinist.dev/machinist/internal/rollout/handover"
 )
 
 // handOverPoll is how often a set that has nobody to hand its machines over to looks again.

@@ -12,9 +12,9 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/index"
-	"machinist.dev/machinist/internal/machinedeployment/bounds"
-	"machinist.dev/machinist/internal/machineset/handover"
 	"machinist.dev/machinist/internal/machinestate"
+	"machinist.dev/machinist/internal/rollout/bounds"
+	"machinist.dev/machinist/internal/rollout/handover"
 )
 
 // keptPoll is how often a set that holds available machines back looks whether the deployment can do without them: no event

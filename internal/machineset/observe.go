@@ -14,8 +14,8 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/index"
-	"machinist.dev/machinist/internal/machinedeployment/bounds"
 	"machinist.dev/machinist/internal/machinestate"
+	"machinist.dev/machinist/internal/rollout/bounds"
 )
 
 // errGone says that the set does not exist any more.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"machinist.dev/machinist/internal/machinedeployment/bounds"
+	"machinist.dev/machinist/internal/rollout/bounds"
 )
 
 // roomPoll is how often a set whose deployment has as many machines as it may looks whether it has room: no event of another

@@ -13,7 +13,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machinestate"
-	"machinist.dev/machinist/internal/refusal"
+	"machinist.dev/machinist/internal/validation"
 )
 
 const (
@@ -213,7 +213,7 @@ func selectorOf(set *v1beta1.MachineSet) (labels.Selector, Reason) {
 			return nil, Reason{v1beta1.ReasonInvalidSelector, "spec.selector must not select by " + r.Key() + ", which machines get later"}
 		}
 	}
-	if errs := refusal.Template(&set.Spec.Template); len(errs) > 0 {
+	if errs := validation.Template(&set.Spec.Template); len(errs) > 0 {
 		return nil, Reason{v1beta1.ReasonInvalidConfiguration, errs[0].Error()}
 	}
 	return selector, Reason{}

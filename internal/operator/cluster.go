@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"machinist.dev/machinist/internal/operator/fence"
-	"machinist.dev/machinist/internal/safety/reachability"
+	"machinist.dev/machinist/internal/reachability"
 )
 
 // Cluster is access to one of the two clusters. All writes of its clients ask the fence first.

@@ -3,7 +3,7 @@ package operator
 import (
 	"time"
 
-	"machinist.dev/machinist/internal/safety/reachability"
+	"machinist.dev/machinist/internal/reachability"
 )
 
 // Values of the kubeconfig flags that are not paths.

@@ -33,7 +33,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"machinist.dev/machinist/internal/operator/fence"
-	"machinist.dev/machinist/internal/safety/reachability"
+	"machinist.dev/machinist/internal/reachability"
 )
 
 // Options are what a process brings itself.

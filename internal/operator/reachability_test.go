@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/safety/reachability"
+	"machinist.dev/machinist/internal/reachability"
 )
 
 // watchful looks often.

@@ -29,7 +29,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/controlplane"
-	"machinist.dev/machinist/internal/safety/reachability"
+	"machinist.dev/machinist/internal/reachability"
 )
 
 // kubeconfigFile is a kubeconfig file of a test, which it may write anew.

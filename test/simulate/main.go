@@ -16,24 +16,24 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"machinist.dev/machinist/test/world"
+	"machinist.dev/machinist/test/simulation"
 )
 
 // usual is how much is run unless flags say otherwise.
 type usual struct {
 	// plans is how many fault plans, runs how many random runs of each group.
 	plans int
-	runs  map[world.Group]int
+	runs  map[simulation.Group]int
 	// faults is how many single faults are tried for each scenario under each of the cloud's semantics.
 	faults int
 }
 
 var (
-	short = usual{plans: 10_500, runs: map[world.Group]int{
-		world.Lifecycle: 20_000, world.Fleets: 3_000, world.Autoscaling: 500, world.Draining: 500, world.HealthChecks: 200, world.Safety: 200,
+	short = usual{plans: 10_500, runs: map[simulation.Group]int{
+		simulation.Lifecycle: 20_000, simulation.Fleets: 3_000, simulation.Autoscaling: 500, simulation.Draining: 500, simulation.HealthChecks: 200, simulation.Safety: 200,
 	}, faults: 3}
-	full = usual{plans: 270_000, runs: map[world.Group]int{
-		world.Lifecycle: 20_000, world.Fleets: 20_000, world.Autoscaling: 2_000, world.Draining: 5_000, world.HealthChecks: 2_000, world.Safety: 2_000,
+	full = usual{plans: 270_000, runs: map[simulation.Group]int{
+		simulation.Lifecycle: 20_000, simulation.Fleets: 20_000, simulation.Autoscaling: 2_000, simulation.Draining: 5_000, simulation.HealthChecks: 2_000, simulation.Safety: 2_000,
 	}, faults: 60}
 )
 
@@ -69,10 +69,10 @@ func main() {
 	cmd.Flags().IntVar(&s.workers, "workers", runtime.NumCPU(), "runs side by side; each is single-threaded")
 	cmd.Flags().Uint64Var(&s.seed, "seed", 1, "seed of the first run")
 	cmd.Flags().StringVar(&s.scenario, "scenario", "", "run this scenario only: "+strings.Join(names(), ", "))
-	cmd.Flags().StringSliceVar(&s.groups, "group", nil, fmt.Sprintf("run the scenarios of these groups only: %v", world.Groups()))
+	cmd.Flags().StringSliceVar(&s.groups, "group", nil, fmt.Sprintf("run the scenarios of these groups only: %v", simulation.Groups()))
 	cmd.Flags().BoolVar(&s.story, "story", false, "run one seed of one scenario and tell what happens")
 	cmd.Flags().StringVar(&s.plan, "plan", "", "run one seed of one scenario in which this goes wrong, as effect:fault[,effect:fault], and nothing else")
-	cmd.Flags().StringVar(&s.cloud, "cloud", "", fmt.Sprintf("run under these semantics of the cloud only, several joined by +: %v; \"none\" for none", world.AllSemantics()))
+	cmd.Flags().StringVar(&s.cloud, "cloud", "", fmt.Sprintf("run under these semantics of the cloud only, several joined by +: %v; \"none\" for none", simulation.AllSemantics()))
 	cmd.Flags().IntVar(&s.faults, "faults", -1, "number of single faults for each scenario under each of the cloud's semantics; -1 for the usual ones")
 	cmd.Flags().StringVar(&s.until, "until", "", "stop at the first violation that matches this regular expression, and only there")
 	cmd.Flags().StringVar(&s.profile, "cpu-profile", "", "write a CPU profile to this file")
@@ -99,26 +99,26 @@ func mutantsCommand() *cobra.Command {
 }
 
 func names() (out []string) {
-	for _, s := range world.Scenarios() {
+	for _, s := range simulation.Scenarios() {
 		out = append(out, s.Name)
 	}
 	return out
 }
 
 func run(s settings) error {
-	log.SetLogger(world.GlobalLogger())
+	log.SetLogger(simulation.GlobalLogger())
 	// Most of the memory lives for one run only.
 	debug.SetGCPercent(400)
-	scenarios := world.Scenarios()
+	scenarios := simulation.Scenarios()
 	if s.scenario != "" {
-		scenarios = slices.DeleteFunc(scenarios, func(x world.Scenario) bool { return x.Name != s.scenario })
+		scenarios = slices.DeleteFunc(scenarios, func(x simulation.Scenario) bool { return x.Name != s.scenario })
 		if len(scenarios) == 0 {
 			return fmt.Errorf("--scenario is %q; it must be one of %s", s.scenario, strings.Join(names(), ", "))
 		}
 	}
 	for _, g := range s.groups {
-		if !slices.Contains(world.Groups(), world.Group(g)) {
-			return fmt.Errorf("--group is %q; it must be one of %v", g, world.Groups())
+		if !slices.Contains(simulation.Groups(), simulation.Group(g)) {
+			return fmt.Errorf("--group is %q; it must be one of %v", g, simulation.Groups())
 		}
 	}
 	if s.story || s.plan != "" {
@@ -138,13 +138,13 @@ func run(s settings) error {
 	if err != nil {
 		return fmt.Errorf("--until is %q: %w", s.until, err)
 	}
-	enough := func(failures []world.Failure) bool {
+	enough := func(failures []simulation.Failure) bool {
 		last := failures[len(failures)-1]
 		fmt.Printf("FAILED scenario %s, %s\n", last.Scenario, last)
 		if s.until == "" {
 			return len(failures) >= 10
 		}
-		return slices.ContainsFunc(failures, func(f world.Failure) bool { return until.MatchString(f.Err.Error()) })
+		return slices.ContainsFunc(failures, func(f simulation.Failure) bool { return until.MatchString(f.Err.Error()) })
 	}
 	much := short
 	if s.full {
@@ -153,17 +153,19 @@ func run(s settings) error {
 	if s.plans < 0 {
 		s.plans = much.plans
 	}
-	of := slices.DeleteFunc(scenarios, func(x world.Scenario) bool { return len(s.groups) > 0 && !slices.Contains(s.groups, string(x.Group)) })
+	of := slices.DeleteFunc(scenarios, func(x simulation.Scenario) bool {
+		return len(s.groups) > 0 && !slices.Contains(s.groups, string(x.Group))
+	})
 	violations := 0
 	if s.faults < 0 {
 		s.faults = much.faults
 	}
 	if s.cloud != "none" {
-		chosen, err := world.ParseHabits(s.cloud)
+		chosen, err := simulation.ParseHabits(s.cloud)
 		if err != nil {
 			return fmt.Errorf("--cloud: %w", err)
 		}
-		habits := []world.Habits{chosen}
+		habits := []simulation.Habits{chosen}
 		if len(chosen) == 0 {
 			habits = alone()
 		}
@@ -190,7 +192,7 @@ func run(s settings) error {
 		}
 		violations += n
 	}
-	for _, group := range world.Groups() {
+	for _, group := range simulation.Groups() {
 		runs := s.runs
 		if runs < 0 {
 			runs = much.runs[group]
@@ -208,10 +210,10 @@ func run(s settings) error {
 }
 
 // plans runs plans and reports on them. It returns how many went wrong.
-func plans(scenarios []world.Scenario, s settings, enough func([]world.Failure) bool) (int, error) {
-	sweep := world.Plans{Scenarios: scenarios, Budget: s.plans, MoreVariants: s.variants, Seed: s.seed, Workers: s.workers, Enough: enough}
+func plans(scenarios []simulation.Scenario, s settings, enough func([]simulation.Failure) bool) (int, error) {
+	sweep := simulation.Plans{Scenarios: scenarios, Budget: s.plans, MoreVariants: s.variants, Seed: s.seed, Workers: s.workers, Enough: enough}
 	sweep.Progress = func(done int) { fmt.Printf("%d plans\n", done) }
-	report, err := sweep.Run(world.Scheme())
+	report, err := sweep.Run(simulation.Scheme())
 	if err != nil {
 		return 0, err
 	}
@@ -229,29 +231,29 @@ func plans(scenarios []world.Scenario, s settings, enough func([]world.Failure) 
 }
 
 // alone are the semantics of clouds, each alone.
-func alone() (all []world.Habits) {
-	for _, one := range world.AllSemantics() {
-		all = append(all, world.Habits{one})
+func alone() (all []simulation.Habits) {
+	for _, one := range simulation.AllSemantics() {
+		all = append(all, simulation.Habits{one})
 	}
 	return all
 }
 
 // inPairs are any two semantics of clouds.
-func inPairs() (all []world.Habits) {
-	each := world.AllSemantics()
+func inPairs() (all []simulation.Habits) {
+	each := simulation.AllSemantics()
 	for i, one := range each {
 		for _, other := range each[i+1:] {
-			all = append(all, world.Habits{one, other})
+			all = append(all, simulation.Habits{one, other})
 		}
 	}
 	return all
 }
 
 // semantics runs the scenarios under the semantics of clouds and reports on them. It returns how many runs went wrong.
-func semantics(scenarios []world.Scenario, habits []world.Habits, s settings, enough func([]world.Failure) bool) (int, error) {
-	sweep := world.SemanticsSweep{Scenarios: scenarios, Habits: habits, Faults: s.faults, Seed: s.seed, Workers: s.workers, Enough: enough}
+func semantics(scenarios []simulation.Scenario, habits []simulation.Habits, s settings, enough func([]simulation.Failure) bool) (int, error) {
+	sweep := simulation.SemanticsSweep{Scenarios: scenarios, Habits: habits, Faults: s.faults, Seed: s.seed, Workers: s.workers, Enough: enough}
 	sweep.Progress = func(done int) { fmt.Printf("cloud semantics: %d runs\n", done) }
-	report, err := sweep.Run(world.Scheme())
+	report, err := sweep.Run(simulation.Scheme())
 	if err != nil {
 		return 0, err
 	}
@@ -260,14 +262,14 @@ func semantics(scenarios []world.Scenario, habits []world.Habits, s settings, en
 }
 
 // random runs a group of scenarios in which things go wrong at random. It returns how many went wrong.
-func random(group world.Group, scenarios []world.Scenario, runs int, s settings, enough func([]world.Failure) bool) (int, error) {
-	of := slices.DeleteFunc(slices.Clone(scenarios), func(x world.Scenario) bool { return x.Group != group })
+func random(group simulation.Group, scenarios []simulation.Scenario, runs int, s settings, enough func([]simulation.Failure) bool) (int, error) {
+	of := slices.DeleteFunc(slices.Clone(scenarios), func(x simulation.Scenario) bool { return x.Group != group })
 	if len(of) == 0 || runs == 0 {
 		return 0, nil
 	}
-	sweep := world.Sweep{Scenarios: of, Runs: runs, Seed: s.seed, Workers: s.workers, Enough: enough}
+	sweep := simulation.Sweep{Scenarios: of, Runs: runs, Seed: s.seed, Workers: s.workers, Enough: enough}
 	sweep.Progress = func(done int) { fmt.Printf("%s: %d runs\n", group, done) }
-	report, err := sweep.Run(world.Scheme())
+	report, err := sweep.Run(simulation.Scheme())
 	if err != nil {
 		return 0, err
 	}
@@ -278,19 +280,19 @@ func random(group world.Group, scenarios []world.Scenario, runs int, s settings,
 }
 
 // tell runs one seed, or one plan, and prints its story if that is asked for.
-func tell(scenarios []world.Scenario, s settings) error {
+func tell(scenarios []simulation.Scenario, s settings) error {
 	if len(scenarios) != 1 {
 		return fmt.Errorf("--story and --plan need --scenario")
 	}
-	plan, err := world.ParsePlan(s.plan)
+	plan, err := simulation.ParsePlan(s.plan)
 	if err != nil {
 		return err
 	}
-	habits, err := world.ParseHabits(strings.TrimPrefix(s.cloud, "none"))
+	habits, err := simulation.ParseHabits(strings.TrimPrefix(s.cloud, "none"))
 	if err != nil {
 		return fmt.Errorf("--cloud: %w", err)
 	}
-	p, err := scenarios[0].Prepare(world.Scheme())
+	p, err := scenarios[0].Prepare(simulation.Scheme())
 	if err != nil {
 		return err
 	}
@@ -302,7 +304,7 @@ func tell(scenarios []world.Scenario, s settings) error {
 	result := p.Run(s.seed, plan, story)
 	fmt.Printf("%d steps, %d effects, %d crashes, path %x\n", result.Steps, result.Effects, result.Crashes, result.Path)
 	if result.Err != nil {
-		fmt.Printf("FAILED scenario %s, %s\n", p.Name, world.Failure{Scenario: p.Name, Seed: s.seed, Habits: habits, Plan: plan, Err: result.Err})
+		fmt.Printf("FAILED scenario %s, %s\n", p.Name, simulation.Failure{Scenario: p.Name, Seed: s.seed, Habits: habits, Plan: plan, Err: result.Err})
 	}
 	return result.Err
 }

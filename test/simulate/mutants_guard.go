@@ -128,7 +128,7 @@ func guardMutants() []mutant {
 			scenario: "remediate", finds: "at rest, but|after the last disturbance",
 		},
 		{
-			name: "outage-taken-for-silence", file: "internal/safety/reachability/state.go",
+			name: "outage-taken-for-silence", file: "internal/reachability/state.go",
 			from: "if !s.Away && s.failures >= failuresToAway {", to: "if !s.Away && s.failures >= 1000*failuresToAway {",
 			scenario: "target-outage", finds: "I6",
 		},

@@ -19,7 +19,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"machinist.dev/machinist/test/world"
+	"machinist.dev/machinist/test/simulation"
 )
 
 // soakShare is how long a worker stays with a scenario, and with a recorded run: a recording costs as much as many of the
@@ -62,7 +62,7 @@ func soakCommand() *cobra.Command {
 
 // soaked is what came of a scenario so far.
 type soaked struct {
-	*world.Prepared
+	*simulation.Prepared
 	runs, plans, violations int
 	spent                   time.Duration
 	// byRuns says that random runs are next, otherwise plans.
@@ -89,7 +89,7 @@ func soak(ctx context.Context, s soakSettings) error {
 	if s.workers < 1 {
 		return fmt.Errorf("--workers is %d; it must be at least 1", s.workers)
 	}
-	log.SetLogger(world.GlobalLogger())
+	log.SetLogger(simulation.GlobalLogger())
 	debug.SetGCPercent(400)
 	if s.seed == 0 {
 		var drawn [4]byte
@@ -105,11 +105,11 @@ func soak(ctx context.Context, s soakSettings) error {
 	defer found.Close()
 
 	k := &soaker{soakSettings: s, busy: map[*soaked]bool{}, seeds: rand.New(rand.NewPCG(s.seed, 0)), found: found}
-	for _, scenario := range world.Scenarios() {
+	for _, scenario := range simulation.Scenarios() {
 		if s.scenario != "" && scenario.Name != s.scenario {
 			continue
 		}
-		p, err := scenario.Prepare(world.Scheme())
+		p, err := scenario.Prepare(simulation.Scheme())
 		if err != nil {
 			return err
 		}
@@ -149,7 +149,7 @@ func (k *soaker) turn(ctx context.Context) {
 			k.judge(scenario, seed, habits, nil, result.Err)
 		}
 	} else {
-		under.Explore(seed, rand.New(rand.NewPCG(seed, 1)), func(plan world.Plan, err error) bool {
+		under.Explore(seed, rand.New(rand.NewPCG(seed, 1)), func(plan simulation.Plan, err error) bool {
 			k.judge(scenario, seed, habits, plan, err)
 			return !over()
 		})
@@ -166,7 +166,7 @@ func (k *soaker) turn(ctx context.Context) {
 
 // begin chooses the scenario of a turn, a seed that is new, the cloud's semantics and what to do with it. Every other turn is
 // in a cloud that is kind.
-func (k *soaker) begin() (*soaked, uint64, world.Habits, bool) {
+func (k *soaker) begin() (*soaked, uint64, simulation.Habits, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	free := slices.DeleteFunc(slices.Clone(k.scenarios), func(s *soaked) bool { return k.busy[s] })
@@ -176,8 +176,8 @@ func (k *soaker) begin() (*soaked, uint64, world.Habits, bool) {
 	next := slices.MinFunc(free, func(a, b *soaked) int { return cmp.Compare(a.spent, b.spent) })
 	k.busy[next] = true
 	next.byRuns = !next.byRuns
-	all := world.AllSemantics()
-	var habits world.Habits
+	all := simulation.AllSemantics()
+	var habits simulation.Habits
 	for range []int{0, 0, 1, 2}[k.seeds.IntN(4)] {
 		if s := all[k.seeds.IntN(len(all))]; !slices.Contains(habits, s) {
 			habits = append(habits, s)
@@ -186,7 +186,7 @@ func (k *soaker) begin() (*soaked, uint64, world.Habits, bool) {
 	return next, 1 + uint64(k.seeds.Int64N(1<<40)), habits, next.byRuns
 }
 
-func (k *soaker) judge(s *soaked, seed uint64, habits world.Habits, plan world.Plan, err error) {
+func (k *soaker) judge(s *soaked, seed uint64, habits simulation.Habits, plan simulation.Plan, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if plan == nil {
@@ -198,7 +198,7 @@ func (k *soaker) judge(s *soaked, seed uint64, habits world.Habits, plan world.P
 		return
 	}
 	s.violations++
-	fmt.Printf("FAILED scenario %s, %s\n", s.Name, world.Failure{Scenario: s.Name, Seed: seed, Habits: habits, Plan: plan, Err: err})
+	fmt.Printf("FAILED scenario %s, %s\n", s.Name, simulation.Failure{Scenario: s.Name, Seed: seed, Habits: habits, Plan: plan, Err: err})
 	line, _, _ := strings.Cut(err.Error(), "\n")
 	if _, err := fmt.Fprintf(k.found, "\t{%q, %d, %q, %q, %q},\n", s.Name, seed, habits, plan, line); err != nil {
 		fmt.Fprintln(os.Stderr, "Error: keep a violation:", err)

@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"machinist.dev/machinist/internal/cli/text"
+	"machinist.dev/machinist/internal/cli/printer"
 	"machinist.dev/machinist/internal/cli/why"
 	"machinist.dev/machinist/internal/safety/orphans"
 	"machinist.dev/machinist/internal/safety/orphans/ledger"
@@ -93,7 +93,7 @@ func nameOf(e ledger.Entry) string {
 }
 
 // Text writes it for people.
-func (o Orphans) Text(w io.Writer, style text.Style) error {
+func (o Orphans) Text(w io.Writer, style printer.Style) error {
 	out := &strings.Builder{}
 	if len(o.Reports) == 0 {
 		fmt.Fprintln(out, "No provider's process has reported yet what it found at its cloud.")
@@ -108,23 +108,23 @@ func (o Orphans) Text(w io.Writer, style text.Style) error {
 		fmt.Fprintf(out, "\n%d more in other namespaces: -A shows them.\n", o.Elsewhere)
 	}
 	for _, u := range o.Unread {
-		fmt.Fprintf(out, "%s\n", style.Faint(text.Clean(u)))
+		fmt.Fprintf(out, "%s\n", style.Faint(printer.Clean(u)))
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
 }
 
-func (o Orphans) report(w *strings.Builder, r OrphanReport, style text.Style) {
+func (o Orphans) report(w *strings.Builder, r OrphanReport, style printer.Style) {
 	period := time.Duration(r.Period) * time.Second
-	name := "Provider " + text.Clean(r.Provider)
+	name := "Provider " + printer.Clean(r.Provider)
 	if r.Page.Namespace != "" {
-		name += " of namespace " + text.Clean(r.Page.Namespace)
+		name += " of namespace " + printer.Clean(r.Page.Namespace)
 	}
 	looks := "looks every " + duration.HumanDuration(period)
 	switch {
 	case r.Process.AtWork:
 	case r.Process.Known && r.Process.Seen != nil:
-		looks = style.Bad("is not at work, for " + text.Age(o.Now, *r.Process.Seen) + " now")
+		looks = style.Bad("is not at work, for " + printer.Age(o.Now, *r.Process.Seen) + " now")
 	case r.Process.Known:
 		looks = style.Bad("is not at work")
 	default:
@@ -135,11 +135,11 @@ func (o Orphans) report(w *strings.Builder, r OrphanReport, style text.Style) {
 		found = style.Warn(fmt.Sprintf("%d found", r.Total))
 	}
 	if r.Stopped != "" {
-		found = style.Bad("nothing is looked for: ") + text.Clean(r.Stopped)
+		found = style.Bad("nothing is looked for: ") + printer.Clean(r.Stopped)
 	}
-	fmt.Fprintf(w, "%s: %s. It %s; the last news is %s old.\n", style.Strong(name), found, looks, text.Age(o.Now, r.Written))
+	fmt.Fprintf(w, "%s: %s. It %s; the last news is %s old.\n", style.Strong(name), found, looks, printer.Age(o.Now, r.Written))
 	for _, u := range r.Unlisted {
-		fmt.Fprintf(w, "%s: the instances of %s could not be listed (%s).\n", style.Warn("Not looked at"), text.Clean(u.Source), text.Clean(u.Why))
+		fmt.Fprintf(w, "%s: the instances of %s could not be listed (%s).\n", style.Warn("Not looked at"), printer.Clean(u.Source), printer.Clean(u.Why))
 	}
 	if len(r.Entries) > 0 {
 		head := []string{"INSTANCE", "WAS OF MACHINE", "FOUND BY", "SEEN FIRST", "MADE", "WHAT OF IT"}
@@ -147,11 +147,11 @@ func (o Orphans) report(w *strings.Builder, r OrphanReport, style text.Style) {
 		for i, e := range r.Entries {
 			made := "unknown"
 			if e.Launched != nil {
-				made = text.Age(o.Now, *e.Launched) + " ago"
+				made = printer.Age(o.Now, *e.Launched) + " ago"
 			}
-			rows[i] = []string{text.Clean(nameOf(e)), text.Clean(e.Machine), text.Clean(e.Source), text.Age(o.Now, e.FirstSeen) + " ago", made, verdict(e.Verdict, period)}
+			rows[i] = []string{printer.Clean(nameOf(e)), printer.Clean(e.Machine), printer.Clean(e.Source), printer.Age(o.Now, e.FirstSeen) + " ago", made, verdict(e.Verdict, period)}
 		}
-		_ = text.Table(w, head, rows)
+		_ = printer.Table(w, head, rows)
 	}
 	if r.Total > ledger.MostEntries {
 		fmt.Fprintf(w, "Only the first %d are told one by one.\n", ledger.MostEntries)

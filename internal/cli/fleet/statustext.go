@@ -5,13 +5,13 @@ import (
 	"io"
 	"strings"
 
-	"machinist.dev/machinist/internal/cli/text"
+	"machinist.dev/machinist/internal/cli/printer"
 	"machinist.dev/machinist/internal/cli/why"
 	"machinist.dev/machinist/internal/wording"
 )
 
 // Text writes it for people: a line for each thing, and nothing about what is as it should be but the fleet itself.
-func (s Status) Text(w io.Writer, style text.Style) error {
+func (s Status) Text(w io.Writer, style printer.Style) error {
 	out := &strings.Builder{}
 	if len(s.Deployments)+len(s.Sets)+len(s.Loose) == 0 {
 		where := "in any namespace"
@@ -31,7 +31,7 @@ func (s Status) Text(w io.Writer, style text.Style) error {
 	s.processes(out, style)
 	s.sum(out, style)
 	for _, u := range s.Unread {
-		fmt.Fprintf(out, "%s\n", style.Faint(text.Clean(u)))
+		fmt.Fprintf(out, "%s\n", style.Faint(printer.Clean(u)))
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
@@ -51,10 +51,10 @@ func (s Status) rows(w *strings.Builder, head []string, rows [][]string, namespa
 	if w.Len() > 0 {
 		w.WriteString("\n")
 	}
-	_ = text.Table(w, head, rows)
+	_ = printer.Table(w, head, rows)
 }
 
-func (s Status) scaled(w *strings.Builder, what string, all []Scaled, style text.Style) {
+func (s Status) scaled(w *strings.Builder, what string, all []Scaled, style printer.Style) {
 	head := []string{what, "DESIRED", "UPDATED", "READY", "AVAILABLE", "UPDATING", "FAILED", "DELETING"}
 	if what == "DEPLOYMENT" {
 		head = append(head, "STRATEGY")
@@ -73,7 +73,7 @@ func (s Status) scaled(w *strings.Builder, what string, all []Scaled, style text
 		}
 		state := paintState(x.Rollout, style)
 		if x.Rollout != "Frozen" { // What is frozen has a line of its own.
-			for _, more := range []string{because(x), text.Clean(x.Message)} {
+			for _, more := range []string{because(x), printer.Clean(x.Message)} {
 				if more != "" {
 					state += ": " + more
 				}
@@ -92,7 +92,7 @@ func because(x Scaled) string {
 	return ""
 }
 
-func paintState(state string, style text.Style) string {
+func paintState(state string, style printer.Style) string {
 	switch state {
 	case "Complete", "AsDeclared":
 		return style.Good(state)
@@ -108,14 +108,14 @@ func (s Status) loose(w *strings.Builder) {
 	for _, m := range s.Loose {
 		note := ""
 		if m.PreservedUntil != "" {
-			note = "set aside until " + text.Clean(m.PreservedUntil)
+			note = "set aside until " + printer.Clean(m.PreservedUntil)
 		}
 		rows, namespaces = append(rows, []string{m.Name, string(m.Phase), note}), append(namespaces, m.Namespace)
 	}
 	s.rows(w, []string{"MACHINE WITHOUT SET", "PHASE", "NOTE"}, rows, namespaces)
 }
 
-func (s Status) checks(w *strings.Builder, style text.Style) {
+func (s Status) checks(w *strings.Builder, style printer.Style) {
 	var rows [][]string
 	var namespaces []string
 	for _, c := range s.HealthChecks {
@@ -123,7 +123,7 @@ func (s Status) checks(w *strings.Builder, style text.Style) {
 		if c.Reason != "" {
 			note = style.Bad(c.Reason) + ": " + c.Says
 			if c.Since != nil {
-				note = style.Bad(c.Reason) + " for " + text.Age(s.Now, *c.Since) + ": " + c.Says
+				note = style.Bad(c.Reason) + " for " + printer.Age(s.Now, *c.Since) + ": " + c.Says
 			}
 		} else if len(c.Unhealthy) > 0 {
 			note = style.Warn("unhealthy") + ": " + why.Few(c.Unhealthy, 3)
@@ -134,16 +134,16 @@ func (s Status) checks(w *strings.Builder, style text.Style) {
 	s.rows(w, []string{"HEALTH CHECK", "MACHINES", "HEALTHY", "MAY FAIL", "NOTE"}, rows, namespaces)
 }
 
-func (s Status) freezes(w *strings.Builder, style text.Style) {
+func (s Status) freezes(w *strings.Builder, style printer.Style) {
 	var rows [][]string
 	var namespaces []string
 	for _, f := range s.Freezes {
 		age := ""
 		if f.Since != nil {
-			age = text.Age(s.Now, *f.Since)
+			age = printer.Age(s.Now, *f.Since)
 		}
 		says := f.Says
-		if message := text.Clean(f.Message); message != "" {
+		if message := printer.Clean(f.Message); message != "" {
 			says = message
 		}
 		rows, namespaces = append(rows, []string{f.Object, style.Bad(f.Reason), age, says}), append(namespaces, f.Namespace)
@@ -151,19 +151,19 @@ func (s Status) freezes(w *strings.Builder, style text.Style) {
 	s.rows(w, []string{"FROZEN", "REASON", "FOR", "WHY"}, rows, namespaces)
 }
 
-func (s Status) sources(w *strings.Builder, style text.Style) {
+func (s Status) sources(w *strings.Builder, style printer.Style) {
 	var rows [][]string
 	var namespaces []string
 	for _, x := range s.Sources {
 		age := ""
 		if x.Since != nil {
-			age = text.Age(s.Now, *x.Since)
+			age = printer.Age(s.Now, *x.Since)
 		}
 		reason := style.Bad(x.Reason)
 		if x.Reason == deleting {
 			reason = style.Warn(x.Reason)
 		}
-		rows, namespaces = append(rows, []string{x.Object, reason, age, text.Clean(x.Says)}), append(namespaces, x.Namespace)
+		rows, namespaces = append(rows, []string{x.Object, reason, age, printer.Clean(x.Says)}), append(namespaces, x.Namespace)
 	}
 	s.rows(w, []string{"CLASS OR SECRET", "REASON", "AGE", "MESSAGE"}, rows, namespaces)
 }
@@ -172,14 +172,14 @@ func (s Status) edited(w *strings.Builder) {
 	var rows [][]string
 	var namespaces []string
 	for _, x := range s.Edited {
-		rows = append(rows, []string{x.Name, x.Field, text.Fit(text.Clean(x.Is), 40), text.Fit(text.Clean(x.Set), 40)})
+		rows = append(rows, []string{x.Name, x.Field, printer.Fit(printer.Clean(x.Is), 40), printer.Fit(printer.Clean(x.Set), 40)})
 		namespaces = append(namespaces, x.Namespace)
 	}
 	s.rows(w, []string{"MACHINE EDITED BY HAND", "FIELD", "VALUE", "IN ITS SET"}, rows, namespaces)
 }
 
 // waiting has names of machines that carry their namespace where there may be several.
-func (s Status) waiting(w *strings.Builder, style text.Style) {
+func (s Status) waiting(w *strings.Builder, style printer.Style) {
 	if len(s.Waiting) == 0 {
 		return
 	}
@@ -187,24 +187,24 @@ func (s Status) waiting(w *strings.Builder, style text.Style) {
 	for _, g := range s.Waiting {
 		age := ""
 		if g.Oldest != nil {
-			age = text.Age(s.Now, *g.Oldest)
+			age = printer.Age(s.Now, *g.Oldest)
 		}
-		reason := text.Clean(g.Reason)
+		reason := printer.Clean(g.Reason)
 		rows = append(rows, []string{style.Warn(reason), fmt.Sprint(g.Count), age, why.Few(g.Machines, 1), g.Says})
 	}
 	if w.Len() > 0 {
 		w.WriteString("\n")
 	}
-	_ = text.Table(w, []string{"WAITING FOR", "MACHINES", "OLDEST", "WHICH", "MEANS"}, rows)
+	_ = printer.Table(w, []string{"WAITING FOR", "MACHINES", "OLDEST", "WHICH", "MEANS"}, rows)
 }
 
-func (s Status) processes(w *strings.Builder, style text.Style) {
+func (s Status) processes(w *strings.Builder, style printer.Style) {
 	lines := []string{}
 	for _, p := range s.Processes {
 		switch {
 		case p.AtWork:
 		case p.Known && p.Seen != nil:
-			lines = append(lines, style.Bad("No process "+p.Name+" is at work")+fmt.Sprintf(", for %s now: what is written here is what it last saw.", text.Age(s.Now, *p.Seen)))
+			lines = append(lines, style.Bad("No process "+p.Name+" is at work")+fmt.Sprintf(", for %s now: what is written here is what it last saw.", printer.Age(s.Now, *p.Seen)))
 		case p.Known:
 			lines = append(lines, style.Bad("No process "+p.Name+" is at work."))
 		case len(p.Searched) > 0:
@@ -216,7 +216,7 @@ func (s Status) processes(w *strings.Builder, style text.Style) {
 	}
 }
 
-func (s Status) sum(w *strings.Builder, style text.Style) {
+func (s Status) sum(w *strings.Builder, style printer.Style) {
 	switch waiting := s.Machines - s.AtRest; {
 	case s.Machines == 0:
 	case waiting == 0 && len(s.Sources)+len(s.Edited) > 0:

@@ -5,13 +5,13 @@ import (
 	"io"
 	"strings"
 
-	"machinist.dev/machinist/internal/cli/text"
+	"machinist.dev/machinist/internal/cli/printer"
 )
 
 // boxes are what branches are drawn with.
 type boxes struct{ fork, last, past, none string }
 
-func boxesOf(style text.Style) boxes {
+func boxesOf(style printer.Style) boxes {
 	if style.Plain {
 		return boxes{"|- ", "`- ", "|  ", "   "}
 	}
@@ -19,7 +19,7 @@ func boxesOf(style text.Style) boxes {
 }
 
 // Text draws it for people: the names as branches, what is to be said of each beside it.
-func (t Tree) Text(w io.Writer, style text.Style) error {
+func (t Tree) Text(w io.Writer, style printer.Style) error {
 	out := &strings.Builder{}
 	if len(t.Items) == 0 {
 		where := "in any namespace"
@@ -36,10 +36,10 @@ func (t Tree) Text(w io.Writer, style text.Style) error {
 		for _, b := range t.Items {
 			d.draw(b, "", "")
 		}
-		_ = text.Table(out, head, d.rows)
+		_ = printer.Table(out, head, d.rows)
 	}
 	for _, u := range t.Unread {
-		fmt.Fprintf(out, "%s\n", style.Faint(text.Clean(u)))
+		fmt.Fprintf(out, "%s\n", style.Faint(printer.Clean(u)))
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
@@ -48,7 +48,7 @@ func (t Tree) Text(w io.Writer, style text.Style) error {
 type drawing struct {
 	tree  Tree
 	boxes boxes
-	style text.Style
+	style printer.Style
 	rows  [][]string
 }
 
@@ -59,11 +59,11 @@ func (d *drawing) draw(b Branch, first, next string) {
 		name = b.Namespace + " " + name
 	}
 	state := d.state(b)
-	waits := d.style.Warn(text.Clean(b.Reason))
+	waits := d.style.Warn(printer.Clean(b.Reason))
 	if b.Since != nil {
-		waits += " for " + text.Age(d.tree.Now, *b.Since)
+		waits += " for " + printer.Age(d.tree.Now, *b.Since)
 	}
-	row := []string{d.style.Faint(first) + name, state, b.ready(), text.Clean(b.Node), text.Age(d.tree.Now, b.Created), waits}
+	row := []string{d.style.Faint(first) + name, state, b.ready(), printer.Clean(b.Node), printer.Age(d.tree.Now, b.Created), waits}
 	if d.style.Wide {
 		row = append(row, b.Says)
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/cli/text"
+	"machinist.dev/machinist/internal/cli/printer"
 	"machinist.dev/machinist/internal/cli/why"
 	"machinist.dev/machinist/internal/safety/orphans"
 	"machinist.dev/machinist/internal/safety/orphans/ledger"
@@ -19,10 +19,10 @@ func everywhere(f Facts) Facts {
 }
 
 func TestStatusIsOneGlance(t *testing.T) {
-	plain, colour := text.Style{Plain: true}, text.Style{Colour: true}
+	plain, colour := printer.Style{Plain: true}, printer.Style{Colour: true}
 	for name, test := range map[string]struct {
 		facts Facts
-		style text.Style
+		style printer.Style
 	}{
 		"healthy":        {healthy(), plain},
 		"troubled":       {troubled(), plain},
@@ -38,7 +38,7 @@ func TestStatusIsOneGlance(t *testing.T) {
 
 func TestAFleetInOrderNeedsFewLines(t *testing.T) {
 	var out strings.Builder
-	if err := StatusOf(healthy()).Text(&out, text.Style{}); err != nil {
+	if err := StatusOf(healthy()).Text(&out, printer.Style{}); err != nil {
 		t.Fatal(err)
 	}
 	if lines := strings.Count(out.String(), "\n"); lines > 4 {
@@ -76,15 +76,15 @@ func TestTree(t *testing.T) {
 	for name, test := range map[string]struct {
 		facts      Facts
 		kind, name string
-		style      text.Style
+		style      printer.Style
 	}{
-		"plain":          {troubled(), "", "", text.Style{Plain: true}},
-		"boxes":          {troubled(), "", "", text.Style{Wide: true}},
-		"colour":         {troubled(), "", "", text.Style{Colour: true}},
-		"all-namespaces": {everywhere(healthy()), "", "", text.Style{}},
-		"deployment":     {troubled(), "MachineDeployment", "web", text.Style{}},
-		"machine":        {troubled(), "Machine", "api-new-1", text.Style{}},
-		"empty":          {Facts{Now: now, Namespace: "prod"}, "", "", text.Style{}},
+		"plain":          {troubled(), "", "", printer.Style{Plain: true}},
+		"boxes":          {troubled(), "", "", printer.Style{Wide: true}},
+		"colour":         {troubled(), "", "", printer.Style{Colour: true}},
+		"all-namespaces": {everywhere(healthy()), "", "", printer.Style{}},
+		"deployment":     {troubled(), "MachineDeployment", "web", printer.Style{}},
+		"machine":        {troubled(), "Machine", "api-new-1", printer.Style{}},
+		"empty":          {Facts{Now: now, Namespace: "prod"}, "", "", printer.Style{}},
 	} {
 		tree, there := TreeOf(test.facts, test.kind, test.name)
 		if !there {
@@ -122,7 +122,7 @@ func TestOrphans(t *testing.T) {
 		"namespace": OrphansOf(now, "prod", []ledger.Page{page}, processes),
 		"stopped":   OrphansOf(now, "", []ledger.Page{{Provider: "azure", Period: 1800, Written: now, Stopped: "the cluster id is another one"}}, off),
 	} {
-		golden(t, "orphans-"+name, func(w *strings.Builder) error { return o.Text(w, text.Style{}) })
+		golden(t, "orphans-"+name, func(w *strings.Builder) error { return o.Text(w, printer.Style{}) })
 	}
 }
 

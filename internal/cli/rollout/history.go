@@ -14,7 +14,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/cli/change"
-	"machinist.dev/machinist/internal/cli/text"
+	"machinist.dev/machinist/internal/cli/printer"
 	"machinist.dev/machinist/internal/machinedeployment"
 )
 
@@ -89,7 +89,7 @@ func Tell(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now time.Tim
 }
 
 // Text implements the view of a command.
-func (h History) Text(w io.Writer, s text.Style) error {
+func (h History) Text(w io.Writer, s printer.Style) error {
 	if len(h.Revisions) == 0 {
 		_, err := fmt.Fprintf(w, "machinedeployment/%s has no revision yet.\n", h.Name)
 		return err
@@ -104,14 +104,14 @@ func (h History) Text(w io.Writer, s text.Style) error {
 		if r.Current {
 			number += s.Good(" (current)")
 		}
-		row := []string{number, r.Set, cmp.Or(r.Class, r.Provider, "-"), cmp.Or(r.Version, "-"), fmt.Sprint(r.Machines), text.Age(h.now, r.Created.Time),
-			cmp.Or(text.Clean(r.ChangeCause), "<none>")}
+		row := []string{number, r.Set, cmp.Or(r.Class, r.Provider, "-"), cmp.Or(r.Version, "-"), fmt.Sprint(r.Machines), printer.Age(h.now, r.Created.Time),
+			cmp.Or(printer.Clean(r.ChangeCause), "<none>")}
 		if s.Wide {
-			row = slices.Insert(row, 6, cmp.Or(r.Hash, "-"), cmp.Or(text.Clean(r.RolloutAfter), "-"))
+			row = slices.Insert(row, 6, cmp.Or(r.Hash, "-"), cmp.Or(printer.Clean(r.RolloutAfter), "-"))
 		}
 		rows = append(rows, row)
 	}
-	return text.Table(w, head, rows)
+	return printer.Table(w, head, rows)
 }
 
 // Detail is one revision in full.
@@ -145,7 +145,7 @@ func Show(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, number int64
 }
 
 // Text implements the view of a command.
-func (v *Detail) Text(w io.Writer, s text.Style) error {
+func (v *Detail) Text(w io.Writer, s printer.Style) error {
 	template, err := yaml.Marshal(v.Template)
 	if err != nil {
 		return err
@@ -153,7 +153,7 @@ func (v *Detail) Text(w io.Writer, s text.Style) error {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s\n", s.Strong(fmt.Sprintf("machinedeployment/%s revision %d, set %s", v.Name, v.Revision.Revision, v.Set)))
 	if v.ChangeCause != "" {
-		fmt.Fprintf(&out, "Change cause: %s\n", text.Clean(v.ChangeCause))
+		fmt.Fprintf(&out, "Change cause: %s\n", printer.Clean(v.ChangeCause))
 	}
 	for line := range strings.Lines(string(template)) {
 		fmt.Fprintf(&out, "  %s", strings.TrimRight(line, "\n")+"\n")
@@ -164,7 +164,7 @@ func (v *Detail) Text(w io.Writer, s text.Style) error {
 		fmt.Fprintln(&out, "Going back to it would change:")
 	}
 	for _, c := range v.Changes {
-		fmt.Fprintf(&out, "  %s\n", text.Clean(c.String()))
+		fmt.Fprintf(&out, "  %s\n", printer.Clean(c.String()))
 	}
 	_, err = io.WriteString(w, out.String())
 	return err

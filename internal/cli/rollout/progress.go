@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/cli/text"
+	"machinist.dev/machinist/internal/cli/printer"
 	"machinist.dev/machinist/internal/cli/why"
 	"machinist.dev/machinist/internal/machinedeployment"
 	"machinist.dev/machinist/internal/wording"
@@ -126,7 +126,7 @@ func (p Progress) obstacle() string {
 	}
 	g := p.Waiting[0]
 	words := fmt.Sprintf("%s: %s", wording.Count(g.Count, "machine"), g.Says)
-	if message := text.Clean(g.Message); message != "" {
+	if message := printer.Clean(g.Message); message != "" {
 		words += " " + message
 	}
 	return fmt.Sprintf("%s (machinist why machine/%s)", strings.TrimSuffix(words, "."), g.Machines[0])
@@ -141,7 +141,7 @@ func (p Progress) Line() string {
 	numbers := fmt.Sprintf("%d of %d updated, %d old left, %d available", p.Updated, p.Replicas, p.Old, p.Available)
 	because := ""
 	if p.Message != "" {
-		because = ": " + text.Clean(p.Message)
+		because = ": " + printer.Clean(p.Message)
 	}
 	if obstacle := p.obstacle(); obstacle != "" {
 		because = strings.TrimSuffix(because, ".") + ". " + obstacle
@@ -160,7 +160,7 @@ func (p Progress) Line() string {
 }
 
 // Picture says it in a bar and what is waited for, on a terminal of that many columns.
-func (p Progress) Picture(s text.Style, columns int) []string {
+func (p Progress) Picture(s printer.Style, columns int) []string {
 	const bar = 20
 	numbers := fmt.Sprintf(" %d/%d updated  %d available  %d old left", p.Updated, p.Replicas, p.Available, p.Old)
 	if coming := p.Machines - p.Available; coming > 0 {
@@ -174,23 +174,23 @@ func (p Progress) Picture(s text.Style, columns int) []string {
 	if state != "" {
 		title += "  " + state
 	}
-	lines := []string{text.Fit(title, columns)}
+	lines := []string{printer.Fit(title, columns)}
 	if columns >= 1 && columns < bar+10 {
-		lines = append(lines, text.Fit(strings.TrimSpace(numbers), columns))
+		lines = append(lines, printer.Fit(strings.TrimSpace(numbers), columns))
 	} else {
-		lines = append(lines, text.Bar(s, p.Updated-min(p.Updated, max(0, p.Machines-p.Available)), p.Replicas, bar)+text.Fit(numbers, max(0, columns-bar)))
+		lines = append(lines, printer.Bar(s, p.Updated-min(p.Updated, max(0, p.Machines-p.Available)), p.Replicas, bar)+printer.Fit(numbers, max(0, columns-bar)))
 	}
 	if p.Message != "" {
-		lines = append(lines, text.Fit(text.Clean(p.Message), columns))
+		lines = append(lines, printer.Fit(printer.Clean(p.Message), columns))
 	}
 	if obstacle := p.obstacle(); obstacle != "" {
-		lines = append(lines, text.Fit(obstacle, columns))
+		lines = append(lines, printer.Fit(obstacle, columns))
 	}
 	return lines
 }
 
 // Text implements the view of a command.
-func (p Progress) Text(w io.Writer, s text.Style) error {
+func (p Progress) Text(w io.Writer, s printer.Style) error {
 	line := p.Line()
 	switch p.State {
 	case Complete:
@@ -213,7 +213,7 @@ func (p Progress) Err() error {
 			words += fmt.Sprintf("\n  and %d more", len(p.FailedMachines)-i)
 			break
 		}
-		words += fmt.Sprintf("\n  machine %s: %s", m.Name, text.Clean(m.Reason+": "+m.Message))
+		words += fmt.Sprintf("\n  machine %s: %s", m.Name, printer.Clean(m.Reason+": "+m.Message))
 	}
 	switch p.Reason {
 	case v1beta1.ReasonRevisionFailing, v1beta1.ReasonProgressDeadlineExceeded:

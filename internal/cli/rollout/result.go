@@ -7,7 +7,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/cli/change"
-	"machinist.dev/machinist/internal/cli/text"
+	"machinist.dev/machinist/internal/cli/printer"
 )
 
 // Result is what a command did to a deployment.
@@ -38,11 +38,11 @@ func Did(d *v1beta1.MachineDeployment, done string) *Result {
 }
 
 // Text implements the view of a command. Warnings are for the other stream.
-func (r *Result) Text(w io.Writer, s text.Style) error {
+func (r *Result) Text(w io.Writer, s printer.Style) error {
 	var out strings.Builder
 	fmt.Fprintf(&out, "machinedeployment.%s/%s %s", v1beta1.GroupVersion.Group, r.Name, r.Done)
 	if r.Detail != "" {
-		fmt.Fprintf(&out, " (%s)", text.Clean(r.Detail))
+		fmt.Fprintf(&out, " (%s)", printer.Clean(r.Detail))
 	}
 	switch r.DryRun {
 	case "client":
@@ -53,7 +53,7 @@ func (r *Result) Text(w io.Writer, s text.Style) error {
 	out.WriteString("\n")
 	if r.DryRun != "" || s.Wide {
 		for _, c := range r.Changes {
-			fmt.Fprintf(&out, "  %s\n", text.Clean(c.String()))
+			fmt.Fprintf(&out, "  %s\n", printer.Clean(c.String()))
 		}
 	}
 	_, err := io.WriteString(w, out.String())

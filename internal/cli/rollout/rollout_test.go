@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/cli/text"
+	"machinist.dev/machinist/internal/cli/printer"
 	"machinist.dev/machinist/internal/machinedeployment"
 )
 
@@ -121,7 +121,7 @@ func TestWordsOfProgress(t *testing.T) {
 	} {
 		p := Judge(c.of, now)
 		out.WriteString("== " + c.name + "\n" + p.Line() + "\n")
-		for _, picture := range [][]string{p.Picture(text.Style{Plain: true}, 0), p.Picture(text.Style{Plain: true}, 60), p.Picture(text.Style{}, 24), p.Picture(text.Style{Colour: true}, 80)} {
+		for _, picture := range [][]string{p.Picture(printer.Style{Plain: true}, 0), p.Picture(printer.Style{Plain: true}, 60), p.Picture(printer.Style{}, 24), p.Picture(printer.Style{Colour: true}, 80)} {
 			out.WriteString("  |" + strings.Join(picture, "\n  |") + "\n")
 		}
 		if err := p.Err(); err != nil {
@@ -130,9 +130,9 @@ func TestWordsOfProgress(t *testing.T) {
 	}
 	golden(t, "progress", out.String())
 	for _, width := range []int{10, 24, 40, 80} {
-		for _, line := range Judge(web(numbers(4, 2, 3), rolling, paused), now).Picture(text.Style{}, width) {
-			if text.Visible(line) > width {
-				t.Errorf("on %d columns a line takes %d: %q", width, text.Visible(line), line)
+		for _, line := range Judge(web(numbers(4, 2, 3), rolling, paused), now).Picture(printer.Style{}, width) {
+			if printer.Visible(line) > width {
+				t.Errorf("on %d columns a line takes %d: %q", width, printer.Visible(line), line)
 			}
 		}
 	}
@@ -157,7 +157,7 @@ func TestWhyARolloutDoesNotGetOnIsShown(t *testing.T) {
 	if line := p.Line(); !strings.HasSuffix(line, ". "+want) {
 		t.Errorf("Line() = %q", line)
 	}
-	picture := p.Picture(text.Style{}, 0)
+	picture := p.Picture(printer.Style{}, 0)
 	if last := picture[len(picture)-1]; last != want {
 		t.Errorf("the last line of the picture is %q", last)
 	}
@@ -206,12 +206,12 @@ func sets() []*v1beta1.MachineSet {
 func TestWordsOfHistory(t *testing.T) {
 	var out strings.Builder
 	h := Tell(web(), sets(), now)
-	for _, style := range []text.Style{{}, {Wide: true}, {Colour: true}} {
+	for _, style := range []printer.Style{{}, {Wide: true}, {Colour: true}} {
 		if err := h.Text(&out, style); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := Tell(web(), nil, now).Text(&out, text.Style{}); err != nil {
+	if err := Tell(web(), nil, now).Text(&out, printer.Style{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, number := range []int64{1, 3} {
@@ -219,7 +219,7 @@ func TestWordsOfHistory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := detail.Text(&out, text.Style{}); err != nil {
+		if err := detail.Text(&out, printer.Style{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/cli/text"
+	"machinist.dev/machinist/internal/cli/printer"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -104,7 +104,7 @@ func annotated(key, value string) func(*v1beta1.Machine) {
 var atWork = Process{Name: "machinist-provider-sim", Known: true, AtWork: true, Seen: at(now)}
 
 // golden compares what people read and what programs read with a file.
-func golden(t *testing.T, name string, view View, style text.Style) {
+func golden(t *testing.T, name string, view View, style printer.Style) {
 	t.Helper()
 	file, err := os.CreateTemp(t.TempDir(), "")
 	if err != nil {

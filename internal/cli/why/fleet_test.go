@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/cli/text"
+	"machinist.dev/machinist/internal/cli/printer"
 )
 
 func leaseOf(holder string, renewed time.Time) *coordinationv1.Lease {
@@ -71,7 +71,7 @@ func TestWhyAFleetIsNotWhatWasDeclared(t *testing.T) {
 			if f.Set != nil {
 				object = "machineset/" + f.Set.Name
 			}
-			golden(t, "fleet-"+name, View{Now: now, Object: object, Namespace: "prod", Findings: ExplainFleet(f)}, text.Style{})
+			golden(t, "fleet-"+name, View{Now: now, Object: object, Namespace: "prod", Findings: ExplainFleet(f)}, printer.Style{})
 		})
 	}
 }

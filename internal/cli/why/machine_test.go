@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/cli/text"
+	"machinist.dev/machinist/internal/cli/printer"
 )
 
 func frozenSet(reason, message string) *v1beta1.MachineSet {
@@ -149,7 +149,7 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 			if f.Machine.Status.NodeRef != nil {
 				view.Node = f.Machine.Status.NodeRef.Name
 			}
-			golden(t, "machine-"+name, view, text.Style{})
+			golden(t, "machine-"+name, view, printer.Style{})
 		})
 	}
 }
@@ -157,7 +157,7 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 func TestColoursAndReasonsAreThereWhereTheyAreWanted(t *testing.T) {
 	f := Facts{Now: now, Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonClassNotFound, "", time.Minute)), Provider: atWork}
 	view := View{Now: now, Object: "machine/web-1", Namespace: "prod", Findings: Explain(f), Unread: []string{"You may not read leases."}}
-	golden(t, "style-wide-colour", view, text.Style{Wide: true, Colour: true})
+	golden(t, "style-wide-colour", view, printer.Style{Wide: true, Colour: true})
 }
 
 func TestALeaseTellsWhetherAProcessIsAtWork(t *testing.T) {

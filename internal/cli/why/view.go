@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"machinist.dev/machinist/internal/cli/text"
+	"machinist.dev/machinist/internal/cli/printer"
 )
 
 // View is what a person who asked why is told.
@@ -29,14 +29,14 @@ type View struct {
 }
 
 // Text writes it for people.
-func (v View) Text(w io.Writer, s text.Style) error {
+func (v View) Text(w io.Writer, s printer.Style) error {
 	var out strings.Builder
 	head := []string{s.Strong(v.Object) + " -n " + v.Namespace}
 	if v.State != "" {
 		head = append(head, v.State)
 	}
 	if v.Node != "" {
-		head = append(head, "node "+text.Clean(v.Node))
+		head = append(head, "node "+printer.Clean(v.Node))
 	}
 	fmt.Fprintln(&out, strings.Join(head, "   "))
 	for _, f := range v.Findings {
@@ -44,27 +44,27 @@ func (v View) Text(w io.Writer, s text.Style) error {
 		v.finding(&out, f, s)
 	}
 	for _, u := range v.Unread {
-		fmt.Fprintf(&out, "\n%s\n", s.Faint(text.Clean(u)))
+		fmt.Fprintf(&out, "\n%s\n", s.Faint(printer.Clean(u)))
 	}
 	_, err := io.WriteString(w, out.String())
 	return err
 }
 
-func (v View) finding(w io.Writer, f Finding, s text.Style) {
+func (v View) finding(w io.Writer, f Finding, s printer.Style) {
 	what := f.What
 	if f.About != v.Object {
 		what = f.About + ": " + what
 	}
-	fmt.Fprintln(w, s.Strong(text.Clean(what)))
+	fmt.Fprintln(w, s.Strong(printer.Clean(what)))
 	line := func(label, words string) {
-		if words = text.Clean(words); words != "" {
+		if words = printer.Clean(words); words != "" {
 			fmt.Fprintf(w, "  %-9s %s\n", label, words)
 		}
 	}
 	line("Which:", Few(f.Machines, 3))
 	line("Says:", f.Message)
 	if f.Since != nil {
-		line("Since:", fmt.Sprintf("%s (%s ago)", stamp(*f.Since), text.Age(v.Now, *f.Since)))
+		line("Since:", fmt.Sprintf("%s (%s ago)", stamp(*f.Since), printer.Age(v.Now, *f.Since)))
 	}
 	if f.Until != nil {
 		line("Until:", fmt.Sprintf("%s (in %s)", stamp(*f.Until), duration.HumanDuration(f.Until.Sub(v.Now))))

@@ -11,7 +11,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/index"
-	"machinist.dev/machinist/internal/machinedeployment/bounds"
+	"machinist.dev/machinist/internal/rollout/bounds"
 )
 
 // family is what is counted together.

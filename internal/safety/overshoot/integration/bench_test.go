@@ -26,8 +26,8 @@ import (
 	"machinist.dev/machinist/internal/index"
 	"machinist.dev/machinist/internal/machinedeployment"
 	"machinist.dev/machinist/internal/machineset"
+	"machinist.dev/machinist/internal/reachability"
 	"machinist.dev/machinist/internal/safety/overshoot"
-	"machinist.dev/machinist/internal/safety/reachability"
 	"machinist.dev/machinist/test/env"
 )
 

@@ -1,0 +1,75 @@
+package preview
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machinedeployment"
+)
+
+// Effect is what a change of one field does.
+type Effect string
+
+const (
+	// EffectRolls makes a new revision.
+	EffectRolls Effect = "NewRevision"
+	// EffectInPlace reaches machines and their Nodes as they are.
+	EffectInPlace Effect = "InPlace"
+	// EffectNone does nothing to machines by itself.
+	EffectNone Effect = "Deployment"
+)
+
+const template = "spec.template."
+
+// effectOf says what a change at a path does. Whether a field rolls is asked of the code that rolls: the old template with
+// only that field new is of the same revision or not.
+func effectOf(path string, before, after *v1beta1.MachineDeploymentSpec) (Effect, error) {
+	switch field, ok := strings.CutPrefix(path, template+"spec."); {
+	case path == "spec.rolloutAfter":
+		return EffectRolls, nil
+	case ok:
+		field, _, _ = strings.Cut(field, ".")
+		mixed, err := withField(&before.Template.Spec, &after.Template.Spec, field)
+		if err != nil {
+			return "", err
+		}
+		if !machinedeployment.SameRevision(&before.Template.Spec, mixed) {
+			return EffectRolls, nil
+		}
+		return EffectInPlace, nil
+	case strings.HasPrefix(path, template):
+		return EffectInPlace, nil
+	}
+	return EffectNone, nil
+}
+
+// withField returns a spec with one field of another.
+func withField(spec, other *v1beta1.MachineSpec, field string) (*v1beta1.MachineSpec, error) {
+	fields := func(of *v1beta1.MachineSpec) (out map[string]json.RawMessage, err error) {
+		text, err := json.Marshal(of)
+		if err != nil {
+			return nil, fmt.Errorf("compare the templates: %w", err)
+		}
+		return out, json.Unmarshal(text, &out)
+	}
+	a, err := fields(spec)
+	if err != nil {
+		return nil, err
+	}
+	b, err := fields(other)
+	if err != nil {
+		return nil, err
+	}
+	delete(a, field)
+	if value, ok := b[field]; ok {
+		a[field] = value
+	}
+	text, err := json.Marshal(a)
+	if err != nil {
+		return nil, fmt.Errorf("compare the templates: %w", err)
+	}
+	mixed := &v1beta1.MachineSpec{}
+	return mixed, json.Unmarshal(text, mixed)
+}

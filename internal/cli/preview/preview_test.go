@@ -1,0 +1,260 @@
+package preview
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/cli/printer"
+)
+
+var update = flag.Bool("update", false, "write the goldens anew")
+
+var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// fleet is a deployment of n machines at rest.
+func fleet(n int32) Fleet {
+	d := &v1beta1.MachineDeployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "fleets", Name: "web", UID: "web", Generation: 1, CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))},
+		Spec: v1beta1.MachineDeploymentSpec{
+			Replicas: &n,
+			Selector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+			Template: v1beta1.MachineTemplateSpec{
+				ObjectMeta: v1beta1.TemplateMeta{Labels: map[string]string{"app": "web"}},
+				Spec:       v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: "small"}, Version: "v1.36.1"},
+			},
+		},
+	}
+	f := Fleet{After: d, Now: now.Add(-time.Hour), Class: ClassExists}
+	w := newPlay(f)
+	for {
+		wave, err := w.decide()
+		if err != nil {
+			panic(err)
+		}
+		if acted := w.follow(); wave == nil && !acted {
+			break
+		}
+	}
+	f.Before, f.Sets, f.Now = d, w.sets, now
+	for _, set := range w.sets {
+		for _, m := range w.machines[set.UID] {
+			m.Name = fmt.Sprintf("%s-%c", set.Name, 'a'+rune(len(f.Machines)%26))
+			if len(f.Machines) >= 26 {
+				m.Name += fmt.Sprint(len(f.Machines) / 26)
+			}
+			m.UID = types.UID(m.Name)
+			f.Machines = append(f.Machines, m)
+		}
+	}
+	return f
+}
+
+// with returns the fleet with another deployment to come.
+func (f Fleet) with(change func(*v1beta1.MachineDeployment)) Fleet {
+	f.After = f.Before.DeepCopy()
+	change(f.After)
+	return f
+}
+
+// was changes what there is.
+func (f Fleet) was(change func(*v1beta1.MachineDeployment)) Fleet {
+	f.Before = f.Before.DeepCopy()
+	change(f.Before)
+	return f
+}
+
+func newVersion(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.Version = "v1.36.3" }
+
+func strategy(kind v1beta1.DeploymentStrategyType) func(*v1beta1.MachineDeployment) {
+	return func(d *v1beta1.MachineDeployment) { d.Spec.Strategy.Type = kind }
+}
+
+func rolling(surge, unavailable int) func(*v1beta1.MachineDeployment) {
+	return func(d *v1beta1.MachineDeployment) {
+		s, u := intstr.FromInt(surge), intstr.FromInt(unavailable)
+		d.Spec.Strategy.RollingUpdate = &v1beta1.RollingUpdate{MaxSurge: &s, MaxUnavailable: &u}
+	}
+}
+
+func replicas(n int32) func(*v1beta1.MachineDeployment) {
+	return func(d *v1beta1.MachineDeployment) { d.Spec.Replicas = &n }
+}
+
+func all(changes ...func(*v1beta1.MachineDeployment)) func(*v1beta1.MachineDeployment) {
+	return func(d *v1beta1.MachineDeployment) {
+		for _, change := range changes {
+			change(d)
+		}
+	}
+}
+
+func TestPlans(t *testing.T) {
+	fresh := fleet(3)
+	fresh.Before, fresh.Sets, fresh.Machines = nil, nil, nil
+	pause := func(d *v1beta1.MachineDeployment) { d.Spec.Paused = true }
+	freeze := func(d *v1beta1.MachineDeployment) {
+		d.Labels = map[string]string{v1beta1.LabelFreeze: "Overshoot"}
+	}
+	frozen := func(d *v1beta1.MachineDeployment) {
+		d.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionFrozen, Status: metav1.ConditionTrue, Reason: "ControlPlaneUnreachable", Message: "The target cluster\x1b[2J does not answer."}}
+	}
+	held := fleet(3)
+	held.Machines[0].Annotations = map[string]string{v1beta1.AnnotationPaused: ""}
+	held.Machines[1].Spec.LifecycleHooks.PreDrain = []v1beta1.LifecycleHook{{Name: "backup.example.com", Owner: "backup"}}
+	missing := fleet(2).with(func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.ClassRef.Name = "large" })
+	missing.Class = ClassMissing
+	sick := fleet(3)
+	sick.Machines[2].Status.Phase = v1beta1.MachineFailed
+	sick.Machines[2].Status.Conditions[0].Status = metav1.ConditionFalse
+	sick.Machines[2].Status.Conditions[1].Status = metav1.ConditionFalse
+	for name, f := range map[string]Fleet{
+		"new":                 fresh,
+		"nothing":             fleet(3).with(func(*v1beta1.MachineDeployment) {}),
+		"rolling":             fleet(3).with(newVersion),
+		"rolling-unavailable": fleet(5).with(all(newVersion, rolling(0, 2))),
+		"rolling-many":        fleet(40).with(newVersion),
+		"rolling-scaled-up":   fleet(3).with(all(newVersion, replicas(5))),
+		"rolling-sick":        sick.with(newVersion),
+		"scaled-up":           fleet(2).with(replicas(5)),
+		"scaled-down":         fleet(4).with(replicas(1)),
+		"emptied":             fleet(3).with(replicas(0)),
+		"recreate":            fleet(3).was(strategy(v1beta1.StrategyRecreate)).with(newVersion),
+		"on-delete":           fleet(3).was(strategy(v1beta1.StrategyOnDelete)).with(newVersion),
+		"in-place":            fleet(3).was(strategy(v1beta1.StrategyInPlace)).with(newVersion),
+		"in-place-restart": fleet(2).was(strategy(v1beta1.StrategyInPlace)).with(func(d *v1beta1.MachineDeployment) {
+			d.Spec.RolloutAfter = &metav1.Time{Time: now.Add(-time.Minute)}
+		}),
+		"labels": fleet(3).with(func(d *v1beta1.MachineDeployment) {
+			d.Spec.Template.Spec.Node.Labels = map[string]string{"tier": "front"}
+			d.Spec.Template.ObjectMeta.Labels["team"] = "blue"
+		}),
+		"deployment-only": fleet(3).with(func(d *v1beta1.MachineDeployment) {
+			d.Spec.ProgressDeadline = &metav1.Duration{Duration: time.Hour}
+		}),
+		"paused":          fleet(2).was(pause).with(newVersion),
+		"paused-scaled":   fleet(2).was(pause).with(all(newVersion, replicas(3))),
+		"frozen-by-label": fleet(2).was(freeze).with(newVersion),
+		"frozen":          fleet(2).was(frozen).with(newVersion),
+		"scheduled":       fleet(2).with(func(d *v1beta1.MachineDeployment) { d.Spec.RolloutAfter = &metav1.Time{Time: now.Add(time.Hour)} }),
+		"held":            held.with(newVersion),
+		"class-missing":   missing,
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := fmt.Sprint(f.Before, f.After, f.Sets, f.Machines)
+			p, err := Make(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if fmt.Sprint(f.Before, f.After, f.Sets, f.Machines) != before {
+				t.Error("what was given was changed")
+			}
+			var out strings.Builder
+			if err := p.Text(&out, printer.Style{}); err != nil {
+				t.Fatal(err)
+			}
+			checkBounds(t, f, p)
+			golden(t, name, out.String())
+			if name == "rolling-many" || name == "paused-scaled" {
+				for kind, style := range map[string]printer.Style{"wide": {Wide: true}, "colour": {Colour: true}} {
+					out.Reset()
+					if err := p.Text(&out, style); err != nil {
+						t.Fatal(err)
+					}
+					golden(t, name+"."+kind, out.String())
+				}
+			}
+		})
+	}
+}
+
+// checkBounds holds a plan to what the API promises, from the plan alone.
+func checkBounds(t *testing.T, f Fleet, p *Plan) {
+	t.Helper()
+	was := int32(len(f.Machines))
+	for i, w := range p.Waves {
+		if w.Live > max(p.Replicas+p.MaxSurge, was) {
+			t.Errorf("wave %d: %d live machines, replicas are %d and maxSurge %d", i+1, w.Live, p.Replicas, p.MaxSurge)
+		}
+	}
+	seen := map[string]bool{}
+	for _, name := range slices.Concat(p.Machines.Deleted, p.Machines.Updated, p.Machines.Kept) {
+		if seen[name] {
+			t.Errorf("machine %s has two fates", name)
+		}
+		seen[name] = true
+	}
+	if len(seen) != len(f.Machines) {
+		t.Errorf("%d machines have a fate, there are %d", len(seen), len(f.Machines))
+	}
+	if got := int32(len(p.Machines.Kept)+len(p.Machines.Updated)) + p.Machines.Created - p.Machines.Transient; len(p.Changes) > 0 && got != p.Replicas {
+		t.Errorf("in the end there are %d machines, replicas are %d", got, p.Replicas)
+	}
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name+".golden")
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s: got\n%s\nwant\n%s", file, got, want)
+	}
+}
+
+func TestAMachineThatDoesNotMatchAnyMoreIsLetGoAndReplaced(t *testing.T) {
+	f := fleet(2)
+	f.Machines[0].Labels["app"] = "of somebody else"
+	p, err := Make(f.with(replicas(3)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := p.Machines; m.Created != 2 || len(m.Deleted) != 0 || len(m.Kept) != 2 {
+		t.Errorf("%+v", m)
+	}
+}
+
+func TestEveryListIsThereForPrograms(t *testing.T) {
+	for name, f := range map[string]Fleet{"nothing": fleet(1).with(func(*v1beta1.MachineDeployment) {}), "rolling": fleet(1).with(newVersion)} {
+		p, err := Make(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), "null") {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
+}
+
+// What is foreseen must not take a person's time, even for a large fleet that rolls one machine at a time.
+func BenchmarkPlan(b *testing.B) {
+	f := fleet(300).with(newVersion)
+	for b.Loop() {
+		if _, err := Make(f); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

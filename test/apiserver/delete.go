@@ -1,0 +1,145 @@
+package apiserver
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// delete removes an object, or marks it for deletion if finalizers or its grace hold it.
+func (s *Server) delete(k *kind, req request, old *record, opts *metav1.DeleteOptions) error {
+	if errs := validation.ValidateDeleteOptions(opts); len(errs) > 0 {
+		return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: "DeleteOptions"}, "", errs)
+	}
+	if p := opts.Preconditions; p != nil {
+		if p.UID != nil && *p.UID != old.meta.UID {
+			return conflict(k, old.key.Name, fmt.Errorf("the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated", *p.UID, old.meta.UID))
+		}
+		if p.ResourceVersion != nil && *p.ResourceVersion != old.meta.ResourceVersion {
+			return conflict(k, old.key.Name, fmt.Errorf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified", *p.ResourceVersion, old.meta.ResourceVersion))
+		}
+	}
+	if done, err := s.terminate(k, req, old); done || err != nil {
+		return err
+	}
+	meta := *old.meta
+	graceful, pending := s.shorten(k, &meta, old.object, opts.GracePeriodSeconds)
+	if pending {
+		return nil
+	}
+	meta.Finalizers = collectorFinalizers(meta.Finalizers, opts)
+	if !graceful {
+		if len(meta.Finalizers) == 0 {
+			if !req.dry {
+				s.remove(k, req, old)
+			}
+			return nil
+		}
+		s.markDeleted(&meta)
+	}
+	if req.dry {
+		return nil
+	}
+	stored := old
+	if !sameMeta(&meta, old.meta) {
+		stored = k.withMeta(old, meta)
+		s.put(k, req, old, stored)
+	}
+	// A pod whose grace is over is marked first and removed then, in two writes.
+	if graceful && len(meta.Finalizers) == 0 && *meta.DeletionGracePeriodSeconds == 0 {
+		s.remove(k, req, stored)
+	}
+	return nil
+}
+
+// withMeta returns a copy of a record that differs in the metadata.
+func (k *kind) withMeta(old *record, meta metav1.ObjectMeta) *record {
+	r := &record{key: old.key, object: k.shallow(old.object), body: old.body, applied: old.applied}
+	r.meta = metaOf(r.object)
+	*r.meta = meta
+	return r
+}
+
+// shorten sets or shortens the grace of an object whose kind has one. It says whether the object is being deleted
+// gracefully, and whether that was so before and nothing is to be done.
+func (s *Server) shorten(k *kind, meta *metav1.ObjectMeta, o client.Object, wanted *int64) (graceful, pending bool) {
+	if wanted != nil && *wanted < 0 {
+		wanted = ptr.To[int64](1)
+	}
+	grace, ok := k.strategy.grace(o, wanted)
+	if !ok {
+		return false, false
+	}
+	now := s.timestamp()
+	if meta.DeletionTimestamp == nil {
+		at := metav1.NewTime(now.Add(time.Duration(grace) * time.Second))
+		meta.DeletionTimestamp, meta.DeletionGracePeriodSeconds = &at, &grace
+		if meta.Generation > 0 {
+			meta.Generation++
+		}
+		return true, false
+	}
+	current := meta.DeletionGracePeriodSeconds
+	switch {
+	case zeroOrNil(current):
+		return false, false
+	case wanted == nil || *wanted >= *current:
+		return false, true
+	}
+	period := *wanted
+	at := metav1.NewTime(meta.DeletionTimestamp.Add(time.Duration(period-*current) * time.Second))
+	if at.Before(&now) {
+		at = now
+		if period != 0 {
+			period = 1
+		}
+	}
+	meta.DeletionTimestamp, meta.DeletionGracePeriodSeconds = &at, &period
+	return true, false
+}
+
+// collectorFinalizers returns the finalizers with those that tell the garbage collector what to do with dependents.
+func collectorFinalizers(finalizers []string, opts *metav1.DeleteOptions) []string {
+	orphan := slices.Contains(finalizers, metav1.FinalizerOrphanDependents)
+	foreground := !orphan && slices.Contains(finalizers, metav1.FinalizerDeleteDependents)
+	switch {
+	case opts.OrphanDependents != nil: //nolint:staticcheck // Old clients still say it so.
+		orphan, foreground = *opts.OrphanDependents, false
+	case opts.PropagationPolicy != nil:
+		orphan = *opts.PropagationPolicy == metav1.DeletePropagationOrphan
+		foreground = *opts.PropagationPolicy == metav1.DeletePropagationForeground
+	}
+	if orphan == slices.Contains(finalizers, metav1.FinalizerOrphanDependents) &&
+		foreground == slices.Contains(finalizers, metav1.FinalizerDeleteDependents) {
+		return finalizers
+	}
+	kept := slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool {
+		return f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents
+	})
+	if orphan {
+		kept = append(kept, metav1.FinalizerOrphanDependents)
+	}
+	if foreground {
+		kept = append(kept, metav1.FinalizerDeleteDependents)
+	}
+	return kept
+}
+
+// markDeleted marks an object that finalizers hold.
+func (s *Server) markDeleted(meta *metav1.ObjectMeta) {
+	now := s.timestamp()
+	if meta.DeletionTimestamp == nil && meta.Generation > 0 {
+		meta.Generation++
+	}
+	if meta.DeletionTimestamp == nil || meta.DeletionTimestamp.After(now.Time) {
+		meta.DeletionTimestamp = &now
+	}
+	meta.DeletionGracePeriodSeconds = new(int64)
+}

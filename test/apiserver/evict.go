@@ -1,0 +1,160 @@
+package apiserver
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// evict deletes a pod if the disruption budgets allow it.
+func (s *Server) evict(k *kind, req request, old *record, eviction *policyv1.Eviction) error {
+	if eviction.Name != "" && eviction.Name != old.key.Name {
+		return apierrors.NewBadRequest(fmt.Sprintf("name in URL does not match name in Eviction object: %s", eviction.Name))
+	}
+	if err := s.terminating(k, old.key.Namespace, old.key.Name); err != nil {
+		return err
+	}
+	opts := eviction.DeleteOptions.DeepCopy()
+	if opts == nil {
+		opts = &metav1.DeleteOptions{}
+	}
+	pod := old.object.(*corev1.Pod)
+	if !beyondBudgets(pod) {
+		budget, err := s.budgetOf(pod)
+		if err != nil {
+			return err
+		}
+		if budget != nil {
+			if err := s.spend(req, budget, pod); err != nil {
+				return err
+			}
+		}
+	}
+	marked, err := s.markEvicted(k, req, old)
+	if err != nil {
+		return err
+	}
+	return s.delete(k, req, marked, opts)
+}
+
+// markEvicted says in the pod's status why it is about to go. The real server does so even if the preconditions of the
+// deletion then turn out not to hold.
+func (s *Server) markEvicted(k *kind, req request, old *record) (*record, error) {
+	pod := old.object.(*corev1.Pod)
+	conditions := slices.Clone(pod.Status.Conditions)
+	mark := corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI",
+		Message: "Eviction API: evicting", LastTransitionTime: s.timestamp(), ObservedGeneration: pod.Status.ObservedGeneration}
+	i := slices.IndexFunc(conditions, func(c corev1.PodCondition) bool { return c.Type == mark.Type })
+	switch {
+	case req.dry:
+		return old, nil
+	case i < 0:
+		conditions = append(conditions, mark)
+	default:
+		if conditions[i].Status == mark.Status {
+			mark.LastTransitionTime = conditions[i].LastTransitionTime
+		}
+		conditions[i] = mark
+	}
+	status := pod.Status
+	status.Conditions = conditions
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&status)
+	if err != nil {
+		return nil, fmt.Errorf("encode the status of pod %s: %w", old.key, err)
+	}
+	return s.setStatus(k, req, old, content)
+}
+
+// beyondBudgets says whether a pod is or soon will be gone anyway, so that no budget counts it.
+func beyondBudgets(pod *corev1.Pod) bool {
+	switch pod.Status.Phase {
+	case corev1.PodSucceeded, corev1.PodFailed, corev1.PodPending:
+		return true
+	}
+	return pod.DeletionTimestamp != nil
+}
+
+// budgetOf returns the disruption budget of a pod, nil if it has none.
+func (s *Server) budgetOf(pod *corev1.Pod) (*record, error) {
+	var found *record
+	for _, r := range s.tables[s.registry.budgets.index] {
+		budget := r.object.(*policyv1.PodDisruptionBudget)
+		if budget.Namespace != pod.Namespace || !selects(budget, pod) {
+			continue
+		}
+		if found != nil {
+			return nil, apierrors.NewInternalError(fmt.Errorf("this pod has more than one PodDisruptionBudget, which the eviction subresource does not support"))
+		}
+		found = r
+	}
+	return found, nil
+}
+
+func selects(budget *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
+	selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
+	return err == nil && selector.Matches(labels.Set(pod.Labels))
+}
+
+// spend takes one disruption from a budget, or says why that cannot be.
+func (s *Server) spend(req request, r *record, pod *corev1.Pod) error {
+	budget := r.object.(*policyv1.PodDisruptionBudget)
+	if !ready(pod) {
+		always := budget.Spec.UnhealthyPodEvictionPolicy != nil && *budget.Spec.UnhealthyPodEvictionPolicy == policyv1.AlwaysAllow
+		if always || budget.Status.CurrentHealthy >= budget.Status.DesiredHealthy && budget.Status.DesiredHealthy > 0 {
+			return nil
+		}
+	}
+	refused := func(message string, retryAfter int) error {
+		err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", retryAfter)
+		err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: message})
+		return err
+	}
+	const busy = 10 // seconds
+	switch {
+	case budget.Status.ObservedGeneration < budget.Generation:
+		return refused(fmt.Sprintf("The disruption budget %s is still being processed by the server.", budget.Name), busy)
+	case budget.Status.DisruptionsAllowed <= 0:
+		return refused(fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently",
+			budget.Name, budget.Status.DesiredHealthy, budget.Status.CurrentHealthy), 0)
+	case req.dry:
+		return nil
+	}
+	old, _ := r.body["status"].(map[string]any)
+	status := maps.Clone(old)
+	status["disruptionsAllowed"] = int64(budget.Status.DisruptionsAllowed - 1)
+	given, _ := status["disruptedPods"].(map[string]any)
+	disrupted := maps.Clone(given)
+	if disrupted == nil {
+		disrupted = map[string]any{}
+	}
+	disrupted[pod.Name] = s.timestamp().UTC().Format(time.RFC3339)
+	status["disruptedPods"] = disrupted
+	_, err := s.setStatus(s.registry.budgets, req, r, status)
+	return err
+}
+
+// setStatus writes a status as the server's own.
+func (s *Server) setStatus(k *kind, req request, old *record, status map[string]any) (*record, error) {
+	body := maps.Clone(old.body)
+	body["status"] = status
+	req.sub = "status"
+	meta := *old.meta
+	return s.replace(k, req, old, &meta, body, old.applied)
+}
+
+func ready(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}

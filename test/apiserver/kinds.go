@@ -1,0 +1,219 @@
+package apiserver
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+
+	appsv1 "k8s.io/api/apps/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/config"
+)
+
+// kind is what the server knows of one kind of objects. It is immutable.
+type kind struct {
+	shape
+	index      int
+	gvk        schema.GroupVersionKind
+	plural     string
+	namespaced bool
+	// strategy is what is particular to the kind.
+	strategy strategy
+	// fields are the positions of the struct's fields by their JSON names, without metadata.
+	fields map[string]int
+}
+
+// shape are the operations that need the Go type.
+type shape interface {
+	goType() reflect.Type
+	goListType() reflect.Type
+	empty() client.Object
+	// shallow returns a copy that shares everything below the metadata's and the object's top-level fields.
+	shallow(client.Object) client.Object
+	// copyInto makes dst a deep copy of src.
+	copyInto(dst, src client.Object)
+	// fill sets the items of a list.
+	fill(list client.ObjectList, records []*record, deep, typeMeta bool)
+}
+
+// object is a pointer to an API type.
+type object[T any] interface {
+	*T
+	client.Object
+	DeepCopyInto(*T)
+}
+
+// list is a pointer to the list of an API type.
+type list[L any] interface {
+	*L
+	client.ObjectList
+}
+
+// typed is the shape of a Go type. items returns the items of its list.
+type typed[T any, P object[T], L any, Q list[L]] struct {
+	items func(Q) *[]T
+}
+
+func (typed[T, P, L, Q]) goType() reflect.Type     { return reflect.TypeFor[T]() }
+func (typed[T, P, L, Q]) goListType() reflect.Type { return reflect.TypeFor[L]() }
+func (typed[T, P, L, Q]) empty() client.Object     { return P(new(T)) }
+
+func (typed[T, P, L, Q]) shallow(o client.Object) client.Object {
+	c := *o.(P)
+	return P(&c)
+}
+
+func (typed[T, P, L, Q]) copyInto(dst, src client.Object) {
+	var c T
+	src.(P).DeepCopyInto(&c)
+	*dst.(P) = c
+}
+
+func (t typed[T, P, L, Q]) fill(l client.ObjectList, records []*record, deep, typeMeta bool) {
+	items := make([]T, len(records))
+	for i, r := range records {
+		if deep {
+			r.object.(P).DeepCopyInto(&items[i])
+		} else {
+			items[i] = *r.object.(P)
+		}
+		if !typeMeta {
+			P(&items[i]).GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+		}
+	}
+	*t.items(l.(Q)) = items
+}
+
+func of[T any, P object[T], L any, Q list[L]](items func(Q) *[]T) shape {
+	return typed[T, P, L, Q]{items: items}
+}
+
+// registry is the table of all kinds. It is immutable.
+type registry struct {
+	kinds  []*kind
+	byType map[reflect.Type]*kind
+	byList map[reflect.Type]*kind
+	byGVK  map[schema.GroupVersionKind]*kind
+	mapper meta.RESTMapper
+	// pods, budgets and namespaces are kinds that background controllers work on.
+	pods, budgets, namespaces *kind
+}
+
+// builtRegistry compiles the CustomResourceDefinitions once for all servers.
+var builtRegistry = sync.OnceValue(func() *registry {
+	r := &registry{
+		byType: map[reflect.Type]*kind{},
+		byList: map[reflect.Type]*kind{},
+		byGVK:  map[schema.GroupVersionKind]*kind{},
+	}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	add := func(gv schema.GroupVersion, plural string, namespaced bool, shape shape, strategy strategy) {
+		t := shape.goType()
+		k := &kind{
+			shape: shape, index: len(r.kinds), gvk: gv.WithKind(t.Name()), plural: plural, namespaced: namespaced,
+			strategy: strategy, fields: jsonFields(t),
+		}
+		r.kinds = append(r.kinds, k)
+		r.byType[t], r.byList[shape.goListType()], r.byGVK[k.gvk] = k, k, k
+		scope := meta.RESTScopeRoot
+		if namespaced {
+			scope = meta.RESTScopeNamespace
+		}
+		singular := gv.WithResource(strings.ToLower(t.Name()))
+		mapper.AddSpecific(k.gvk, gv.WithResource(plural), singular, scope)
+	}
+
+	custom := map[string]shape{
+		"Machine":            of(func(l *v1beta1.MachineList) *[]v1beta1.Machine { return &l.Items }),
+		"MachineClass":       of(func(l *v1beta1.MachineClassList) *[]v1beta1.MachineClass { return &l.Items }),
+		"MachineDeployment":  of(func(l *v1beta1.MachineDeploymentList) *[]v1beta1.MachineDeployment { return &l.Items }),
+		"MachineHealthCheck": of(func(l *v1beta1.MachineHealthCheckList) *[]v1beta1.MachineHealthCheck { return &l.Items }),
+		"MachineSet":         of(func(l *v1beta1.MachineSetList) *[]v1beta1.MachineSet { return &l.Items }),
+	}
+	for _, crd := range config.CRDs() {
+		shape, ok := custom[crd.Spec.Names.Kind]
+		if !ok {
+			panic(fmt.Sprintf("no Go type is known for the CustomResourceDefinition %s", crd.Name))
+		}
+		add(v1beta1.GroupVersion, crd.Spec.Names.Plural, true, shape, newCustomStrategy(crd))
+	}
+	core := corev1.SchemeGroupVersion
+	add(core, "nodes", false, of(func(l *corev1.NodeList) *[]corev1.Node { return &l.Items }), newNodeStrategy())
+	add(core, "pods", true, of(func(l *corev1.PodList) *[]corev1.Pod { return &l.Items }), newPodStrategy())
+	add(core, "secrets", true, of(func(l *corev1.SecretList) *[]corev1.Secret { return &l.Items }), secretStrategy{})
+	add(core, "configmaps", true, of(func(l *corev1.ConfigMapList) *[]corev1.ConfigMap { return &l.Items }), contentStrategy{})
+	add(core, "namespaces", false, of(func(l *corev1.NamespaceList) *[]corev1.Namespace { return &l.Items }), namespaceStrategy{statusStrategy{unconditional: true}})
+	add(policyv1.SchemeGroupVersion, "poddisruptionbudgets", true,
+		of(func(l *policyv1.PodDisruptionBudgetList) *[]policyv1.PodDisruptionBudget { return &l.Items }), statusStrategy{generations: true})
+	add(storagev1.SchemeGroupVersion, "volumeattachments", false,
+		of(func(l *storagev1.VolumeAttachmentList) *[]storagev1.VolumeAttachment { return &l.Items }), attachmentStrategy{statusStrategy{bare: true}})
+	add(certificatesv1.SchemeGroupVersion, "certificatesigningrequests", false,
+		of(func(l *certificatesv1.CertificateSigningRequestList) *[]certificatesv1.CertificateSigningRequest {
+			return &l.Items
+		}), signingStrategy{})
+	add(coordinationv1.SchemeGroupVersion, "leases", true,
+		of(func(l *coordinationv1.LeaseList) *[]coordinationv1.Lease { return &l.Items }), leaseStrategy{})
+	add(appsv1.SchemeGroupVersion, "daemonsets", true, of(func(l *appsv1.DaemonSetList) *[]appsv1.DaemonSet { return &l.Items }), statusStrategy{generations: true})
+	r.mapper = mapper
+	r.pods, r.budgets = r.byType[reflect.TypeFor[corev1.Pod]()], r.byType[reflect.TypeFor[policyv1.PodDisruptionBudget]()]
+	r.namespaces = r.byType[reflect.TypeFor[corev1.Namespace]()]
+	return r
+})
+
+// jsonFields returns the positions of a struct's fields below apiVersion, kind and metadata.
+func jsonFields(t reflect.Type) map[string]int {
+	fields := map[string]int{}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if name == "" || f.Type == reflect.TypeFor[metav1.ObjectMeta]() {
+			continue
+		}
+		fields[name] = i
+	}
+	return fields
+}
+
+// kindOf finds the kind of an object or list, whether typed, unstructured or metadata only.
+func (r *registry) kindOf(o runtime.Object) (*kind, error) {
+	switch o.(type) {
+	case runtime.Unstructured, *metav1.PartialObjectMetadata, *metav1.PartialObjectMetadataList:
+		gvk := o.GetObjectKind().GroupVersionKind()
+		if meta.IsListType(o) {
+			gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
+		}
+		if k, ok := r.byGVK[gvk]; ok {
+			return k, nil
+		}
+		return nil, &meta.NoKindMatchError{GroupKind: gvk.GroupKind(), SearchedVersions: []string{gvk.Version}}
+	}
+	t := reflect.TypeOf(o).Elem()
+	if k, ok := r.byType[t]; ok {
+		return k, nil
+	}
+	if k, ok := r.byList[t]; ok {
+		return k, nil
+	}
+	return nil, fmt.Errorf("the server knows no kind of type %s", t)
+}
+
+// resource returns the name of the kind in errors.
+func (k *kind) resource() schema.GroupResource {
+	return schema.GroupResource{Group: k.gvk.Group, Resource: k.plural}
+}
+
+func metaOf(o client.Object) *metav1.ObjectMeta {
+	return o.(metav1.ObjectMetaAccessor).GetObjectMeta().(*metav1.ObjectMeta)
+}

@@ -1,0 +1,96 @@
+package apiserver
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// namespaceStrategy is the one of Namespaces: the namespace controller's finalizer is in the spec, and until it is taken
+// off, a Namespace that is deleted only ends what is in it.
+type namespaceStrategy struct{ statusStrategy }
+
+func (s namespaceStrategy) create(now metav1.Time, meta *metav1.ObjectMeta, body map[string]any) (map[string]any, field.ErrorList) {
+	labels := map[string]string{corev1.LabelMetadataName: meta.Name}
+	for k, v := range meta.Labels {
+		if k != corev1.LabelMetadataName {
+			labels[k] = v
+		}
+	}
+	meta.Labels = labels
+	body["spec"] = map[string]any{"finalizers": []any{string(corev1.FinalizerKubernetes)}}
+	body["status"] = map[string]any{"phase": string(corev1.NamespaceActive)}
+	return body, nil
+}
+
+// terminate marks a Namespace that is deleted. done is false when it is to be deleted like any other object.
+func (s *Server) terminate(k *kind, req request, old *record) (done bool, err error) {
+	namespace, is := old.object.(*corev1.Namespace)
+	if !is || len(namespace.Spec.Finalizers) == 0 {
+		return false, nil
+	}
+	if !namespace.DeletionTimestamp.IsZero() || req.dry {
+		return true, nil
+	}
+	meta := *old.meta
+	now := s.timestamp()
+	meta.DeletionTimestamp = &now
+	marked := k.withMeta(old, meta)
+	status := map[string]any{"phase": string(corev1.NamespaceTerminating)}
+	r := &record{key: old.key, applied: old.applied}
+	if err := k.build(r, marked, meta, merge(old.body, map[string]any{"status": status})); err != nil {
+		return true, err
+	}
+	s.put(k, req, old, r)
+	return true, nil
+}
+
+// terminating refuses what would be made in a Namespace that is being deleted. One that does not exist is not asked for.
+func (s *Server) terminating(k *kind, namespace, name string) error {
+	if !k.namespaced {
+		return nil
+	}
+	r := s.get(s.registry.namespaces, client.ObjectKey{Name: namespace})
+	if r == nil || r.meta.DeletionTimestamp == nil {
+		return nil
+	}
+	err := apierrors.NewForbidden(k.resource(), name, fmt.Errorf("unable to create new content in namespace %s because it is being terminated", namespace))
+	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{
+		Type: corev1.NamespaceTerminatingCause, Message: fmt.Sprintf("namespace %s is being terminated", namespace), Field: "metadata.namespace",
+	})
+	return err
+}
+
+// findEnds adds what the namespace controller would do: it deletes all that is in a Namespace that is being deleted, in any
+// order, and when nothing is left lets that go.
+func (s *Server) findEnds() {
+	for _, n := range s.tables[s.registry.namespaces.index] {
+		if n.meta.DeletionTimestamp == nil {
+			continue
+		}
+		left := false
+		for _, k := range s.registry.kinds {
+			for _, r := range s.tables[k.index] {
+				if !k.namespaced || r.key.Namespace != n.key.Name {
+					continue
+				}
+				left = true
+				if r.meta.DeletionTimestamp == nil {
+					s.pending = append(s.pending, step{k, r.key, deleteContent})
+				}
+			}
+		}
+		if !left && len(n.meta.Finalizers) == 0 {
+			s.pending = append(s.pending, step{s.registry.namespaces, n.key, finishNamespace})
+		}
+	}
+}
+
+// finishNamespace takes the namespace controller's finalizer off, with which the Namespace goes.
+func (s *Server) finishNamespace(k *kind, req request, old *record) {
+	s.remove(k, req, old)
+}

@@ -1,0 +1,59 @@
+package apiserver
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// The namespace controller deletes what is in a Namespace, waits for what is held, and lets it go then.
+func TestANamespaceGoesWithAllThatIsInIt(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s := New(clientgoscheme.Scheme, func() time.Time { return time.Unix(2_000_000_000, 0) })
+	c := s.Client("person")
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+	held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "held", Finalizers: []string{"example.com/hold"}}}
+	for _, o := range []client.Object{
+		ns, held, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "loose"}},
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "b", Name: "elsewhere"}},
+	} {
+		if err := c.Create(ctx, o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := s.Pending(); n != 0 {
+		t.Errorf("%d steps are due without a reason", n)
+	}
+	if err := c.Delete(ctx, ns); err != nil {
+		t.Fatal(err)
+	}
+	for s.Pending() > 0 {
+		s.Step(s.Pending() - 1)
+	}
+	left := s.Snapshot(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+	if len(left) != 2 || left[0].GetName() != "held" || left[0].GetDeletionTimestamp() == nil {
+		t.Errorf("left: %v", left)
+	}
+	if err := c.Get(ctx, client.ObjectKeyFromObject(held), held); err != nil {
+		t.Fatal(err)
+	}
+	held.Finalizers = nil
+	if err := c.Update(ctx, held); err != nil {
+		t.Fatal(err)
+	}
+	for s.Pending() > 0 {
+		s.Step(0)
+	}
+	if err := c.Get(ctx, client.ObjectKeyFromObject(ns), ns); !apierrors.IsNotFound(err) {
+		t.Errorf("the namespace: %v", err)
+	}
+	if n := len(s.Snapshot(corev1.SchemeGroupVersion.WithKind("ConfigMap"))); n != 1 {
+		t.Errorf("%d objects are left", n)
+	}
+}

@@ -1,0 +1,104 @@
+package apiserver
+
+import (
+	"maps"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// signingStrategy is the one of CertificateSigningRequests. The real server fills in who requests from the caller's
+// identity; here the caller says it itself.
+type signingStrategy struct{ plainStrategy }
+
+func (signingStrategy) unconditionally() bool { return true }
+
+func (signingStrategy) has(sub string) bool { return sub == "status" || sub == "approval" }
+
+func (signingStrategy) fields(o client.Object) fields.Set {
+	return fields.Set{"spec.signerName": o.(*certificatesv1.CertificateSigningRequest).Spec.SignerName}
+}
+
+func (signingStrategy) create(_ metav1.Time, _ *metav1.ObjectMeta, body map[string]any) (map[string]any, field.ErrorList) {
+	delete(body, "status")
+	return body, nil
+}
+
+// update takes nothing but metadata with a write to the object, nothing but conditions with one to approval, and with
+// one to status all but the decision.
+func (signingStrategy) update(now metav1.Time, sub string, old *record, meta *metav1.ObjectMeta, body map[string]any) (*metav1.ObjectMeta, map[string]any, field.ErrorList) {
+	status, _ := body["status"].(map[string]any)
+	before, _ := old.body["status"].(map[string]any)
+	body = withField(body, "spec", old.body)
+	if sub == "" {
+		return meta, withField(body, "status", old.body), nil
+	}
+	conditions := stamped(now, status["conditions"], before["conditions"])
+	if sub == "approval" {
+		status = before
+	}
+	status = maps.Clone(status)
+	if status == nil {
+		status = map[string]any{}
+	}
+	if len(conditions) > 0 {
+		status["conditions"] = conditions
+	} else {
+		delete(status, "conditions")
+	}
+	body = maps.Clone(body)
+	body["status"] = status
+	var errs field.ErrorList
+	path := field.NewPath("status", "conditions")
+	for _, decision := range []string{string(certificatesv1.CertificateApproved), string(certificatesv1.CertificateDenied)} {
+		was, is := has(before["conditions"], decision), has(conditions, decision)
+		switch {
+		case was && !is:
+			errs = append(errs, field.Forbidden(path, "updates may not remove a condition of type "+decision))
+		case !was && is && sub == "status":
+			errs = append(errs, field.Forbidden(path, "updates may not add a condition of type "+decision))
+		}
+	}
+	if has(conditions, string(certificatesv1.CertificateApproved)) && has(conditions, string(certificatesv1.CertificateDenied)) {
+		errs = append(errs, field.Invalid(path, conditions, "Approved and Denied conditions are mutually exclusive"))
+	}
+	return meta, body, errs
+}
+
+func has(conditions any, kind string) bool { return condition(conditions, kind) != nil }
+
+func condition(conditions any, kind string) map[string]any {
+	list, _ := conditions.([]any)
+	for _, c := range list {
+		if c, ok := c.(map[string]any); ok && c["type"] == kind {
+			return c
+		}
+	}
+	return nil
+}
+
+// stamped returns conditions with the times that the caller left out.
+func stamped(now metav1.Time, conditions, before any) []any {
+	list, _ := conditions.([]any)
+	result := make([]any, len(list))
+	for i, c := range list {
+		given, _ := c.(map[string]any)
+		c := maps.Clone(given)
+		at := now.UTC().Format(time.RFC3339)
+		if c["lastUpdateTime"] == nil {
+			c["lastUpdateTime"] = at
+		}
+		if c["lastTransitionTime"] == nil {
+			c["lastTransitionTime"] = at
+			if was := condition(before, textAt(c, "type")); was != nil && was["status"] == c["status"] && was["lastTransitionTime"] != nil {
+				c["lastTransitionTime"] = was["lastTransitionTime"]
+			}
+		}
+		result[i] = c
+	}
+	return result
+}

@@ -1,0 +1,195 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// adoptions is what people do who bring an instance along that somebody else made: in any order, twice, and some of them
+// think better of it.
+func adoptions(r *rand.Rand) []Deed {
+	const vm = "vm-1"
+	deeds := []Deed{adoptingClass(), bringInstance(vm), adopt(vm, vm)}
+	if r.IntN(4) == 0 {
+		deeds[1], deeds[2] = deeds[2], deeds[1]
+	}
+	twin := r.IntN(2) == 0
+	if twin {
+		deeds = slices.Insert(deeds, 1+r.IntN(len(deeds)), adopt(vm+"-twin", vm))
+	}
+	if r.IntN(2) == 0 {
+		victim := vm
+		if twin && r.IntN(2) == 0 {
+			victim += "-twin"
+		}
+		end := deleteNamed(victim)
+		end.Wait = []time.Duration{0, 0, time.Second, 40 * time.Second}[r.IntN(4)]
+		deeds = append(deeds, end)
+	}
+	return deeds
+}
+
+// adoptingClass makes the class of the instances that are brought along.
+func adoptingClass() Deed {
+	return Deed{Name: "make the class legacy", Do: func(ctx context.Context, _ *World, c client.Client) error {
+		o := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "legacy"}}
+		o.Spec.Provider, o.Spec.Adoption = providerName, v1beta1.AdoptionAllow
+		o.Spec.ProviderSpec = &runtime.RawExtension{Raw: []byte(`{"kind":"Fake","image":"legacy"}`)}
+		o.Spec.CredentialsRef = &v1beta1.LocalRef{Name: "credentials"}
+		return c.Create(ctx, o)
+	}}
+}
+
+// bringInstance makes an instance without tags, behind everybody's back.
+func bringInstance(name string) Deed {
+	return Deed{Name: "bring instance " + name, Do: func(_ context.Context, w *World, _ client.Client) error {
+		w.cloud.instances = append(w.cloud.instances, &instance{
+			born: w.clock.at, visible: w.clock.at,
+			Instance: provider.Instance{
+				ProviderID: idOf(name), State: provider.StateRunning, NodeName: name, Type: "old", LaunchTime: w.clock.at,
+				Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.9.9.9"}},
+			},
+		})
+		return nil
+	}}
+}
+
+func idOf(name string) string { return "fake:///" + name }
+
+// adopt makes a Machine for an instance.
+func adopt(machine, of string) Deed {
+	return Deed{Name: fmt.Sprintf("create machine %s for instance %s", machine, of), Do: func(ctx context.Context, _ *World, c client.Client) error {
+		m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: machine}}
+		m.Spec.ClassRef, m.Spec.ProviderID = &v1beta1.LocalRef{Name: "legacy"}, idOf(of)
+		return c.Create(ctx, m)
+	}}
+}
+
+func deleteNamed(machine string) Deed {
+	return Deed{Name: "delete machine " + machine, Do: func(ctx context.Context, _ *World, c client.Client) error {
+		return client.IgnoreNotFound(c.Delete(ctx, &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: machine}}))
+	}}
+}
+
+// lateTags are tags that were asked for and are yet to be put on.
+type lateTags struct {
+	at  time.Time
+	req provider.AdoptRequest
+}
+
+// elapseTagging puts tags on that are due.
+func (c *Cloud) elapseTagging(w *World, now time.Time) {
+	late := c.tagging
+	c.tagging = nil
+	for _, l := range late {
+		if l.at.After(now) {
+			c.tagging = append(c.tagging, l)
+		} else {
+			_, err := c.adopt(l.req)
+			w.tell("cloud: the tags of %s are put on %s late (%v)", l.req.Machine.Name, l.req.ProviderID, err)
+		}
+	}
+}
+
+func (c *Cloud) adopt(req provider.AdoptRequest) (*provider.Instance, error) {
+	in, err := c.find(req.ProviderID, "")
+	switch {
+	case err != nil:
+		return nil, err
+	case in.MachineUID != "" && in.OwnedBy(req.ClusterID, req.Machine) != nil:
+		return nil, in.OwnedBy(req.ClusterID, req.Machine)
+	}
+	in.ClusterID, in.MachineUID, in.MachineKey = req.Tags[provider.TagCluster], types.UID(req.Tags[provider.TagMachineUID]), req.Tags[provider.TagMachine]
+	in.spec = string(req.Class.Spec)
+	return in.describe(), nil
+}
+
+// Adopt implements provider.Adopter.
+func (d driver) Adopt(_ context.Context, req provider.AdoptRequest) (out *provider.Instance, err error) {
+	err = d.do("adopt", req.Machine, false, func(late bool) error {
+		if late {
+			d.tagging = append(d.tagging, lateTags{d.now().Add(d.Settle / 2), req})
+			return nil
+		}
+		var err error
+		out, err = d.adopt(req)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// mayTakeDown judges a request to remove an instance: one that was never tagged is nobody's to remove.
+func (o *oracle) mayTakeDown(in *instance, m provider.Machine) {
+	o.mayCollect(in)
+	o.mayDisturb(in, m.UID, true)
+	if in.MachineUID == "" {
+		o.breach("adoption", "instance %s shall be removed for machine %s, and does not carry its tags", in.ProviderID, m.Name)
+	}
+}
+
+func providerIDOf(node *corev1.Node) string {
+	if node == nil {
+		return ""
+	}
+	return node.Spec.ProviderID
+}
+
+// nodeNameOf returns the name of the machine's node: its own, or the one of the instance that it took over.
+func nodeNameOf(m *v1beta1.Machine) string {
+	if m.Status.Instance != nil {
+		return m.Status.Instance.NodeName
+	}
+	return m.Name
+}
+
+// adopters counts the machines that no set made.
+func adopters(machines []client.Object) (n int) {
+	for _, o := range machines {
+		if metav1.GetControllerOfNoCopy(o) == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// byHand leaves out of machines those that shall have no instance, since it is another's or gone, and says what they lack.
+// untagged is how many instances are nobody's.
+func byHand(w *World, machines []client.Object, say func(string, ...any)) (rest []client.Object, untagged int) {
+	for _, in := range w.cloud.instances {
+		if in.MachineUID == "" {
+			untagged++
+		}
+	}
+	for _, o := range machines {
+		m := o.(*v1beta1.Machine)
+		launched := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched)
+		in := w.cloud.byID(m.Spec.ProviderID)
+		switch {
+		case metav1.GetControllerOfNoCopy(m) != nil || in != nil && in.MachineUID == m.UID || !m.DeletionTimestamp.IsZero():
+			rest = append(rest, m)
+		case in != nil && in.MachineUID == "":
+			say("instance %s was not adopted: %s", in.ProviderID, conditionsOf(m.Status.Conditions))
+		case launched == nil || launched.Reason != v1beta1.ReasonDuplicateProviderID && launched.Reason != v1beta1.ReasonAdoptionRefused:
+			say("machine %s has no instance and does not say why: %s", m.Name, conditionsOf(m.Status.Conditions))
+		case launched.Reason == v1beta1.ReasonDuplicateProviderID && len(machines) < 2:
+			say("machine %s still waits for another one", m.Name)
+		}
+	}
+	return rest, untagged
+}

@@ -1,0 +1,154 @@
+package simulation
+
+import (
+	"context"
+	"math/rand/v2"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/test/apiserver"
+)
+
+// Agents on nodes. One brings its node to the version that it is asked for, takes its time and fails now and then; of what
+// it does the cloud knows nothing. Machines of one class have them.
+
+const (
+	// agentClass is the class of machines with an agent, whose kubelets begin with firstVersion.
+	agentClass   = "with-agent"
+	firstVersion = "v1.36.3"
+	// mostFailures is how often the agents of a run may fail.
+	mostFailures = 2
+)
+
+// agent is what the agent on an instance is about.
+type agent struct {
+	// kubelet is the version that runs.
+	kubelet string
+	// working is the version that it works at, "" for none; answer is what it is yet to say of the version worked.
+	working, worked, answer string
+}
+
+// updates changes the version of machines with agents, several times in a row, while other things happen.
+func updates(r *rand.Rand) []Deed {
+	var deeds []Deed
+	for range 1 + r.IntN(3) {
+		deeds = append(deeds, upgrade([]string{firstVersion, "v1.36.4", "v1.36.5"}[r.IntN(3)]))
+		switch r.IntN(8) {
+		case 0:
+			deeds = append(deeds, scale(int32(1+r.IntN(3))))
+		case 1:
+			deeds = append(deeds, pause(true), pause(false))
+		case 2:
+			deeds = append(deeds, label("gold"))
+		}
+	}
+	return deeds
+}
+
+// agents returns what agents on nodes, and people whom they failed, may do now.
+func (w *World) agents() (out []action) {
+	for _, in := range w.cloud.instances {
+		node := w.node(in.NodeName)
+		if in.kubelet == "" || in.State != provider.StateRunning || node == nil || node.Spec.ProviderID != in.ProviderID {
+			continue
+		}
+		requested := node.Annotations[v1beta1.NodeAnnotationUpdateRequested]
+		result, answered := node.Annotations[v1beta1.NodeAnnotationUpdateResult]
+		switch {
+		case in.answer != "":
+			out = append(out, action{"agent on " + node.Name + " answers", func() error { return w.answer(in, node) }})
+		case in.working != "":
+			out = append(out, action{"agent on " + node.Name + " is through", func() error { return w.through(in, node) }})
+		case requested != "" && !answered:
+			out = append(out, action{"agent on " + node.Name + " begins", func() error {
+				w.tell("agent on %s begins with %s", node.Name, requested)
+				if !node.Spec.Unschedulable {
+					w.oracle.breach("agent", "the agent on node %s begins with %s before the node was drained", node.Name, requested)
+				}
+				in.working = requested
+				return nil
+			}})
+		case requested != "" && result != v1beta1.UpdateResultSucceeded:
+			out = append(out, action{"person has the agent on " + node.Name + " try again", func() error { return w.tryAgain(node) }})
+		}
+	}
+	return out
+}
+
+// through ends the work of an agent. Its kubelet starts anew, and the agent may say so before or after that is Ready.
+func (w *World) through(in *instance, node *corev1.Node) error {
+	in.worked, in.working, in.answer = in.working, "", v1beta1.UpdateResultSucceeded
+	if w.agentFailures < mostFailures && w.random.IntN(5) == 0 {
+		w.agentFailures++
+		in.answer = v1beta1.UpdateResultFailed + ": out of luck"
+		w.tell("agent on %s fails with %s", node.Name, in.worked)
+		return nil
+	}
+	in.kubelet = in.worked
+	w.tell("agent on %s is through with %s", node.Name, in.worked)
+	return w.setReady(node, corev1.ConditionFalse)
+}
+
+// answer writes what an agent has to say, unless it was asked for something else meanwhile: this it tests in the same patch.
+func (w *World) answer(in *instance, node *corev1.Node) error {
+	answer := in.answer
+	in.answer = ""
+	if node.Annotations[v1beta1.NodeAnnotationUpdateRequested] != in.worked {
+		w.tell("agent on %s has nobody to answer", node.Name)
+		return nil
+	}
+	w.tell("agent on %s: %s", node.Name, answer)
+	changed := node.DeepCopy()
+	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, v1beta1.NodeAnnotationUpdateResult, answer)
+	return w.target.Client("agent").Patch(context.Background(), changed, client.MergeFrom(node))
+}
+
+// tryAgain takes one of the annotations off a Node whose agent failed.
+func (w *World) tryAgain(node *corev1.Node) error {
+	w.disturbed = w.clock.at
+	changed := node.DeepCopy()
+	key := []string{v1beta1.NodeAnnotationUpdateRequested, v1beta1.NodeAnnotationUpdateResult}[w.random.IntN(2)]
+	delete(changed.Annotations, key)
+	w.tell("person takes %s off node %s", key, node.Name)
+	return w.hand(w.target).Patch(context.Background(), changed, client.MergeFrom(node))
+}
+
+// kubeletOf is the version of the kubelet on a Node.
+func (w *World) kubeletOf(node *corev1.Node) string {
+	if in := w.cloud.byID(node.Spec.ProviderID); in != nil && in.kubelet != "" {
+		return in.kubelet
+	}
+	if node.Status.NodeInfo.KubeletVersion != "" {
+		return node.Status.NodeInfo.KubeletVersion
+	}
+	return firstVersion
+}
+
+// mayCallUpToDate is the rule of agents: a machine is what it shall be only when its kubelet is, and nobody is at work to
+// change that.
+func (o *oracle) mayCallUpToDate(c apiserver.Change, m *v1beta1.Machine) {
+	if c.Actor != Provider || m.Spec.Version == "" || !m.DeletionTimestamp.IsZero() || m.Status.Applied == nil || m.Status.Applied.Version != m.Spec.Version {
+		return
+	}
+	updated := findCondition(m, v1beta1.ConditionUpToDate)
+	in := o.world.cloud.byID(m.Spec.ProviderID)
+	if in == nil || in.kubelet == "" || updated == nil || updated.Status != metav1.ConditionTrue || updated.ObservedGeneration != m.Generation {
+		return
+	}
+	if in.kubelet != m.Spec.Version || in.working != "" {
+		o.breach("agent", "machine %s is said to be up to date with %s, its kubelet is of %s, and its agent works at %q", m.Name, m.Spec.Version, in.kubelet, in.working)
+	}
+}
+
+// wrongVersion says which kubelet of a machine with an agent is not of the version that was asked for.
+func (w *World) wrongVersion(m *v1beta1.Machine) string {
+	in := w.cloud.byID(m.Spec.ProviderID)
+	if in == nil || in.kubelet == "" || in.kubelet == m.Spec.Version && in.working == "" {
+		return ""
+	}
+	return in.kubelet
+}

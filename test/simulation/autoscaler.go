@@ -1,0 +1,283 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/wiring"
+	"machinist.dev/machinist/test/apiserver"
+)
+
+// Autoscaler is the actor of the autoscaler's writes.
+const Autoscaler = "autoscaler"
+
+// The bounds of the deployment as a node group.
+const minSize, maxSize = 1, 6
+
+// autoscaler acts as cluster-autoscaler with its clusterapi provider does, request by request: what it decides upon are
+// caches of its own, each as late as it happens to be, while sizes and marks are read live. Between two of its requests
+// anything may happen. Its methods work on nil, which is a world without one.
+type autoscaler struct {
+	world           *World
+	control, target *cache
+	// laziness makes some caches later than others, by kind.
+	laziness map[string]int
+	// left is how many decisions it will still take, and due when it goes on.
+	left int
+	due  time.Time
+	// call is what it is about; nil between decisions.
+	call *call
+
+	ledger ledger
+}
+
+// newAutoscaler returns one that takes a number of decisions.
+func newAutoscaler(w *World, decisions int) (*autoscaler, error) {
+	a := &autoscaler{world: w, left: decisions, due: w.clock.at, laziness: map[string]int{}}
+	if err := a.connect(); err != nil {
+		return nil, err
+	}
+	for _, v := range a.views() {
+		a.laziness[v.gvk.Kind] = []int{1, 1, 3, 20}[w.random.IntN(4)]
+		if err := v.fill(0); err != nil {
+			return nil, err
+		}
+	}
+	a.ledger.begin(w)
+	return a, nil
+}
+
+func (a *autoscaler) connect() error {
+	a.control, a.target = newCache(a.world.control, a.world.scheme), newCache(a.world.target, a.world.scheme)
+	for _, o := range []client.Object{&v1beta1.MachineDeployment{}, &v1beta1.MachineSet{}, &v1beta1.Machine{}} {
+		if err := a.control.add(wiring.Control, o, nil); err != nil {
+			return err
+		}
+	}
+	return a.target.add(wiring.Target, &corev1.Node{}, nil)
+}
+
+func (a *autoscaler) views() []*view { return slices.Concat(a.control.views, a.target.views) }
+
+// fork continues an autoscaler in another world.
+func (a *autoscaler) fork(w *World) (*autoscaler, error) {
+	if a == nil {
+		return nil, nil
+	}
+	f := &autoscaler{world: w, laziness: a.laziness, left: a.left, due: a.due, ledger: a.ledger.fork(w)}
+	if a.call != nil {
+		c := *a.call
+		c.victims = slices.Clone(c.victims)
+		f.call = &c
+	}
+	if err := f.connect(); err != nil {
+		return nil, err
+	}
+	ours := f.views()
+	for i, v := range a.views() {
+		ours[i].resume(v)
+	}
+	return f, nil
+}
+
+// possible adds what the autoscaler may do now.
+func (a *autoscaler) possible(out, late []action) (_, _ []action) {
+	if a == nil {
+		return out, late
+	}
+	for _, v := range a.views() {
+		if !v.behind() {
+			continue
+		}
+		see := action{"cache of the autoscaler", func() error { return a.see(v) }}
+		if l := a.laziness[v.gvk.Kind]; l > 1 && a.world.random.IntN(l) > 0 {
+			late = append(late, see)
+		} else {
+			out = append(out, see)
+		}
+	}
+	if !a.done() && !a.due.After(a.world.clock.at) {
+		out = append(out, action{"autoscaler", a.act})
+	}
+	return out, late
+}
+
+func (a *autoscaler) done() bool { return a.left == 0 && a.call == nil }
+
+// next returns when it goes on.
+func (a *autoscaler) next() (time.Time, bool) {
+	if a == nil || a.done() {
+		return time.Time{}, false
+	}
+	return a.due, a.due.After(a.world.clock.at)
+}
+
+// see shows the next change of a kind, and checks that nothing that scales lacks replicas: the autoscaler would give up
+// all of its node groups.
+func (a *autoscaler) see(v *view) error {
+	c := v.backlog[0]
+	a.tell("sees %s %s %s", c.Type, c.GVK.Kind, c.Key)
+	var replicas *int32
+	switch o := c.New.(type) {
+	case *v1beta1.MachineDeployment:
+		replicas = o.Spec.Replicas
+	case *v1beta1.MachineSet:
+		replicas = o.Spec.Replicas
+	default:
+		return v.advance()
+	}
+	if replicas == nil {
+		a.world.oracle.breach("autoscaler", "%s %s has no spec.replicas", c.GVK.Kind, c.Key)
+	}
+	return v.advance()
+}
+
+func (a *autoscaler) tell(format string, args ...any) {
+	if a.world.story != nil {
+		a.world.tell("autoscaler: %s", fmt.Sprintf(format, args...))
+	}
+}
+
+// act sends the next request of the call under way, or takes a decision.
+func (a *autoscaler) act() error {
+	w := a.world
+	w.disturbed = w.clock.at
+	if a.call == nil {
+		a.left--
+		a.call = a.decide()
+	} else {
+		next := a.call.next
+		a.call.next = nil
+		if err := next(a); err != nil {
+			a.tell("gives up: %v", err)
+			a.call = nil
+		}
+	}
+	switch {
+	case a.call != nil && a.call.next == nil:
+		a.call = nil
+	case a.call != nil && w.random.IntN(25) == 0:
+		if err := a.crash(); err != nil {
+			return err
+		}
+	}
+	a.due = w.clock.at.Add(a.pause())
+	return nil
+}
+
+// pause is how long it takes until the next request, or the next decision.
+func (a *autoscaler) pause() time.Duration {
+	r := a.world.random
+	longest := []time.Duration{0, 0, time.Second, 10 * time.Second}
+	if a.call == nil {
+		longest = []time.Duration{0, 5 * time.Second, time.Minute, 3 * time.Minute}
+	}
+	if d := longest[r.IntN(len(longest))]; d > 0 {
+		return time.Duration(r.Int64N(int64(d)))
+	}
+	return 0
+}
+
+// crash forgets what was under way; its next life begins with lists.
+func (a *autoscaler) crash() error {
+	a.tell("crashes")
+	a.call = nil
+	for _, v := range a.views() {
+		if err := v.fill(0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refused makes some writes fail that then have not happened.
+func (a *autoscaler) refused() error {
+	if a.world.random.IntN(15) == 0 {
+		return errNoAnswer
+	}
+	return nil
+}
+
+func (a *autoscaler) client() client.Client { return a.world.control.Client(Autoscaler) }
+
+// missing says what the world lacks for an end.
+func (a *autoscaler) missing() []string {
+	if a == nil {
+		return nil
+	}
+	missing := a.ledger.missing()
+	if !a.done() {
+		missing = append(missing, fmt.Sprintf("the autoscaler has %d decisions to take", a.left))
+	}
+	return missing
+}
+
+// judge is told of each write before the oracle is.
+func (a *autoscaler) judge(c apiserver.Change) {
+	if a != nil {
+		a.ledger.judge(c, a.victim())
+	}
+}
+
+// nodeGroup makes a deployment a node group.
+func nodeGroup(d *v1beta1.MachineDeployment) {
+	d.Annotations = map[string]string{
+		v1beta1.AutoscalerMinSizeAnnotation: fmt.Sprint(minSize), v1beta1.AutoscalerMaxSizeAnnotation: fmt.Sprint(maxSize),
+	}
+}
+
+// autoscaled is a fleet whose size an autoscaler changes several times, while instances vanish.
+func autoscaled(r *rand.Rand) []Deed {
+	decisions := 3 + r.IntN(5)
+	deeds := []Deed{setStrategy(strategy(r.IntN(3), r.IntN(3))), autoscale(decisions)}
+	if r.IntN(2) == 0 {
+		deeds = append(deeds, loseInstance(r.IntN(8)).onceDecisionsLeft(r.IntN(decisions)))
+	}
+	return deeds
+}
+
+// autoscaledRoll rolls the fleet in the middle of that, and maybe back.
+func autoscaledRoll(r *rand.Rand) []Deed {
+	deeds := autoscaled(r)
+	left := 1 + r.IntN(5)
+	deeds = slices.Insert(deeds, 2, roll("b").onceDecisionsLeft(left))
+	if r.IntN(4) == 0 {
+		deeds = slices.Insert(deeds, 3, roll([]string{"a", "c"}[r.IntN(2)]).onceDecisionsLeft(r.IntN(left)))
+	}
+	return deeds
+}
+
+// autoscale starts an autoscaler.
+func autoscale(decisions int) Deed {
+	return Deed{Name: "start an autoscaler", Do: func(_ context.Context, w *World, _ client.Client) (err error) {
+		w.autoscaler, err = newAutoscaler(w, decisions)
+		return err
+	}}
+}
+
+// onceDecisionsLeft lets a deed wait until the autoscaler has at most n decisions left.
+func (d Deed) onceDecisionsLeft(n int) Deed {
+	d.After = func(w *World) bool { return w.autoscaler != nil && w.autoscaler.left <= n }
+	return d
+}
+
+// loseInstance lets an instance vanish whose Node may not be Ready yet, whichever is the i-th then. That of one that has no
+// Node yet is missed when its time to join is up, which is longer than the world's patience.
+func loseInstance(i int) Deed {
+	return Deed{Name: "lose an instance", Do: func(_ context.Context, w *World, _ client.Client) error {
+		known := slices.DeleteFunc(w.recorded(), func(in *instance) bool { return w.node(in.NodeName) == nil })
+		if n := len(known); n > 0 {
+			lost := known[n-1-i%n]
+			w.tell("it is %s of %s", lost.ProviderID, lost.MachineKey)
+			w.cloud.instances = slices.DeleteFunc(slices.Clone(w.cloud.instances), func(in *instance) bool { return in == lost })
+		}
+		return nil
+	}}
+}

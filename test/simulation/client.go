@@ -1,0 +1,179 @@
+package simulation
+
+import (
+	"context"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+)
+
+// liveClient is a process's connection to an API server: every request is an effect.
+type liveClient struct {
+	client.Client
+	cache   *cache
+	process *Process
+	// wrote is told of each write that succeeded.
+	wrote func(o client.Object)
+}
+
+// dial connects a process to the API server of a cache.
+func (p *Process) dial(to *cache, actor string) *liveClient {
+	c := &liveClient{Client: p.world.reach(to.server, actor), cache: to, process: p}
+	p.connections = append(p.connections, c)
+	return c
+}
+
+func (c *liveClient) effect(verb string, o runtime.Object, key client.ObjectKey, reads bool) Effect {
+	gvk, err := apiutil.GVKForObject(o, c.Scheme())
+	if err != nil {
+		gvk.Kind = err.Error()
+	}
+	return Effect{Verb: verb, Kind: gvk.Kind, Name: key.String(), Reads: reads}
+}
+
+// write does a write. Whoever gets no answer is left with the object as it was, and knows no revision to wait for.
+func (c *liveClient) write(verb string, o client.Object, f func(client.Object) error) error {
+	return c.writing(c.effect(verb, o, client.ObjectKeyFromObject(o), false), o, f)
+}
+
+func (c *liveClient) writing(e Effect, o client.Object, f func(client.Object) error) error {
+	answer := o.DeepCopyObject().(client.Object)
+	err := c.process.do(e, func(bool) error { return f(answer) })
+	if err != nil {
+		return err
+	}
+	if c.wrote != nil {
+		c.wrote(answer)
+	}
+	return copyInto(answer, o)
+}
+
+// Get implements client.Client.
+func (c *liveClient) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	return c.process.do(c.effect("get", o, key, true), func(bool) error { return c.Client.Get(ctx, key, o, opts...) })
+}
+
+// List implements client.Client.
+func (c *liveClient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	return c.process.do(c.effect("list", list, client.ObjectKey{}, true), func(bool) error { return c.Client.List(ctx, list, opts...) })
+}
+
+// Create implements client.Client.
+func (c *liveClient) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
+	return c.write("create", o, func(o client.Object) error { return c.Client.Create(ctx, o, opts...) })
+}
+
+// Update implements client.Client.
+func (c *liveClient) Update(ctx context.Context, o client.Object, opts ...client.UpdateOption) error {
+	return c.write("update", o, func(o client.Object) error { return c.Client.Update(ctx, o, opts...) })
+}
+
+// Patch implements client.Client.
+func (c *liveClient) Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+	return c.write("patch", o, func(o client.Object) error { return c.Client.Patch(ctx, o, patch, opts...) })
+}
+
+// Delete implements client.Client.
+func (c *liveClient) Delete(ctx context.Context, o client.Object, opts ...client.DeleteOption) error {
+	e := c.effect("delete", o, client.ObjectKeyFromObject(o), false)
+	preconditions := (&client.DeleteOptions{}).ApplyOptions(opts).Preconditions
+	e.Versioned = preconditions != nil && preconditions.ResourceVersion != nil
+	return c.writing(e, o, func(o client.Object) error { return c.Client.Delete(ctx, o, opts...) })
+}
+
+// Status implements client.Client.
+func (c *liveClient) Status() client.SubResourceWriter { return c.SubResource("status") }
+
+// SubResource implements client.Client.
+func (c *liveClient) SubResource(name string) client.SubResourceClient {
+	return &liveSubResource{c.Client.SubResource(name), c, name}
+}
+
+type liveSubResource struct {
+	client.SubResourceClient
+	parent *liveClient
+	name   string
+}
+
+// now is the subresource for whom the process acts as at the moment.
+func (s *liveSubResource) now() client.SubResourceClient { return s.parent.Client.SubResource(s.name) }
+
+// Get implements client.SubResourceClient.
+func (s *liveSubResource) Get(ctx context.Context, o, sub client.Object, opts ...client.SubResourceGetOption) error {
+	e := s.parent.effect("get "+s.name, o, client.ObjectKeyFromObject(o), true)
+	return s.parent.process.do(e, func(bool) error { return s.now().Get(ctx, o, sub, opts...) })
+}
+
+// Create implements client.SubResourceClient.
+func (s *liveSubResource) Create(ctx context.Context, o, sub client.Object, opts ...client.SubResourceCreateOption) error {
+	return s.parent.write("create "+s.name, o, func(o client.Object) error { return s.now().Create(ctx, o, sub, opts...) })
+}
+
+// Update implements client.SubResourceClient.
+func (s *liveSubResource) Update(ctx context.Context, o client.Object, opts ...client.SubResourceUpdateOption) error {
+	return s.parent.write("update "+s.name, o, func(o client.Object) error { return s.now().Update(ctx, o, opts...) })
+}
+
+// Patch implements client.SubResourceClient.
+func (s *liveSubResource) Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+	return s.parent.write("patch "+s.name, o, func(o client.Object) error { return s.now().Patch(ctx, o, patch, opts...) })
+}
+
+// cachedClient reads the cached kinds from a process's cache, where it sees its own writes, as the client of package
+// operator does.
+type cachedClient struct {
+	*liveClient
+	cache *cache
+}
+
+func newCachedClient(p *Process, c *cache, actor string) *cachedClient {
+	live := p.dial(c, actor)
+	live.wrote = func(o client.Object) {
+		v, err := c.viewOf(o)
+		if err != nil {
+			return // Not a cached kind.
+		}
+		revision, err := strconv.ParseInt(o.GetResourceVersion(), 10, 64)
+		if err != nil || revision == 0 {
+			revision = c.server.Revision() // A deletion.
+		}
+		v.wrote(client.ObjectKeyFromObject(o), revision)
+	}
+	return &cachedClient{live, c}
+}
+
+// Get implements client.Client.
+func (c *cachedClient) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if c.process.dead {
+		return errDead
+	}
+	v, err := c.cache.viewOf(o)
+	if err != nil {
+		return err
+	}
+	if !(&client.GetOptions{}).ApplyOptions(opts).DisableReadYourWritesConsistency {
+		if err := v.await(v.floor[key]); err != nil {
+			return err
+		}
+	}
+	return c.cache.Get(ctx, key, o, opts...)
+}
+
+// List implements client.Client.
+func (c *cachedClient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if c.process.dead {
+		return errDead
+	}
+	v, err := c.cache.viewOf(list)
+	if err != nil {
+		return err
+	}
+	if !(&client.ListOptions{}).ApplyOptions(opts).DisableReadYourWritesConsistency {
+		if err := v.await(v.maxFloor); err != nil {
+			return err
+		}
+	}
+	return c.cache.List(ctx, list, opts...)
+}

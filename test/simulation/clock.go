@@ -1,0 +1,24 @@
+package simulation
+
+import "time"
+
+// clock is the world's time. Only the scheduler moves it.
+type clock struct{ at time.Time }
+
+// Now implements clock.PassiveClock.
+func (c *clock) Now() time.Time { return c.at }
+
+// Since implements clock.PassiveClock.
+func (c *clock) Since(t time.Time) time.Duration { return c.at.Sub(t) }
+
+// wallClock is what a process's host takes for the time.
+type wallClock struct {
+	*clock
+	behind time.Duration
+}
+
+// Now implements clock.PassiveClock.
+func (c *wallClock) Now() time.Time { return c.at.Add(-c.behind) }
+
+// Since implements clock.PassiveClock.
+func (c *wallClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }

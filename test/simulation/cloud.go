@@ -1,0 +1,441 @@
+package simulation
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"machinist.dev/machinist/pkg/provider"
+)
+
+const (
+	providerName = "fake"
+	clusterID    = "world"
+)
+
+// Cloud is a cloud that is as bad as the contract of drivers allows: it shows its own instances late in lookups by tag, and
+// what it was asked for may happen although, or long after, the answer was lost.
+type Cloud struct {
+	now func() time.Time
+	// Boot and Shutdown are how long an instance takes to run, and to be gone. Settle is how long a creation may be under
+	// way, and missing in lookups by tag, at most.
+	Boot, Shutdown, Settle time.Duration
+
+	instances []*instance // those that are not gone, oldest first
+	tokens    map[string]token
+	late      []lateCreate
+	tagging   []lateTags
+	serial    int
+	// made counts the instances that each machine ever had.
+	made map[types.UID]int
+	// asked is whose each token is that an instance was asked for with.
+	asked map[string]string
+	// changes counts the calls that may have changed something, calls all of them.
+	changes, calls int
+	past           past
+}
+
+type instance struct {
+	provider.Instance
+	born    time.Time
+	visible time.Time // in lookups by tag
+	dying   time.Time // zero: lives
+	// bootstrapToken is what its user data holds.
+	bootstrapToken string
+	spec           string
+	version        string
+	// agent is what changes the version where the cloud does not.
+	agent
+	// registered is true once its kubelet has made the Node.
+	registered bool
+	// told is true once an answer to a process has told of it.
+	told bool
+	// missing is when reads began to lack it for a while, the last time.
+	missing time.Time
+	// hung is true when the kubelet does nothing any more, although the instance runs.
+	hung bool
+	reclaim
+	// trail is what the collection of orphans knows of it.
+	trail trail
+}
+
+type token struct{ parameters, providerID string }
+
+// lateCreate is a creation that was asked for and is yet to take effect.
+type lateCreate struct {
+	at  time.Time
+	req provider.CreateRequest
+	// shown is when its instance shows in lookups by tag at the latest.
+	shown time.Time
+}
+
+func (c *Cloud) fork(now func() time.Time) *Cloud {
+	f := *c
+	f.now = now
+	f.instances = nil
+	for _, in := range c.instances {
+		copied := *in
+		copied.trail = in.trail.fork()
+		f.instances = append(f.instances, &copied)
+	}
+	f.tokens, f.made, f.late, f.tagging = maps.Clone(c.tokens), maps.Clone(c.made), slices.Clone(c.late), slices.Clone(c.tagging)
+	f.asked, f.past = maps.Clone(c.asked), c.past.fork()
+	return &f
+}
+
+// of returns the instances of a machine that are not gone.
+func (c *Cloud) of(uid types.UID) (found []*instance) {
+	for _, in := range c.instances {
+		if in.MachineUID == uid {
+			found = append(found, in)
+		}
+	}
+	return found
+}
+
+// next returns when something happens at the cloud by itself.
+func (c *Cloud) next() (at time.Time, any bool) {
+	consider := func(t time.Time) {
+		if t.After(c.now()) && (!any || t.Before(at)) {
+			at, any = t, true
+		}
+	}
+	for _, l := range c.late {
+		consider(l.at)
+	}
+	for _, l := range c.tagging {
+		consider(l.at)
+	}
+	for _, r := range c.past.removals {
+		consider(r.at)
+	}
+	for _, in := range c.instances {
+		consider(in.takenAt)
+		switch {
+		case !in.dying.IsZero():
+			consider(in.dying.Add(c.Shutdown))
+		case in.State == provider.StatePending:
+			consider(in.born.Add(c.Boot))
+		}
+	}
+	return at, any
+}
+
+// elapse lets happen what is due.
+func (c *Cloud) elapse(w *World) {
+	now := c.now()
+	late := c.late
+	c.late = nil
+	for _, l := range late {
+		if l.at.After(now) {
+			c.late = append(c.late, l)
+		} else {
+			_, err := c.create(l.req, now, l.shown)
+			w.tell("cloud: the creation for %s takes effect late (%v)", l.req.Token, err)
+		}
+	}
+	c.elapseTagging(w, now)
+	c.elapseRemovals(w)
+	c.instances = slices.DeleteFunc(c.instances, func(in *instance) bool {
+		gone := in.due(now) || !in.dying.IsZero() && !now.Before(in.dying.Add(c.Shutdown))
+		if gone {
+			w.tell("cloud: %s is gone", in.ProviderID)
+			c.goes(in)
+		}
+		return gone
+	})
+	for _, in := range c.instances {
+		if in.State == provider.StatePending && !now.Before(in.born.Add(c.Boot)) {
+			in.State = provider.StateRunning
+		}
+	}
+}
+
+func (c *Cloud) create(req provider.CreateRequest, now, shown time.Time) (*provider.Instance, error) {
+	parameters := fmt.Sprintf("%s/%s/%s", req.Class.Spec, req.UserData.Reveal(), req.Version)
+	if used, known := c.tokens[req.Token]; known {
+		in := c.byID(used.providerID)
+		if used.parameters != parameters || in == nil || !in.dying.IsZero() {
+			return nil, provider.Errorf(provider.AlreadyExists, "token %s was used for something else", req.Token)
+		}
+		return in.describe(), nil
+	}
+	if err := c.exhausted(); err != nil {
+		return nil, err
+	}
+	if in := c.byTag(req.Machine.UID); in != nil {
+		if !in.dying.IsZero() {
+			return nil, provider.Errorf(provider.AlreadyExists, "instance %s of the machine is being removed", in.ProviderID)
+		}
+		return in.describe(), nil
+	}
+	c.serial++
+	c.made[req.Machine.UID]++
+	visible := now.Add(c.blindness())
+	if visible.After(shown) {
+		visible = shown
+	}
+	in := &instance{
+		born: now, visible: visible, spec: string(req.Class.Spec), version: req.Version,
+		bootstrapToken: string(req.UserData.Reveal()),
+		Instance: provider.Instance{
+			ProviderID: fmt.Sprintf("fake:///%d", c.serial), State: provider.StatePending,
+			NodeName:  req.Machine.Name,
+			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: fmt.Sprintf("10.0.%d.%d", c.serial/250, c.serial%250)}},
+			Type:      "small", Region: "r", Zone: "r-1", LaunchTime: now,
+			ClusterID: req.Tags[provider.TagCluster], MachineUID: types.UID(req.Tags[provider.TagMachineUID]), MachineKey: req.Tags[provider.TagMachine],
+		},
+	}
+	if strings.Contains(in.spec, agentClass) {
+		in.kubelet = cmp.Or(req.Version, firstVersion)
+	}
+	if c.Boot == 0 {
+		in.State = provider.StateRunning
+	}
+	c.instances = append(c.instances, in)
+	c.tokens[req.Token] = token{parameters, in.ProviderID}
+	return in.describe(), nil
+}
+
+// blindness is how long the next instance is missing in lookups by tag: each another part of what may be.
+func (c *Cloud) blindness() time.Duration { return c.Settle / 4 * time.Duration(c.serial%4) }
+
+func (c *Cloud) byID(providerID string) *instance {
+	for _, in := range c.instances {
+		if in.ProviderID == providerID {
+			return in
+		}
+	}
+	return nil
+}
+
+func (c *Cloud) byTag(uid types.UID) *instance {
+	for _, in := range c.instances {
+		if in.MachineUID == uid && !in.visible.After(c.now()) {
+			return in
+		}
+	}
+	return nil
+}
+
+func (c *Cloud) find(providerID string, uid types.UID) (*instance, error) {
+	if providerID == "" {
+		if in := c.byTag(uid); in != nil {
+			return in, nil
+		}
+		return nil, provider.Errorf(provider.NotFound, "no instance of machine %s", uid)
+	}
+	if in := c.byID(providerID); in != nil {
+		return in, nil
+	}
+	return nil, provider.Errorf(provider.NotFound, "no instance %s", providerID)
+}
+
+// asked returns which instances a call with this provider ID, or without one, is about.
+func asked(providerID string, uid types.UID) func(*instance) bool {
+	return func(in *instance) bool {
+		return in.ProviderID == providerID || providerID == "" && in.MachineUID == uid
+	}
+}
+
+func (in *instance) describe() *provider.Instance {
+	out := in.Instance
+	return &out
+}
+
+// driver is one process's driver of the cloud. What is not needed panics.
+type driver struct {
+	process *Process
+	*Cloud
+}
+
+func (d driver) do(verb string, m provider.Machine, reads bool, f func(late bool) error) error {
+	e := Effect{Verb: verb, Kind: "instance of", Name: m.Namespace + "/" + m.Name, Cloud: true, Reads: reads}
+	if !reads {
+		d.process.world.oracle.mayCall(d.process, verb, e.Name)
+	}
+	err := d.process.do(e, func(late bool) error {
+		d.calls++
+		if err := d.refuses(); err != nil {
+			return err
+		}
+		if reads {
+			return f(late)
+		}
+		d.changes++
+		lost, later := d.mishap()
+		if err := f(late || later); err != nil || !lost && !later {
+			return err
+		}
+		return errNoAnswer
+	})
+	if err == errNoAnswer {
+		return provider.Errorf(provider.DeadlineExceeded, "no answer")
+	}
+	return err
+}
+
+// Name implements provider.Driver.
+func (d driver) Name() string { return providerName }
+
+// CreateSettle implements provider.Settler.
+func (d driver) CreateSettle() time.Duration { return d.Settle }
+
+// Validate implements provider.Driver.
+func (d driver) Validate(context.Context, provider.ValidateRequest) error { return nil }
+
+// Capacity implements provider.Driver.
+func (d driver) Capacity(_ context.Context, _ provider.CapacityRequest) (provider.Capacity, error) {
+	return provider.Capacity{InstanceType: "small", Architecture: "amd64"}, nil
+}
+
+// Create implements provider.Driver.
+func (d driver) Create(_ context.Context, req provider.CreateRequest) (out *provider.Instance, err error) {
+	err = d.do("create", req.Machine, false, func(late bool) error {
+		d.process.world.oracle.mayAskFor(d.process, req)
+		if late {
+			d.late = append(d.late, lateCreate{d.now().Add(d.Settle / 2), req, d.now().Add(d.Settle * 7 / 8)})
+			return nil
+		}
+		var err error
+		// What a former leader had sent shows within the settling time since the next one began to lead: its own process has
+		// ended by then.
+		shown := d.now().Add(d.Settle)
+		if d.process.former {
+			shown = d.process.deposedAt.Add(d.Settle)
+		}
+		out, err = d.create(req, d.now(), shown)
+		if w := d.process.world; provider.CodeOf(err) == provider.ResourceExhausted {
+			w.disturbed, w.stepsAtFault = w.clock.at, w.steps // The next try may be minutes away.
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if in := d.byID(out.ProviderID); in != nil {
+		in.told = true
+	}
+	return out, nil
+}
+
+// Get implements provider.Driver.
+func (d driver) Get(_ context.Context, req provider.GetRequest) (out *provider.Instance, err error) {
+	err = d.do("get", req.Machine, true, func(bool) error {
+		in, err := d.find(req.ProviderID, req.Machine.UID)
+		if err == nil {
+			d.process.world.lookedAt(in)
+			if out = d.shows(in); out == nil {
+				return provider.Errorf(provider.NotFound, "no instance %s", req.ProviderID)
+			}
+			return nil
+		}
+		if stale := d.ghostOf(staleFor, asked(req.ProviderID, req.Machine.UID)); d.past.has(ReadsStale) && stale != nil {
+			out = stale.describe()
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Delete implements provider.Driver.
+func (d driver) Delete(_ context.Context, req provider.DeleteRequest) (out provider.DeleteResult, err error) {
+	err = d.do("delete", req.Machine, false, func(late bool) error {
+		in, err := d.find(req.ProviderID, req.Machine.UID)
+		if provider.IsNotFound(err) || err == nil && d.past.has(ReadsLate) && in.visible.After(d.now()) {
+			// A driver looks before it deletes, so that it knows no more than a read tells.
+			stale := d.past.has(ReadsStale) && d.ghostOf(staleFor, asked(req.ProviderID, req.Machine.UID)) != nil
+			out.Gone = !stale && !d.leftOf(req)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if d.past.has(TagsLate) && in.visible.After(d.now()) {
+			return provider.Errorf(provider.FailedPrecondition, "instance %s carries no tags", in.ProviderID)
+		}
+		if late && d.past.has(DoneLate) {
+			d.past.removals = append(d.past.removals, removal{d.now().Add(deletedLate), req})
+			return nil
+		}
+		d.process.world.oracle.mayTakeDown(in, req.Machine)
+		if err := in.OwnedBy(req.ClusterID, req.Machine); err != nil {
+			return err
+		}
+		if in.dying.IsZero() {
+			in.State, in.dying = provider.StateTerminating, d.now()
+		}
+		if d.Shutdown == 0 {
+			d.instances = slices.DeleteFunc(d.instances, func(other *instance) bool { return other == in })
+			d.goes(in)
+			out.Gone, out.Found = !d.leftOf(req), true
+		}
+		return nil
+	})
+	if err != nil {
+		return provider.DeleteResult{}, err
+	}
+	return out, nil
+}
+
+// Update implements provider.Driver: the version can be changed in place, by the cloud or by an agent, nothing else.
+func (d driver) Update(_ context.Context, req provider.UpdateRequest) (out provider.UpdateResult, err error) {
+	err = d.do("update", req.Machine, false, func(bool) error {
+		in, err := d.find(req.ProviderID, req.Machine.UID)
+		if err != nil {
+			return err
+		}
+		switch {
+		case in.spec != string(req.Class.Spec):
+			out = provider.UpdateResult{Outcome: provider.UpdateNeedsReplacement, Reason: "another image"}
+		case in.kubelet != "":
+			// It knows what it was made with and, from the node, what has become of that.
+			if out.Outcome = provider.UpdateDone; cmp.Or(req.NodeVersion, in.version) != req.Version {
+				out.Outcome = provider.UpdateByAgent
+			}
+		case in.version != req.Version && !req.Drained:
+			out.Outcome = provider.UpdateNeedsDrain
+		default:
+			d.process.world.oracle.mayDisturb(in, req.Machine.UID, in.version != req.Version)
+			in.version = req.Version
+			out.Outcome = provider.UpdateDone
+		}
+		return nil
+	})
+	if err != nil {
+		return provider.UpdateResult{}, err
+	}
+	return out, nil
+}
+
+// List implements provider.Driver.
+func (d driver) List(_ context.Context, req provider.ListRequest) (out provider.ListPage, err error) {
+	err = d.do("list", provider.Machine{}, true, func(bool) error {
+		var shown []*instance
+		for _, in := range d.instances {
+			// Where somebody leaks instances, it lists more than it was asked for.
+			mayShow := in.ClusterID == req.ClusterID || len(d.process.world.guards.strangers) > 0
+			if mayShow && !in.visible.After(d.now()) {
+				d.process.world.listed(in)
+				shown = append(shown, in)
+			}
+		}
+		out.Instances = d.listing(shown)
+		return nil
+	})
+	if err != nil {
+		return provider.ListPage{}, err
+	}
+	return out, nil
+}

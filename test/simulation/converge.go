@@ -1,0 +1,133 @@
+package simulation
+
+import (
+	"fmt"
+	"time"
+
+	"machinist.dev/machinist/internal/wiring"
+)
+
+// Bounds of a run. One that needs more does not converge.
+const (
+	maxSteps = 60_000
+	// patience is how much of the world's time a run may take after the last deed and the last fault: less than a machine
+	// may take to become a Node, so that it is not a timeout that sets things right, and more than the few waits after a
+	// fault and the time in which a creation shows.
+	patience = 15 * time.Minute
+	// settleTime is how long the last numbers may take to be written down after the end was reached, and restTime how long a
+	// world at rest is watched after that; plans, of which there are many, are watched for less, which is more than any
+	// wait that begins with a fault.
+	settleTime, longRest, shortRest = time.Minute, time.Hour, 20 * time.Minute
+)
+
+// Run lets things happen until everything is done and the end is reached, and then for a while more in which nothing may be
+// written. wrong says what is missing to the end, "" if nothing is.
+func (w *World) Run(wrong func(*World) string) error {
+	for w.steps < maxSteps {
+		any, err := w.step(false)
+		if err != nil {
+			return err
+		}
+		if any {
+			continue
+		}
+		missing := wrong(w)
+		if missing == "" && len(w.script) == 0 && !w.faultsLast() {
+			return w.rest(wrong)
+		}
+		if acted, err := w.answerBlock(); acted || err != nil {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		at, waits := w.next()
+		switch {
+		case !waits:
+			return fmt.Errorf("everything is at rest, but %s", missing)
+		case at.After(w.disturbed.Add(patience + w.behindWall())):
+			return fmt.Errorf("%s after the last disturbance, %s", patience, missing)
+		}
+		w.pass(max(at.Sub(w.clock.at), time.Millisecond))
+	}
+	return fmt.Errorf("no rest after %d steps: %s", maxSteps, wrong(w))
+}
+
+// restTime is how long a world at rest is watched.
+func (w *World) restTime() time.Duration {
+	if w.planned {
+		return shortRest
+	}
+	return longRest
+}
+
+// rest watches a world in which everything is done.
+func (w *World) rest(wrong func(*World) string) error {
+	w.faults, w.stepsAtRest = nil, w.steps
+	w.cloud.past.rest()
+	if err := w.runFor(w.settling()); err != nil {
+		return err
+	}
+	control, target, changes := w.control.Revision(), w.target.Revision(), w.cloud.changes
+	if err := w.runFor(w.restTime()); err != nil {
+		return err
+	}
+	if missing := wrong(w); missing != "" {
+		return fmt.Errorf("the end was reached and did not last: %s", missing)
+	}
+	if control != w.control.Revision() || target != w.target.Revision() || changes != w.cloud.changes {
+		return fmt.Errorf("%d and %d writes and %d calls of the cloud at rest: %s", w.control.Revision()-control, w.target.Revision()-target, w.cloud.changes-changes, w.oracle.last(control, target))
+	}
+	return nil
+}
+
+// settling is how long the last numbers may take to be written down: longer where somebody waits to try again what failed,
+// or waits for a time in its memory on a clock that was set back (which Go's monotonic clock, that there is none of here,
+// is not).
+func (w *World) settling() time.Duration {
+	settle := settleTime
+	if w.guards.rooms.has(Orphans) {
+		settle += 3 * orphanPeriod // What one pass could not list is an orphan only to the second after it.
+	}
+	for _, p := range w.processes {
+		for _, d := range p.denials {
+			settle = max(settle, d.until.Sub(w.clock.at)+wiring.LongestRetry+settleTime/2)
+		}
+		for _, c := range p.controllers {
+			for key := range c.queue.failures {
+				if at, waits := c.queue.delayed[key]; waits {
+					settle = max(settle, at.Sub(w.clock.at)+settleTime/2)
+				}
+			}
+		}
+	}
+	return settle + w.behindWall() + w.cloud.past.settling()
+}
+
+// behindWall is how much later what waits for a time that others wrote down happens, by clocks that were set back.
+func (w *World) behindWall() (d time.Duration) {
+	for _, p := range w.processes {
+		d += max(0, p.clock.behind)
+	}
+	return d
+}
+
+// runFor lets things happen for a time, and whatever follows from them at once.
+func (w *World) runFor(d time.Duration) error {
+	until := w.clock.at.Add(d)
+	for w.steps < maxSteps {
+		any, err := w.step(false)
+		if err != nil {
+			return err
+		}
+		if any {
+			continue
+		}
+		at, waits := w.next()
+		if !waits || at.After(until) {
+			break
+		}
+		w.pass(max(at.Sub(w.clock.at), time.Millisecond))
+	}
+	return nil
+}

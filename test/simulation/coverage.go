@@ -1,0 +1,108 @@
+package simulation
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// PlanReport is what came of a sweep of plans.
+type PlanReport struct {
+	// Variants and Effects are of the undisturbed runs. PossibleSingles is how many plans of one fault there are.
+	Variants, Effects, PossibleSingles int
+	Singles, Pairs                     int
+	Steps                              int64
+	Coverage                           Coverage
+	Failures                           []Failure
+	Took                               time.Duration
+}
+
+// Coverage is how many effects of each scenario had each fault, and how many there are.
+type Coverage map[string]map[string]*Cell
+
+// Cell is how many of All were Done.
+type Cell struct{ Done, All int }
+
+// family is what a fault is called in a table: the kind of what is frozen or listed anew is left out.
+func (f Fault) family() string {
+	for _, word := range []string{frozen, relisted} {
+		if strings.HasPrefix(string(f), word) {
+			return strings.TrimSuffix(word, "-")
+		}
+	}
+	return string(f)
+}
+
+func (c Coverage) cell(scenario string, f Fault) *Cell {
+	if c[scenario] == nil {
+		c[scenario] = map[string]*Cell{}
+	}
+	if c[scenario][f.family()] == nil {
+		c[scenario][f.family()] = &Cell{}
+	}
+	return c[scenario][f.family()]
+}
+
+func (c Coverage) possible(r *recording) {
+	for _, at := range r.faults() {
+		c.cell(r.scenario.Name, at.Fault).All++
+	}
+}
+
+func (c Coverage) done(r *recording) { c.cell(r.scenario.Name, r.plan[0].Fault).Done++ }
+
+// Table returns the coverage by single faults, a row for each scenario: how many of the effects that can have the fault.
+func (c Coverage) Table() string {
+	faults := map[string]bool{}
+	for _, row := range c {
+		for f := range row {
+			faults[f] = true
+		}
+	}
+	columns := slices.Sorted(maps.Keys(faults))
+	var out strings.Builder
+	t := tabwriter.NewWriter(&out, 0, 0, 1, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(t, "\t%s\t\n", strings.Join(columns, "\t"))
+	for _, scenario := range slices.Sorted(maps.Keys(c)) {
+		fmt.Fprintf(t, "%s\t", scenario)
+		for _, f := range columns {
+			switch cell := c[scenario][f]; {
+			case cell == nil:
+				fmt.Fprint(t, "-\t")
+			case cell.Done == cell.All:
+				fmt.Fprintf(t, "%d\t", cell.All)
+			default:
+				fmt.Fprintf(t, "%d/%d\t", cell.Done, cell.All)
+			}
+		}
+		fmt.Fprintln(t)
+	}
+	t.Flush()
+	return out.String()
+}
+
+// outOfReach says where a fault is none, so that it is in no column's number.
+const outOfReach = `plans: no faults are: after a read a crash (it is one before the next effect), an answer that is lost or late and a request in flight,
+  since a read changes nothing; a conflict of what is created, read or deleted without a version; a denial of reading bootstrap
+  tokens (who may not read them makes none); a token's creation in flight (Kubernetes removes it, which is not in the world);
+  a frozen or lost watch of a kind that the process does not cache
+`
+
+// String returns the report for people.
+func (r PlanReport) String() string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "plans: effects of each scenario (%d undisturbed runs) that had each fault, of those that can have it\n%s%s", r.Variants, r.Coverage.Table(), outOfReach)
+	switch left := r.PossibleSingles - r.Singles; {
+	case left > 0 && len(r.Failures) > 0:
+		fmt.Fprintf(&out, "plans: %d single faults are not reached, since this is a sample or violations ended it\n", left)
+	case left > 0:
+		fmt.Fprintf(&out, "plans: %d single faults are not reached, since this is an even sample of them; --full has them all\n", left)
+	}
+	fmt.Fprintf(&out, "plans: %d in %.1f s (%.0f plans/s): %d of %d single faults (%.1f %%) at %d effects, %d pairs, %d violations\n",
+		r.Singles+r.Pairs, r.Took.Seconds(), float64(r.Singles+r.Pairs)/r.Took.Seconds(),
+		r.Singles, r.PossibleSingles, 100*float64(r.Singles)/float64(max(1, r.PossibleSingles)), r.Effects, r.Pairs, len(r.Failures))
+	return out.String()
+}

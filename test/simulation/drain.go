@@ -1,0 +1,146 @@
+package simulation
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// drainTime and detachTime are how long machines are drained, and wait for volumes, in the scenarios with pods.
+const (
+	drainTime  = 2 * time.Minute
+	detachTime = time.Minute
+)
+
+// drained gives a deployment's machines the times of a drain.
+func drained(d *v1beta1.MachineDeployment) {
+	d.Spec.Template.Spec.Timeouts.Drain = &metav1.Duration{Duration: drainTime}
+	d.Spec.Template.Spec.Timeouts.VolumeDetach = &metav1.Duration{Duration: detachTime}
+}
+
+// drainScenarios are machines that go, or are changed, while pods run on them.
+func drainScenarios() []Scenario {
+	script := func(deeds ...Deed) func(*rand.Rand) []Deed {
+		return func(*rand.Rand) []Deed { return deeds }
+	}
+	one := fleet(1, "a", drained)
+	two := fleet(2, "a", drained)
+	bystanders := []app{{name: "agent", kind: DaemonSet, grace: 5}, {name: "static", kind: Static, grace: 5}, {name: "done", kind: Job, replicas: 1, grace: 5}}
+	return []Scenario{
+		{Name: "drain-one-at-a-time", Group: Draining, Base: two, Script: script(roll("b")),
+			Apps: []app{{name: "web", kind: ReplicaSet, replicas: 2, least: 1, grace: 20, slow: true}}},
+		{Name: "drain-never-allowed", Group: Draining, Base: one, Script: script(deleteMachine(0)),
+			Apps: []app{{name: "web", kind: ReplicaSet, replicas: 2, least: 2, grace: 30, slow: true}}},
+		{Name: "drain-long-grace", Group: Draining, Base: one, Script: script(deleteMachine(0)),
+			Apps: []app{{name: "web", kind: ReplicaSet, replicas: 1, grace: 600, slow: true}, {name: "core", kind: ReplicaSet, replicas: 1, grace: 5, critical: true}}},
+		{Name: "drain-beside-others", Group: Draining, Base: two, Script: script(scale(1)),
+			Apps: append([]app{{name: "web", kind: ReplicaSet, replicas: 1, grace: 5}}, bystanders...)},
+		{Name: "drain-same-names", Group: Draining, Base: two, Script: script(deleteMachine(0), deleteMachine(1)),
+			Apps: []app{{name: "db", kind: StatefulSet, replicas: 2, least: 1, grace: 5, volume: true}}},
+		{Name: "drain-stuck-volume", Group: Draining, Base: one, Script: script(deleteMachine(0)),
+			Apps: []app{{name: "db", kind: ReplicaSet, replicas: 1, grace: 5, volume: true, sticks: true}}},
+		{Name: "drain-silent-node", Group: Draining, Base: two, Script: script(hang(), deleteSilent()),
+			Apps: append([]app{{name: "db", kind: StatefulSet, replicas: 2, least: 1, grace: 5, volume: true}}, bystanders[0])},
+		{Name: "drain-forced", Group: Draining, Base: one, Script: script(deleteMachine(0), annotateDeleted(v1beta1.AnnotationForceDelete)),
+			Apps: []app{{name: "web", kind: ReplicaSet, replicas: 2, least: 2, grace: 30, slow: true}}},
+		{Name: "drain-for-update", Group: Draining, Base: fleet(2, "a", drained, ofType(v1beta1.StrategyInPlace)), Script: script(upgrade("v1.36.4")),
+			Apps: append([]app{{name: "web", kind: ReplicaSet, replicas: 2, least: 1, grace: 10, volume: true}}, bystanders[0])},
+		{Name: "drain-update-withdrawn", Group: Draining, Base: fleet(1, "a", drained, ofType(v1beta1.StrategyInPlace), ofVersion(firstVersion)),
+			Script: script(upgrade("v1.36.4"), upgrade(firstVersion).onceDraining()),
+			Apps:   []app{{name: "web", kind: ReplicaSet, replicas: 2, least: 2, grace: 10}}},
+	}
+}
+
+// hang lets the kubelet fall silent that has the most to lose. Its instance runs on.
+func hang() Deed {
+	return Deed{Name: "a kubelet hangs", Do: func(_ context.Context, w *World, _ client.Client) error {
+		var hung *instance
+		most := 0
+		for _, in := range w.recorded() {
+			n := len(w.podsWhere(func(p *corev1.Pod) bool { return p.Spec.NodeName == in.NodeName && !stays(p) }))
+			if w.kubeletOn(in.NodeName) == in && (hung == nil || n > most) {
+				hung, most = in, n
+			}
+		}
+		if hung != nil {
+			w.tell("it is on %s of %s", hung.ProviderID, hung.MachineKey)
+			hung.hung = true
+		}
+		return nil
+	}}
+}
+
+// deleteSilent deletes the machines whose kubelets hang, once that was noticed.
+func deleteSilent() Deed {
+	silent := func(w *World) (found []client.Object) {
+		for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine")) {
+			in := w.cloud.byID(o.(*v1beta1.Machine).Spec.ProviderID)
+			if in != nil && in.hung && w.node(in.NodeName) != nil && readiness(w.node(in.NodeName)) == corev1.ConditionUnknown {
+				found = append(found, o)
+			}
+		}
+		return found
+	}
+	return Deed{Name: "delete the silent machine", After: func(w *World) bool { return len(silent(w)) > 0 }, Do: func(ctx context.Context, w *World, c client.Client) error {
+		for _, o := range silent(w) {
+			w.tell("it is %s", o.GetName())
+			if err := c.Delete(ctx, &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: o.GetName()}}); client.IgnoreNotFound(err) != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+}
+
+// annotateDeleted gives the machines that are being deleted an annotation, once one is being drained or gone.
+func annotateDeleted(key string) Deed {
+	return Deed{Name: "annotate what is being deleted: " + key, After: draining, Do: func(ctx context.Context, w *World, c client.Client) error {
+		for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine")) {
+			m := o.(*v1beta1.Machine)
+			if m.DeletionTimestamp.IsZero() {
+				continue
+			}
+			changed := m.DeepCopy()
+			metav1.SetMetaDataAnnotation(&changed.ObjectMeta, key, "")
+			if err := c.Patch(ctx, changed, client.MergeFrom(m)); client.IgnoreNotFound(err) != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+}
+
+// onceDraining lets a deed wait until a machine is being drained.
+func (d Deed) onceDraining() Deed {
+	d.Name += " in the middle of a drain"
+	d.After = func(w *World) bool { return draining(w) || upgraded(w) }
+	return d
+}
+
+// upgraded reports whether all machines have the version that their deployments ask for: where time has jumped, the drain
+// for it was over before anybody could see it.
+func upgraded(w *World) bool {
+	version := ""
+	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineDeployment")) {
+		version = o.(*v1beta1.MachineDeployment).Spec.Template.Spec.Version
+	}
+	return version != "" && !slices.ContainsFunc(w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine")), func(o client.Object) bool {
+		m := o.(*v1beta1.Machine)
+		return m.Status.Applied == nil || m.Status.Applied.Version != version
+	})
+}
+
+// draining reports whether a machine is being drained.
+func draining(w *World) bool {
+	return slices.ContainsFunc(w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine")), func(o client.Object) bool {
+		c := findCondition(o.(*v1beta1.Machine), v1beta1.ConditionDrained)
+		return c != nil && c.Status == metav1.ConditionFalse
+	})
+}

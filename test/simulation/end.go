@@ -1,0 +1,140 @@
+package simulation
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// End is what there is in the end of a run, but for names and times: how often there is each line.
+type End map[string]int
+
+// endOf describes what there is.
+func endOf(w *World) End {
+	end := End{}
+	count := func(parts ...any) { end[strings.TrimSuffix(fmt.Sprintln(parts...), "\n")]++ }
+	of := func(kind string) []client.Object { return w.control.Snapshot(v1beta1.GroupVersion.WithKind(kind)) }
+	for _, o := range of("Machine") {
+		m := o.(*v1beta1.Machine)
+		count("machine", owned(m), m.Spec.ClassRef.Name, m.Spec.Version, m.Status.Phase, isDeleting(m), m.Finalizers, known(m.Labels), known(m.Annotations), conditions(m.Status.Conditions))
+	}
+	for _, o := range of("MachineSet") {
+		s := o.(*v1beta1.MachineSet)
+		count("set", s.Spec.Template.Spec.ClassRef.Name, s.Spec.Template.Spec.Version, replicasOf(s.Spec.Replicas), s.Status.Replicas, s.Status.AvailableReplicas, isDeleting(s), s.Finalizers, conditions(s.Status.Conditions))
+	}
+	for _, o := range of("MachineDeployment") {
+		d := o.(*v1beta1.MachineDeployment)
+		count("deployment", replicasOf(d.Spec.Replicas), d.Spec.Paused, d.Status.UpdatedReplicas, d.Status.AvailableReplicas, isDeleting(d), d.Finalizers, conditions(d.Status.Conditions))
+	}
+	for _, o := range of("MachineClass") {
+		c := o.(*v1beta1.MachineClass)
+		count("class", c.Name, isDeleting(c), held(w, c), conditions(c.Status.Conditions))
+	}
+	for _, o := range w.target.Snapshot(nodeKind) {
+		n := o.(*corev1.Node)
+		if w.isLeft(n) {
+			continue
+		}
+		var taints []string
+		for _, t := range n.Spec.Taints {
+			taints = append(taints, t.Key)
+		}
+		count("node", readiness(n), n.Spec.Unschedulable, taints, n.Status.NodeInfo.KubeletVersion, known(n.Labels), slices.Sorted(maps.Keys(n.Annotations)))
+	}
+	for _, in := range w.cloud.instances {
+		count("instance", in.spec, cmp.Or(in.kubelet, in.version), in.State, in.MachineUID == "")
+	}
+	count("late creations", len(w.cloud.late), "secrets", len(w.target.Snapshot(corev1.SchemeGroupVersion.WithKind("Secret")))-w.leftTokens())
+	return end
+}
+
+// held returns what keeps a class that is used; of one that nobody uses any more it does not matter.
+func held(w *World, c *v1beta1.MachineClass) []string {
+	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine")) {
+		if ref := o.(*v1beta1.Machine).Spec.ClassRef; ref != nil && ref.Name == c.Name {
+			return c.Finalizers
+		}
+	}
+	return nil
+}
+
+// anyEnd is for scenarios in which what people or an autoscaler do depends on what they happen to find. That it is the
+// right end is judged without comparing it.
+func anyEnd(e End) { clear(e) }
+
+// passedRevisions leaves out sets without machines: who changes their mind before the deployment has acted leaves no set of
+// the revision between.
+func passedRevisions(e End) {
+	for line := range e {
+		if strings.HasPrefix(line, "set ") && strings.Contains(line, " 0 0 0 ") {
+			delete(e, line)
+		}
+	}
+}
+
+func owned(o client.Object) string {
+	if owner := metav1.GetControllerOfNoCopy(o); owner != nil {
+		return owner.Kind
+	}
+	return "nobody"
+}
+
+func isDeleting(o client.Object) bool { return !o.GetDeletionTimestamp().IsZero() }
+
+// known leaves out of labels or annotations what is a name, a hash or a time.
+func known(all map[string]string) []string {
+	var out []string
+	for key, value := range all {
+		switch key {
+		case "app", "tier", v1beta1.AnnotationPreserve:
+			out = append(out, key+"="+value)
+		default:
+			out = append(out, key)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// conditions leaves out that nothing fails or is paused or frozen any more, which is said only where something was seen to be.
+func conditions(all []metav1.Condition) []string {
+	var out []string
+	for _, c := range all {
+		said := true
+		switch c.Type {
+		case v1beta1.ConditionReplicaFailure, v1beta1.ConditionPaused, v1beta1.ConditionFrozen:
+			said = c.Status != metav1.ConditionFalse
+		}
+		if said {
+			out = append(out, fmt.Sprintf("%s=%s/%s", c.Type, c.Status, c.Reason))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (e End) clone() End { return maps.Clone(e) }
+
+// difference says how an end differs from the one that it should be, "" if it does not.
+func (e End) difference(from End) string {
+	var out []string
+	for _, line := range slices.Sorted(maps.Keys(from)) {
+		if n := from[line] - e[line]; n > 0 {
+			out = append(out, fmt.Sprintf("-%d %s", n, line))
+		}
+	}
+	for _, line := range slices.Sorted(maps.Keys(e)) {
+		if n := e[line] - from[line]; n > 0 {
+			out = append(out, fmt.Sprintf("+%d %s", n, line))
+		}
+	}
+	return strings.Join(out, "\n    ")
+}

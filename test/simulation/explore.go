@@ -1,0 +1,35 @@
+package simulation
+
+import (
+	"fmt"
+	"math/rand/v2"
+)
+
+// Explore records the undisturbed run of a seed and runs plans that part from it, chosen at random: each time a single
+// fault, and a pair that begins with it. It calls judge with each result, the undisturbed run's first, until that returns
+// false.
+func (p *Prepared) Explore(seed uint64, choices *rand.Rand, judge func(Plan, error) (more bool)) {
+	undisturbed := p.record(seed)
+	if err := undisturbed.result.Err; err != nil {
+		judge(nil, fmt.Errorf("undisturbed: %w", err))
+		return
+	}
+	possible := undisturbed.faults()
+	if len(possible) == 0 || !judge(nil, nil) {
+		return
+	}
+	for {
+		first := undisturbed.with(possible[choices.IntN(len(possible))], true)
+		if !judge(first.plan, first.verdict(undisturbed)) {
+			return
+		}
+		seconds := first.faults()
+		if first.result.Err != nil || len(seconds) == 0 {
+			continue
+		}
+		second := first.with(seconds[choices.IntN(len(seconds))], false)
+		if !judge(second.plan, second.verdict(undisturbed)) {
+			return
+		}
+	}
+}

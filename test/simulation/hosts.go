@@ -1,0 +1,109 @@
+package simulation
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// The kubelets. Each is the instance that it runs on; what it does next is one of the scheduler's choices.
+
+// kubelets returns what the kubelets, and the controller that notices when one is silent, may do now.
+func (w *World) kubelets() []action {
+	var out []action
+	for _, in := range w.cloud.instances {
+		node := w.node(in.NodeName)
+		mine := node != nil && node.Spec.ProviderID == in.ProviderID
+		switch {
+		case in.hung && mine && readiness(node) != corev1.ConditionUnknown:
+			out = append(out, action{"node " + node.Name + " is silent", func() error { return w.setReady(node, corev1.ConditionUnknown) }})
+		case in.hung:
+		case in.State == provider.StateRunning && !in.registered && node == nil && w.maySpeak(in):
+			out = append(out, action{"kubelet of " + in.ProviderID + " registers", func() error { return w.register(in) }})
+		case in.State == provider.StateRunning && mine && readiness(node) != corev1.ConditionTrue:
+			out = append(out, action{"kubelet of " + in.ProviderID + " is ready", func() error { return w.setReady(node, corev1.ConditionTrue) }})
+		}
+	}
+	for _, o := range w.target.Snapshot(nodeKind) {
+		node := o.(*corev1.Node)
+		if in := w.cloud.byID(node.Spec.ProviderID); in == nil && readiness(node) == corev1.ConditionTrue {
+			out = append(out, action{"node " + node.Name + " is silent", func() error { return w.setReady(node, corev1.ConditionUnknown) }})
+		}
+	}
+	out = append(out, w.agents()...)
+	out = append(out, w.workload()...)
+	return append(out, w.selecting()...)
+}
+
+var nodeKind = corev1.SchemeGroupVersion.WithKind("Node")
+
+func (w *World) node(name string) *corev1.Node {
+	for _, o := range w.target.Snapshot(nodeKind) {
+		if o.GetName() == name {
+			return o.(*corev1.Node)
+		}
+	}
+	return nil
+}
+
+func readiness(node *corev1.Node) corev1.ConditionStatus {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status
+		}
+	}
+	return ""
+}
+
+// tokenGood reports whether the instance can join: with its bootstrap token, or without one where it was given none.
+func (w *World) tokenGood(in *instance) bool {
+	text, given := strings.CutPrefix(in.bootstrapToken, "token=")
+	if !given {
+		return true
+	}
+	id, secret, _ := strings.Cut(text, ".")
+	o := &corev1.Secret{}
+	err := w.hand(w.target).Get(context.Background(), client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-" + id}, o)
+	if err != nil || string(o.Data["token-secret"]) != secret {
+		return false
+	}
+	expires, err := time.Parse(time.RFC3339, string(o.Data["expiration"]))
+	return err == nil && w.clock.at.Before(expires)
+}
+
+func (w *World) register(in *instance) error {
+	in.registered = true
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: in.NodeName, Labels: map[string]string{corev1.LabelHostname: in.NodeName}}}
+	node.Spec.ProviderID = in.ProviderID
+	node.Spec.Taints = []corev1.Taint{{Key: v1beta1.NodeTaintUninitialized, Effect: corev1.TaintEffectNoSchedule}}
+	if err := w.kubelet().Create(context.Background(), node); err != nil {
+		return err
+	}
+	return w.setReady(node, corev1.ConditionFalse)
+}
+
+func (w *World) setReady(node *corev1.Node, status corev1.ConditionStatus) error {
+	changed := node.DeepCopy()
+	now := metav1.NewTime(w.clock.at.Truncate(time.Second))
+	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: status, LastTransitionTime: now, LastHeartbeatTime: now}
+	changed.Status.Conditions = []corev1.NodeCondition{ready}
+	changed.Status.NodeInfo.KubeletVersion = w.kubeletOf(node)
+	if err := w.kubelet().Status().Patch(context.Background(), changed, client.MergeFrom(node)); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	// kube-controller-manager follows with the taint of an unready node, which the API server put there at the beginning.
+	tainted := changed.DeepCopy()
+	tainted.Spec.Taints = slices.DeleteFunc(tainted.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeNotReady })
+	if status != corev1.ConditionTrue {
+		tainted.Spec.Taints = append(tainted.Spec.Taints, corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule})
+	}
+	return client.IgnoreNotFound(w.kubelet().Patch(context.Background(), tainted, client.MergeFromWithOptions(changed, client.MergeFromWithOptimisticLock{})))
+}

@@ -1,0 +1,159 @@
+package simulation
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// A spot market: instances whose end is announced by a taint of their node, and that are taken away then.
+
+const (
+	spotTaint = "aws-node-termination-handler/spot-itn"
+	// noticeLead is how long before its end an instance's node shows the taint.
+	noticeLead = 2 * time.Minute
+	// noticeMargin is by how much a drain ends before the instance does, in whole seconds of the API.
+	noticeMargin = 6 * time.Second
+)
+
+// reclaim is the end of an instance that was announced; the zero value is none.
+type reclaim struct{ announced, takenAt time.Time }
+
+func (r reclaim) due(now time.Time) bool { return !r.takenAt.IsZero() && !now.Before(r.takenAt) }
+
+func interruptionScenarios() []Scenario {
+	web := app{name: "web", kind: ReplicaSet, replicas: 3, least: 2, grace: 20, slow: true}
+	db := app{name: "db", kind: StatefulSet, replicas: 2, least: 1, grace: 5, volume: true}
+	return []Scenario{
+		{Name: "interrupted", Group: Draining, Rooms: Health, Base: fleet(3, "a", drained), Apps: []app{web, db}, Script: func(r *rand.Rand) []Deed {
+			deeds := []Deed{steadily(), interrupt(r.IntN(3))}
+			if r.IntN(2) == 0 {
+				deeds = append(deeds, interrupt(r.IntN(3)).after(some(r, time.Minute)))
+			}
+			return deeds
+		}},
+		{Name: "interrupted-while-draining", Group: Draining, Rooms: Health, Base: fleet(2, "a", drained),
+			Apps: []app{{name: "web", kind: ReplicaSet, replicas: 2, least: 2, grace: 30, slow: true}}, MayDiffer: anyEnd, Script: func(r *rand.Rand) []Deed {
+				return []Deed{deleteMachine(0), interrupt(r.IntN(2)).after(some(r, 30*time.Second))}
+			}},
+		{Name: "interruption-withdrawn", Group: Draining, Rooms: Health, Base: fleet(2, "a", drained), Apps: []app{web}, MayDiffer: anyEnd, Script: func(r *rand.Rand) []Deed {
+			return []Deed{freezeSets(), interrupt(r.IntN(2)), withdrawInterruptions().after(some(r, 90*time.Second)), thawSets()}
+		}},
+	}
+}
+
+// interrupt announces the end of one of the instances that are Ready nodes.
+func interrupt(i int) Deed {
+	return Deed{Name: "the cloud announces that it takes an instance back", Do: func(ctx context.Context, w *World, _ client.Client) error {
+		var candidates []*instance
+		for _, in := range w.recorded() {
+			node := w.node(in.NodeName)
+			if node != nil && node.Spec.ProviderID == in.ProviderID && in.dying.IsZero() && in.takenAt.IsZero() && readiness(node) == corev1.ConditionTrue {
+				candidates = append(candidates, in)
+			}
+		}
+		if len(candidates) == 0 {
+			return nil
+		}
+		in := candidates[i%len(candidates)]
+		w.tell("it is %s of %s", in.ProviderID, in.MachineKey)
+		in.reclaim = reclaim{announced: w.clock.at, takenAt: w.clock.at.Add(noticeLead)}
+		node := w.node(in.NodeName)
+		tainted := node.DeepCopy()
+		tainted.Spec.Taints = append(tainted.Spec.Taints, corev1.Taint{Key: spotTaint, Effect: corev1.TaintEffectNoSchedule})
+		return client.IgnoreNotFound(w.hand(w.target).Patch(ctx, tainted, client.MergeFromWithOptions(node, client.MergeFromWithOptimisticLock{})))
+	}}
+}
+
+// withdrawInterruptions takes back what was announced of instances that are there.
+func withdrawInterruptions() Deed {
+	return Deed{Name: "the cloud withdraws what it announced", Do: func(ctx context.Context, w *World, _ client.Client) error {
+		for _, in := range w.cloud.instances {
+			in.reclaim = reclaim{}
+			node := w.node(in.NodeName)
+			if node == nil || !tainted(node) {
+				continue
+			}
+			clean := node.DeepCopy()
+			clean.Spec.Taints = slices.DeleteFunc(clean.Spec.Taints, func(t corev1.Taint) bool { return t.Key == spotTaint })
+			if err := w.hand(w.target).Patch(ctx, clean, client.MergeFromWithOptions(node, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+}
+
+func tainted(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == spotTaint })
+}
+
+// freezeSets keeps sets from replacing machines, so that those stay whose notice may be withdrawn; thawSets ends that.
+func freezeSets() Deed {
+	return labelSets("freeze the sets", func(labels map[string]string) { labels[v1beta1.LabelFreeze] = "person" })
+}
+
+func thawSets() Deed {
+	return labelSets("thaw the sets", func(labels map[string]string) { delete(labels, v1beta1.LabelFreeze) })
+}
+
+func labelSets(name string, change func(map[string]string)) Deed {
+	return Deed{Name: name, Do: func(ctx context.Context, w *World, c client.Client) error {
+		for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineSet")) {
+			set := o.(*v1beta1.MachineSet)
+			changed := set.DeepCopy()
+			change(changed.Labels)
+			if err := c.Patch(ctx, changed, client.MergeFrom(set)); client.IgnoreNotFound(err) != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+}
+
+// interrupted reports whether a machine says that its instance is about to be taken away.
+func interrupted(m *v1beta1.Machine) bool {
+	return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionInterruptionNotice)
+}
+
+// announced reports whether a node is about to lose its instance, or its machine says so, or did when the pass began in which
+// something is done about it.
+func (o *oracle) announced(m *v1beta1.Machine, node *corev1.Node) bool {
+	return tainted(node) || interrupted(m) || interrupted(o.whenBegun(m))
+}
+
+// whenBegun returns the machine as it was when the pass of whoever acts began.
+func (o *oracle) whenBegun(m *v1beta1.Machine) *v1beta1.Machine {
+	f, then := o.world.top(), m
+	for _, v := range o.history[m.UID] {
+		if f != nil && v.machine != nil && v.revision <= f.revision {
+			then = v.machine
+		}
+	}
+	return then
+}
+
+// drainEnds returns when a drain that began at start may be over at the earliest: before the instance is, where that was
+// announced. That it was taken back counts when it is written down.
+func (o *oracle) drainEnds(m *v1beta1.Machine, start time.Time) time.Time {
+	end := start.Add(m.Spec.Timeouts.DrainOrDefault())
+	before := func(takenAt time.Time) {
+		if early := takenAt.Add(-noticeMargin); early.Before(end) {
+			end = early
+		}
+	}
+	if in := o.world.cloud.byID(m.Spec.ProviderID); in != nil && !in.takenAt.IsZero() {
+		before(in.takenAt)
+	}
+	if then := o.whenBegun(m); interrupted(then) && then.Status.InterruptionTime != nil {
+		before(then.Status.InterruptionTime.Time)
+	}
+	return end
+}

@@ -1,0 +1,71 @@
+package simulation
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// Two minutes are enough for pods that a budget lets go one after the other, and nothing waits for the end of the instance
+// to make another one.
+//
+// M-80, H-16.
+func TestAnInterruptionIsOverBeforeTheInstanceIs(t *testing.T) {
+	t.Parallel()
+	var scenario Scenario
+	for _, s := range interruptionScenarios() {
+		if s.Name == "interrupted" {
+			scenario = s
+		}
+	}
+	p, err := scenario.Prepare(Scheme())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seed := range uint64(20) {
+		w, err := p.base.Fork(seed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.script = []Deed{steadily(), interrupt(int(seed))}
+		machines := func() int { return len(w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine"))) }
+		var victim *instance
+		var announced, replaced, emptied time.Time
+		for {
+			any, err := w.step(false)
+			if err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
+			if !any {
+				at, _ := w.next()
+				w.pass(max(at.Sub(w.clock.at), time.Millisecond))
+			}
+			for _, in := range w.cloud.instances {
+				if victim == nil && !in.announced.IsZero() {
+					victim, announced = in, w.clock.at
+				}
+			}
+			if victim == nil {
+				continue
+			}
+			if replaced.IsZero() && machines() > 3 {
+				replaced = w.clock.at
+			}
+			if left := w.podsWhere(func(p *corev1.Pod) bool { return p.Spec.NodeName == victim.NodeName && !stays(p) }); emptied.IsZero() && len(left) == 0 {
+				emptied = w.clock.at
+			}
+			if w.cloud.byID(victim.ProviderID) == nil {
+				break
+			}
+		}
+		if took := replaced.Sub(announced); replaced.IsZero() || took > 5*time.Second {
+			t.Errorf("seed %d: its replacement was made after %s", seed, took)
+		}
+		if left := announced.Add(noticeLead).Sub(emptied); emptied.IsZero() || left < time.Second {
+			t.Errorf("seed %d: its pods were gone %s before its end", seed, left)
+		}
+	}
+}

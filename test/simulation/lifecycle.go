@@ -1,0 +1,242 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// lifecycleScenarios are small fleets to which one thing happens: they are made for trying each fault at each effect.
+func lifecycleScenarios() []Scenario {
+	script := func(deeds ...Deed) func(*rand.Rand) []Deed {
+		return func(*rand.Rand) []Deed { return slices.Clone(deeds) }
+	}
+	one, two := fleet(1, "a"), fleet(2, "a")
+	inPlace := ofType(v1beta1.StrategyInPlace)
+	pods := []app{{name: "web", kind: ReplicaSet, replicas: 1, grace: 5}}
+	class, credentials := &v1beta1.MachineClass{}, &corev1.Secret{}
+	class.Name, credentials.Name = "a", "credentials"
+	next := &v1beta1.MachineClass{}
+	next.Name = "b"
+	hasNamespace := theNamespace()
+	own := secretOf("own")
+	return []Scenario{
+		{Name: "rollback", Group: Lifecycle, Base: two, Script: script(roll("b"), roll("a").onceMade(3))},
+		{Name: "in-place", Group: Lifecycle, Base: fleet(2, "a", inPlace, ofVersion(firstVersion)), Script: script(upgrade("v1.36.4"))},
+		{Name: "replace", Group: Lifecycle, Base: fleet(1, "a", inPlace), Script: script(roll("b"))},
+		{Name: "class-vanishes-at-creation", Group: Lifecycle, Script: vanishing(class, create(one))},
+		{Name: "class-vanishes-in-a-roll", Group: Lifecycle, Base: one, Script: vanishing(next, roll("b"))},
+		{Name: "class-vanishes-at-deletion", Group: Lifecycle, Base: one, Script: vanishing(class, remove())},
+		{Name: "secret-vanishes-at-creation", Group: Lifecycle, Script: vanishing(credentials, create(one))},
+		{Name: "secret-vanishes-in-a-roll", Group: Lifecycle, Base: one, Script: vanishing(credentials, roll("b"))},
+		{Name: "secret-vanishes-at-deletion", Group: Lifecycle, Base: one, Script: vanishing(credentials, remove())},
+		{Name: "inline-secret-deleted", Group: Lifecycle, Script: script(makeSecret("own"), makeInline("m", "own"), vanish(own, false).onceHeld("own"), deleteNamed("m").after(30*time.Second))},
+		{Name: "namespace-deleted", Group: Lifecycle, Base: one, Script: script(hasNamespace, deleteNamespace())},
+		{Name: "namespace-deleted-at-creation", Group: Lifecycle, Script: script(hasNamespace, create(two), deleteNamespace().onceMade(1))},
+		{Name: "namespace-deleted-in-a-roll", Group: Lifecycle, Base: one, Script: script(hasNamespace, roll("b"), deleteNamespace().onceMade(2))},
+		{Name: "hooks", Group: Lifecycle, Base: one, Apps: pods, Script: script(setHooks(), deleteMachine(0),
+			dropHooks("preDrain", v1beta1.ReasonWaitingForPreDrainHook), dropHooks("preTerminate", v1beta1.ReasonWaitingForPreTerminateHook))},
+		{Name: "paused-deletion", Group: Lifecycle, Base: one, Apps: pods, Script: script(pauseMachines(), deleteMachine(0), unpauseMachines())},
+	}
+}
+
+// onceMade lets a deed wait until there were so many machines, those of the beginning included.
+func (d Deed) onceMade(n int) Deed {
+	d.Name += fmt.Sprintf(" once machine %d was made", n)
+	d.After = func(w *World) bool { return len(w.oracle.history) >= n }
+	return d
+}
+
+// onceHeld lets a deed wait until a Secret is held.
+func (d Deed) onceHeld(secret string) Deed {
+	d.After = func(w *World) bool {
+		return slices.ContainsFunc(w.control.Snapshot(corev1.SchemeGroupVersion.WithKind("Secret")), func(o client.Object) bool {
+			return o.GetName() == secret && slices.Contains(o.GetFinalizers(), v1beta1.InUseFinalizer)
+		})
+	}
+	return d
+}
+
+// vanishing lets an object vanish before, while or after something else happens, held or not by what uses it, and come
+// back.
+func vanishing(object client.Object, meanwhile Deed) func(*rand.Rand) []Deed {
+	return func(r *rand.Rand) []Deed {
+		deeds := []Deed{meanwhile, vanish(object, r.IntN(2) == 0)}
+		if r.IntN(2) == 0 {
+			slices.Reverse(deeds)
+		}
+		return append(deeds, comeBack(object).after([]time.Duration{0, 0, time.Second, 40 * time.Second}[r.IntN(4)]))
+	}
+}
+
+// vanish deletes an object that machines are made from, with force if not even finalizers shall hold it.
+func vanish(o client.Object, force bool) Deed {
+	return Deed{Name: fmt.Sprintf("delete %T %s, force: %t", o, o.GetName(), force), Do: func(ctx context.Context, _ *World, c client.Client) error {
+		return end(ctx, c, o, force)
+	}}
+}
+
+func end(ctx context.Context, c client.Client, o client.Object, force bool) error {
+	found := o.DeepCopyObject().(client.Object)
+	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: o.GetName()}, found); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if err := c.Delete(ctx, found); err != nil || !force {
+		return client.IgnoreNotFound(err)
+	}
+	if err := c.Get(ctx, client.ObjectKeyFromObject(found), found); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	found.SetFinalizers(nil)
+	return client.IgnoreNotFound(c.Update(ctx, found))
+}
+
+// comeBack makes an object anew that vanished, also one that has yet to go.
+func comeBack(o client.Object) Deed {
+	return Deed{Name: fmt.Sprintf("%T %s comes back", o, o.GetName()), Do: func(ctx context.Context, _ *World, c client.Client) error {
+		found := o.DeepCopyObject().(client.Object)
+		switch err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: o.GetName()}, found); {
+		case err == nil && found.GetDeletionTimestamp().IsZero():
+			return nil
+		case err == nil:
+			if err := end(ctx, c, o, true); err != nil {
+				return err
+			}
+		case !apierrors.IsNotFound(err):
+			return err
+		}
+		if _, secret := o.(*corev1.Secret); secret {
+			return c.Create(ctx, secretOf(o.GetName()))
+		}
+		return c.Create(ctx, classOf(o.GetName(), "plain"))
+	}}
+}
+
+func secretOf(name string) *corev1.Secret {
+	data := map[string]map[string][]byte{
+		"credentials": {"token": []byte(canary)},
+		"own":         {"token": []byte(canary)},
+		"plain":       {"userData": []byte("#cloud-config " + canary)},
+		"token":       {"userData": []byte("token=<<BOOTSTRAP_TOKEN>>")},
+	}[name]
+	labels := map[string]string{v1beta1.LabelSecretUse: v1beta1.SecretUseBoth}
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels}, Data: data}
+}
+
+func classOf(name, userData string) *v1beta1.MachineClass {
+	o := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	o.Spec.Provider = providerName
+	o.Spec.ProviderSpec = &runtime.RawExtension{Raw: fmt.Appendf(nil, `{"kind":"Fake","image":%q}`, name)}
+	o.Spec.CredentialsRef = &v1beta1.LocalRef{Name: "credentials"}
+	o.Spec.UserDataRef = &v1beta1.UserDataRef{Name: userData}
+	return o
+}
+
+func makeSecret(name string) Deed {
+	return Deed{Name: "make secret " + name, Do: func(ctx context.Context, _ *World, c client.Client) error { return c.Create(ctx, secretOf(name)) }}
+}
+
+// makeInline makes a Machine that has no class.
+func makeInline(name, credentials string) Deed {
+	return Deed{Name: "make machine " + name + " of the inline form", Do: func(ctx context.Context, _ *World, c client.Client) error {
+		m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		m.Spec.Provider, m.Spec.ProviderSpec = providerName, classOf("inline", "").Spec.ProviderSpec
+		m.Spec.CredentialsRef = &v1beta1.LocalRef{Name: credentials}
+		return c.Create(ctx, m)
+	}}
+}
+
+// theNamespace makes the Namespace that all is in, so that it can be deleted.
+func theNamespace() Deed {
+	return Deed{Name: "make the namespace", Do: func(ctx context.Context, _ *World, c client.Client) error {
+		return c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	}}
+}
+
+func deleteNamespace() Deed {
+	return Deed{Name: "delete the namespace", Do: func(ctx context.Context, _ *World, c client.Client) error {
+		return c.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	}}
+}
+
+// unsettledNamespaces says which Namespaces are being deleted and are still there.
+func (w *World) unsettledNamespaces() (missing []string) {
+	for _, o := range w.control.Snapshot(corev1.SchemeGroupVersion.WithKind("Namespace")) {
+		if !o.GetDeletionTimestamp().IsZero() {
+			missing = append(missing, fmt.Sprintf("namespace %s is being deleted", o.GetName()))
+		}
+	}
+	return missing
+}
+
+// setHooks has the deletion of machines wait twice.
+func setHooks() Deed {
+	return changeMachines("set hooks", func(m *v1beta1.Machine) {
+		hook := func(name string) []v1beta1.LifecycleHook {
+			return []v1beta1.LifecycleHook{{Name: name, Owner: "person"}}
+		}
+		m.Spec.LifecycleHooks = v1beta1.LifecycleHooks{PreDrain: hook("backup.example.com"), PreTerminate: hook("billing.example.com")}
+	})
+}
+
+// dropHooks takes hooks off the machine that says that it waits for them.
+func dropHooks(which, reason string) Deed {
+	waits := func(m *v1beta1.Machine) bool {
+		c := findCondition(m, v1beta1.ConditionDeleting)
+		return c != nil && c.Reason == reason
+	}
+	d := changeMachines("drop hooks: "+which, func(m *v1beta1.Machine) {
+		switch {
+		case !waits(m):
+		case which == "preDrain":
+			m.Spec.LifecycleHooks.PreDrain = nil
+		default:
+			m.Spec.LifecycleHooks.PreTerminate = nil
+		}
+	})
+	d.After = func(w *World) bool { return slices.ContainsFunc(w.machines(), waits) }
+	return d
+}
+
+func pauseMachines() Deed {
+	return changeMachines("pause all machines", func(m *v1beta1.Machine) {
+		metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1beta1.AnnotationPaused, "")
+	})
+}
+
+func unpauseMachines() Deed {
+	d := changeMachines("unpause all machines", func(m *v1beta1.Machine) { delete(m.Annotations, v1beta1.AnnotationPaused) })
+	d.Wait = time.Minute
+	return d
+}
+
+// changeMachines changes all machines as a person does.
+func changeMachines(name string, change func(*v1beta1.Machine)) Deed {
+	return Deed{Name: name, Do: func(ctx context.Context, w *World, c client.Client) error {
+		for _, m := range w.machines() {
+			changed := m.DeepCopy()
+			change(changed)
+			if err := c.Patch(ctx, changed, client.MergeFrom(m)); client.IgnoreNotFound(err) != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+}
+
+func (w *World) machines() (all []*v1beta1.Machine) {
+	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine")) {
+		all = append(all, o.(*v1beta1.Machine))
+	}
+	return all
+}

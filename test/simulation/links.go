@@ -1,0 +1,275 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clocks "k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"machinist.dev/machinist/internal/reachability"
+	"machinist.dev/machinist/test/apiserver"
+)
+
+// link is the way from the processes to the API server of a cluster.
+type link struct {
+	// cut is since when nothing gets through, zero if it does. For everybody says that the API server itself is away.
+	cut      time.Time
+	everyone bool
+	// refuses says that it is not away, but does not accept the credentials of the processes.
+	refuses bool
+	// restored is when the last outage ended that was long enough to be noticed by everybody.
+	restored time.Time
+}
+
+// The positions of the links.
+const (
+	toControl = iota
+	toTarget
+)
+
+const (
+	// noticed is how long an outage takes at most until every process knows of it.
+	noticed = 70 * time.Second
+	// leaseLost is how long without an answer a process goes on that cannot renew its lease.
+	leaseLost = 10 * time.Second
+)
+
+func (l link) down() bool { return !l.cut.IsZero() }
+
+// linkTo returns the link to a server.
+func (w *World) linkTo(server *apiserver.Server) *link {
+	if server == w.target {
+		return &w.guards.links[toTarget]
+	}
+	return &w.guards.links[toControl]
+}
+
+// outage lets one of the clusters be away for a time.
+func outage(to int, everyone bool) Deed {
+	return Deed{Name: fmt.Sprintf("%s goes away, for everybody: %t", [...]string{"the control cluster", "the target cluster"}[to], everyone), Do: func(_ context.Context, w *World, _ client.Client) error {
+		for _, p := range w.processes {
+			for i := range p.looks {
+				// It was seen last at some time in the last period.
+				p.looks[i].at = w.clock.at
+			}
+			p.lookAround()
+			for i := range p.looks {
+				p.looks[i].at = w.clock.at.Add(time.Duration(w.random.IntN(60_000)) * time.Millisecond)
+			}
+		}
+		w.guards.links[to].cut, w.guards.links[to].everyone = w.clock.at, everyone
+		return nil
+	}}
+}
+
+// back ends an outage.
+func back(to int) Deed {
+	return Deed{Name: "it is back", Do: func(_ context.Context, w *World, _ client.Client) error {
+		l := &w.guards.links[to]
+		if l.down() && w.clock.Since(l.cut) >= noticed {
+			l.restored = w.clock.at
+			w.guards.past[to] = append(slices.Clip(w.guards.past[to]), reachability.Outage{From: l.cut, To: w.clock.at})
+		}
+		l.cut, l.refuses = time.Time{}, false
+		return nil
+	}}
+}
+
+// severing returns what follows from outages and may happen now.
+func (w *World) severing() (out []action) {
+	control := w.guards.links[toControl]
+	for _, p := range w.processes {
+		switch {
+		case p.dead:
+		case control.down() && w.clock.Since(control.cut) >= leaseLost:
+			out = append(out, action{p.name + " loses its lease", func() error { p.die(); return nil }})
+		case !w.guards.links[toTarget].down() && !p.target.synced():
+			out = append(out, action{p.name + " lists the target cluster", p.fillTarget})
+		}
+	}
+	return out
+}
+
+// nextSevering returns when something follows from an outage.
+func (w *World) nextSevering() (at time.Time, any bool) {
+	if control := w.guards.links[toControl]; control.down() {
+		at = control.cut.Add(leaseLost)
+		return at, at.After(w.clock.at)
+	}
+	return time.Time{}, false
+}
+
+// fillTarget fills the caches of a target cluster that was away when the process began.
+func (p *Process) fillTarget() error {
+	for _, v := range p.target.views {
+		if err := v.fill(0); err != nil {
+			return err
+		}
+		v.unfilled = false
+		for _, s := range v.subscriptions {
+			for _, o := range v.objects {
+				s.events = append(s.events, event.CreateEvent{Object: o, IsInInitialList: true})
+			}
+		}
+	}
+	return nil
+}
+
+// unreachable returns an error while the cluster is away.
+func (l *link) unreachable() error {
+	if l != nil && l.down() && l.refuses {
+		return errRefused
+	}
+	if l != nil && l.down() {
+		return errors.New("the API server does not answer: i/o timeout")
+	}
+	return nil
+}
+
+// synced reports whether the cache was filled.
+func (c *cache) synced() bool {
+	for _, v := range c.views {
+		if v.unfilled {
+			return false
+		}
+	}
+	return true
+}
+
+// reach returns a client of a server that gets no answer while that is away.
+func (w *World) reach(server *apiserver.Server, actor string) client.Client {
+	if w.guards.rooms == 0 {
+		return server.Client(actor)
+	}
+	return &connection{server.Client(actor), w.linkTo(server)}
+}
+
+type connection struct {
+	client.Client
+	link *link
+}
+
+// Get implements client.Client.
+func (c *connection) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if err := c.link.unreachable(); err != nil {
+		return err
+	}
+	return c.Client.Get(ctx, key, o, opts...)
+}
+
+// List implements client.Client.
+func (c *connection) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if err := c.link.unreachable(); err != nil {
+		return err
+	}
+	return c.Client.List(ctx, list, opts...)
+}
+
+// Create implements client.Client.
+func (c *connection) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
+	if err := c.link.unreachable(); err != nil {
+		return err
+	}
+	return c.Client.Create(ctx, o, opts...)
+}
+
+// Update implements client.Client.
+func (c *connection) Update(ctx context.Context, o client.Object, opts ...client.UpdateOption) error {
+	if err := c.link.unreachable(); err != nil {
+		return err
+	}
+	return c.Client.Update(ctx, o, opts...)
+}
+
+// Patch implements client.Client.
+func (c *connection) Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+	if err := c.link.unreachable(); err != nil {
+		return err
+	}
+	return c.Client.Patch(ctx, o, patch, opts...)
+}
+
+// Delete implements client.Client.
+func (c *connection) Delete(ctx context.Context, o client.Object, opts ...client.DeleteOption) error {
+	if err := c.link.unreachable(); err != nil {
+		return err
+	}
+	return c.Client.Delete(ctx, o, opts...)
+}
+
+// SubResource implements client.Client.
+func (c *connection) SubResource(name string) client.SubResourceClient {
+	return &subConnection{c.Client.SubResource(name), c.link}
+}
+
+type subConnection struct {
+	client.SubResourceClient
+	link *link
+}
+
+// Get implements client.SubResourceClient.
+func (s *subConnection) Get(ctx context.Context, o, sub client.Object, opts ...client.SubResourceGetOption) error {
+	if err := s.link.unreachable(); err != nil {
+		return err
+	}
+	return s.SubResourceClient.Get(ctx, o, sub, opts...)
+}
+
+// Create implements client.SubResourceClient.
+func (s *subConnection) Create(ctx context.Context, o, sub client.Object, opts ...client.SubResourceCreateOption) error {
+	if err := s.link.unreachable(); err != nil {
+		return err
+	}
+	return s.SubResourceClient.Create(ctx, o, sub, opts...)
+}
+
+// Update implements client.SubResourceClient.
+func (s *subConnection) Update(ctx context.Context, o client.Object, opts ...client.SubResourceUpdateOption) error {
+	if err := s.link.unreachable(); err != nil {
+		return err
+	}
+	return s.SubResourceClient.Update(ctx, o, opts...)
+}
+
+// Patch implements client.SubResourceClient.
+func (s *subConnection) Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+	if err := s.link.unreachable(); err != nil {
+		return err
+	}
+	return s.SubResourceClient.Patch(ctx, o, patch, opts...)
+}
+
+// Apply implements client.SubResourceClient.
+func (s *subConnection) Apply(ctx context.Context, o runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
+	if err := s.link.unreachable(); err != nil {
+		return err
+	}
+	return s.SubResourceClient.Apply(ctx, o, opts...)
+}
+
+// Apply implements client.SubResourceClient.
+func (s *liveSubResource) Apply(ctx context.Context, o runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
+	e := Effect{Verb: "apply " + s.name, Kind: "?"}
+	if named, ok := o.(client.Object); ok {
+		e.Kind, e.Name = named.GetObjectKind().GroupVersionKind().Kind, client.ObjectKeyFromObject(named).String()
+	}
+	return s.parent.process.do(e, func(bool) error { return s.SubResourceClient.Apply(ctx, o, opts...) })
+}
+
+// ticking is a clock for those who also want timers, which nobody sets here.
+type ticking struct {
+	clocks.WithTicker
+	clocks.PassiveClock
+}
+
+// Now implements clock.PassiveClock.
+func (t ticking) Now() time.Time { return t.PassiveClock.Now() }
+
+// Since implements clock.PassiveClock.
+func (t ticking) Since(at time.Time) time.Duration { return t.PassiveClock.Since(at) }

@@ -1,0 +1,438 @@
+package simulation
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+	"machinist.dev/machinist/test/apiserver"
+)
+
+type uid = types.UID
+
+// oracle judges each write against the state that it was applied to.
+type oracle struct {
+	world *World
+	// judged is how much of each cluster's log was.
+	judgedControl, judgedTarget int64
+	machines                    map[uid]*v1beta1.Machine
+	// history has the versions of each machine that ever was.
+	history map[uid][]version
+	// told is when the manager told a set how many machines to have: what the set does then is judged by what could be
+	// known at that time.
+	told map[uid][]instruction
+	// knew is how much of each kind the manager had seen when it last wrote something: it never knows less again, whoever
+	// leads.
+	knew map[string]int64
+	sets map[uid]*bounds
+	// cordoned is when providers cordoned Nodes.
+	cordoned    map[uid]time.Time
+	deployments map[uid]*bounds
+	// surplus are the machines that a former leader made: they may be one too many, until the leader sees them.
+	surplus map[uid]bool
+	err     error
+}
+
+// instruction is a set told how many machines to have, by somebody who had seen so much of each kind.
+type instruction struct {
+	revision int64
+	seen     map[string]int64
+}
+
+// version is a machine from a revision on, until the next one.
+type version struct {
+	revision int64
+	// machine is nil once it is gone.
+	machine *v1beta1.Machine
+	actor   string
+}
+
+// bounds are what was asked of a set or a deployment, version by version: whoever decides may not have seen the last one.
+type bounds struct {
+	owner    uid
+	versions []bound
+}
+
+type bound struct {
+	revision int64
+	// most live machines, least available ones, and how many there shall be.
+	most, least, replicas int
+	minReadySeconds       int32
+}
+
+// within returns the widest bounds among the versions that whoever has seen the log up to a revision may go by.
+func (b *bounds) within(seen int64) (most, least int) {
+	least = math.MaxInt
+	for i, v := range b.versions {
+		if i+1 < len(b.versions) && b.versions[i+1].revision <= seen {
+			continue
+		}
+		most, least = max(most, v.most), min(least, v.least)
+	}
+	return most, least
+}
+
+func (o *oracle) begin(w *World) {
+	*o = oracle{world: w, machines: map[uid]*v1beta1.Machine{}, history: map[uid][]version{}, told: map[uid][]instruction{}, knew: map[string]int64{}, surplus: map[uid]bool{}, sets: map[uid]*bounds{}, deployments: map[uid]*bounds{}}
+	o.judgedControl, o.judgedTarget = w.control.Revision(), w.target.Revision()
+	for _, kind := range []string{"MachineDeployment", "MachineSet", "Machine"} {
+		for _, object := range w.control.Snapshot(v1beta1.GroupVersion.WithKind(kind)) {
+			o.take(o.judgedControl, object)
+		}
+	}
+}
+
+// broken notes the first breach.
+func (o *oracle) broken(err error) {
+	if o.err == nil {
+		o.err = err
+		o.world.tell("BREACH: %v", err)
+	}
+}
+
+func (o *oracle) breach(rule, format string, args ...any) {
+	o.broken(fmt.Errorf("%s: %s", rule, fmt.Sprintf(format, args...)))
+}
+
+func (o *oracle) verdict() error { return o.err }
+
+// judge looks at what was written since it was last called.
+func (w *World) judge() {
+	o := &w.oracle
+	if revision := w.control.Revision(); revision > o.judgedControl {
+		changes := w.control.Changes(o.judgedControl)
+		o.judgedControl = revision
+		for _, c := range changes {
+			w.autoscaler.judge(c)
+			o.control(c)
+			w.secrets.written(w.control, c)
+		}
+	}
+	if revision := w.target.Revision(); revision > o.judgedTarget {
+		changes := w.target.Changes(o.judgedTarget)
+		o.judgedTarget = revision
+		for _, c := range changes {
+			o.target(c)
+			w.secrets.written(w.target, c)
+		}
+	}
+	for _, in := range w.cloud.instances {
+		if n := len(w.cloud.of(in.MachineUID)); n > 1 {
+			o.breach("I2", "machine %s (%s) has %d instances", in.MachineKey, in.MachineUID, n)
+		}
+	}
+}
+
+func (o *oracle) control(c apiserver.Change) {
+	o.guardControl(c)
+	if c.Actor == Manager {
+		for kind, revision := range o.seen() {
+			o.knew[kind] = max(o.knew[kind], revision)
+		}
+	}
+	if m, ok := c.New.(*v1beta1.Machine); ok {
+		switch before, known := o.machines[m.UID]; {
+		case c.Type == watch.Deleted:
+			o.mayBeGone(m)
+			if known && before.DeletionTimestamp.IsZero() {
+				o.mayDelete(c, before)
+				o.mayEndKeeping(c, before)
+			}
+			delete(o.machines, m.UID)
+			o.history[m.UID] = append(o.history[m.UID], version{c.Revision, nil, c.Actor})
+			return
+		case c.Type == watch.Added:
+			o.machines[m.UID] = m
+			if c.Actor == Manager+Former {
+				o.surplus[m.UID] = true
+			}
+			o.mayCreate(c, m)
+		case known && before.DeletionTimestamp.IsZero() && !m.DeletionTimestamp.IsZero():
+			o.mayDelete(c, before)
+			o.mayEndKeeping(c, before)
+		case known:
+			o.mayHandOver(c, before, m)
+			o.mayCallUpToDate(c, m)
+			o.mayCallVanished(before, m)
+		}
+	}
+	if c.Type != watch.Deleted {
+		o.take(c.Revision, c.New)
+		if n := len(o.history[c.New.GetUID()]); n > 0 {
+			o.history[c.New.GetUID()][n-1].actor = c.Actor
+		}
+	}
+	if after, ok := c.New.(*v1beta1.MachineSet); ok && c.Actor == Manager {
+		before, was := c.Old.(*v1beta1.MachineSet)
+		if !was || before == nil || replicasOf(after.Spec.Replicas) != replicasOf(before.Spec.Replicas) {
+			o.told[after.UID] = append(o.told[after.UID], instruction{c.Revision, o.seen()})
+		}
+	}
+}
+
+// take takes note of an object.
+func (o *oracle) take(revision int64, object client.Object) {
+	switch x := object.(type) {
+	case *v1beta1.Machine:
+		o.machines[x.UID] = x
+		o.history[x.UID] = append(o.history[x.UID], version{revision, x, ""})
+	case *v1beta1.MachineSet:
+		n := int(replicasOf(x.Spec.Replicas))
+		note(o.sets, x, bound{revision, n, n, n, x.Spec.MinReadySeconds})
+	case *v1beta1.MachineDeployment:
+		note(o.deployments, x, deploymentBound(x, revision))
+	}
+}
+
+func note(all map[uid]*bounds, object client.Object, b bound) {
+	known := all[object.GetUID()]
+	if known == nil {
+		known = &bounds{}
+		all[object.GetUID()] = known
+	}
+	known.owner = ""
+	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
+		known.owner = owner.UID
+	}
+	if n := len(known.versions); n > 0 && sameBound(known.versions[n-1], b) {
+		return
+	}
+	known.versions = append(known.versions, b)
+}
+
+func sameBound(a, b bound) bool {
+	a.revision = b.revision
+	return a == b
+}
+
+func replicasOf(n *int32) int32 {
+	if n == nil {
+		return 1
+	}
+	return *n
+}
+
+func deploymentBound(d *v1beta1.MachineDeployment, revision int64) bound {
+	n := int(replicasOf(d.Spec.Replicas))
+	surge, unavailable := 1, 0
+	switch s := d.Spec.Strategy; s.Type {
+	case v1beta1.StrategyRecreate:
+		surge, unavailable = 0, n
+	case v1beta1.StrategyOnDelete:
+		surge = 0
+	case v1beta1.StrategyInPlace:
+		surge, unavailable = 0, 1
+		if s.InPlace != nil {
+			unavailable = max(1, scaled(s.InPlace.MaxUnavailable, n, unavailable, false))
+		}
+	default:
+		if r := s.RollingUpdate; r != nil {
+			surge, unavailable = scaled(r.MaxSurge, n, surge, true), scaled(r.MaxUnavailable, n, unavailable, false)
+		}
+	}
+	return bound{revision, n + surge, n - unavailable, n, d.Spec.MinReadySeconds}
+}
+
+func scaled(value *intstr.IntOrString, n, otherwise int, up bool) int {
+	if value == nil {
+		return otherwise
+	}
+	out, err := intstr.GetScaledValueFromIntOrPercent(value, n, up)
+	if err != nil {
+		return otherwise
+	}
+	return out
+}
+
+// mayBeGone is I1: a Machine is gone only when its instance is.
+func (o *oracle) mayBeGone(m *v1beta1.Machine) {
+	if found := o.world.cloud.of(m.UID); len(found) > 0 {
+		o.breach("I1", "machine %s is gone, its instance %s is not", m.Name, found[0].ProviderID)
+	}
+	if o.world.cloud.leftOf(provider.DeleteRequest{Machine: provider.Machine{UID: m.UID}}) {
+		o.breach("I1", "machine %s is gone, parts of its instance are not", m.Name)
+	}
+	for _, l := range o.world.cloud.late {
+		if _, spent := o.world.cloud.tokens[l.req.Token]; l.req.Machine.UID == m.UID && !spent {
+			o.breach("I1", "machine %s is gone, and its instance is yet to come (%s)", m.Name, l.req.Token)
+		}
+	}
+	for _, l := range o.world.cloud.tagging {
+		if in := o.world.cloud.byID(l.req.ProviderID); l.req.Machine.UID == m.UID && in != nil && in.MachineUID == "" {
+			o.breach("I1", "machine %s is gone, and its tags are yet to come on %s", m.Name, in.ProviderID)
+		}
+	}
+}
+
+// mayCallVanished judges that the instance of a machine is said to be gone.
+func (o *oracle) mayCallVanished(before, m *v1beta1.Machine) {
+	if m.Status.FailureReason != v1beta1.FailureInstanceVanished || before.Status.FailureReason == m.Status.FailureReason {
+		return
+	}
+	if in := o.world.cloud.byID(m.Spec.ProviderID); in != nil && in.dying.IsZero() {
+		o.breach("vanished", "machine %s is said to have lost its instance %s, which is there", m.Name, in.ProviderID)
+	}
+}
+
+// mayCreate is the first half of I3.
+func (o *oracle) mayCreate(c apiserver.Change, m *v1beta1.Machine) {
+	owner := metav1.GetControllerOfNoCopy(m)
+	if c.Actor != Manager || owner == nil || o.sets[owner.UID] == nil {
+		return
+	}
+	set := o.sets[owner.UID]
+	seen := o.seen()
+	if most, _ := set.within(seen["MachineSet"]); o.live(owner.UID) > most {
+		o.breach("I3", "%s made machine %s: set %s now has %d of at most %d", c.Actor, m.Name, owner.Name, o.live(owner.UID), most)
+	}
+	deployment := o.deployments[set.owner]
+	if deployment == nil {
+		return
+	}
+	live := 0
+	for id, s := range o.sets {
+		if s.owner == set.owner {
+			live += o.live(id)
+		}
+	}
+	if most, _ := deployment.within(o.since(owner.UID, "MachineDeployment")); live > most {
+		o.breach("I3", "%s made machine %s of set %s: the deployment now has %d of at most %d", c.Actor, m.Name, owner.Name, live, most)
+	}
+}
+
+// mayDelete is the second half of I3. What became unavailable by itself since the decision could be known counts as
+// available: a machine's own failure is nobody's write. The decision is the manager's pass or, where that carries out what
+// a deployment has told the set, the telling.
+func (o *oracle) mayDelete(c apiserver.Change, m *v1beta1.Machine) {
+	owner := metav1.GetControllerOfNoCopy(m)
+	if c.Actor != Manager || owner == nil || o.sets[owner.UID] == nil {
+		return
+	}
+	set := o.sets[owner.UID]
+	who, bounds, kind := "set "+owner.Name, set, "MachineSet"
+	members := func(id uid) bool { return id == owner.UID }
+	if deployment := o.deployments[set.owner]; deployment != nil {
+		who, bounds, kind = "the deployment", deployment, "MachineDeployment"
+		members = func(id uid) bool { return o.sets[id] != nil && o.sets[id].owner == set.owner }
+	}
+	seen, minReady := o.seen(), bounds.versions[len(bounds.versions)-1].minReadySeconds
+	if !available(m, minReady, o.world.clock.at) || o.markedInGoodFaith(m) {
+		return
+	}
+	known := seen["Machine"]
+	n := 0
+	for id := range o.history {
+		if id != m.UID && o.availableSince(id, known, members, minReady) {
+			n++
+		}
+	}
+	if _, least := bounds.within(seen[kind]); n < least {
+		o.breach("I3", "%s deleted machine %s of set %s: %s has %d available of at least %d", c.Actor, m.Name, owner.Name, who, n, least)
+	}
+}
+
+// since is from when on versions of a kind count for what a set does: those that its controller had not seen, and those
+// that whoever told it how many to have, in words that it had seen, had not.
+func (o *oracle) since(set uid, kind string) int64 {
+	seen := o.seen()
+	told := o.sets[set].versions[0].revision
+	for _, t := range o.told[set] {
+		if t.revision <= seen["MachineSet"] {
+			told = t.seen[kind]
+		}
+	}
+	return min(seen[kind], told)
+}
+
+// availableSince reports whether a machine of the members is available, or was at or after a revision until something
+// other than the manager's own write changed that.
+func (o *oracle) availableSince(id uid, revision int64, members func(uid) bool, minReady int32) bool {
+	versions := o.history[id]
+	for i := len(versions) - 1; i >= 0; i-- {
+		v := versions[i]
+		if v.machine != nil {
+			owner := metav1.GetControllerOfNoCopy(v.machine)
+			if owner != nil && members(owner.UID) && available(v.machine, minReady, o.world.clock.at) {
+				return true
+			}
+		}
+		if v.revision <= revision || v.actor == Manager && deleted(v) && i > 0 && !deleted(versions[i-1]) {
+			return false
+		}
+	}
+	return false
+}
+
+// seen is what whoever acts now had seen when its pass began.
+func (o *oracle) seen() map[string]int64 {
+	if f := o.world.top(); f != nil {
+		return f.seen
+	}
+	return nil
+}
+
+// live counts the machines of a set that nobody deletes, but for those that others than the leader made.
+func (o *oracle) live(set uid) int {
+	return o.count(set, func(m uid) bool { return !o.surplus[m] && !o.intruded(m) })
+}
+
+// extra counts the machines of a set that nobody deletes and that a former leader made. Whatever the set deletes for them
+// need not be one of them.
+func (o *oracle) extra(set uid) int {
+	return o.count(set, func(m uid) bool { return o.surplus[m] })
+}
+
+func (o *oracle) count(set uid, which func(uid) bool) (n int) {
+	for _, m := range o.machines {
+		if owner := metav1.GetControllerOfNoCopy(m); owner != nil && owner.UID == set && m.DeletionTimestamp.IsZero() && which(m.UID) {
+			n++
+		}
+	}
+	return n
+}
+
+func deleted(v version) bool { return v.machine == nil || !v.machine.DeletionTimestamp.IsZero() }
+
+func available(m *v1beta1.Machine, minReadySeconds int32, now time.Time) bool {
+	ready := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady)
+	return m.DeletionTimestamp.IsZero() && ready != nil && ready.Status == metav1.ConditionTrue &&
+		!now.Before(ready.LastTransitionTime.Add(time.Duration(minReadySeconds)*time.Second))
+}
+
+// target judges what happens to Nodes: one goes after its instance, never before.
+func (o *oracle) target(c apiserver.Change) {
+	o.guardTarget(c)
+	node, ok := c.New.(*corev1.Node)
+	o.drains(c)
+	if in := o.world.cloud.byID(providerIDOf(node)); in != nil && in.MachineUID == "" && c.Actor == Provider {
+		o.breach("adoption", "%s %s node %s, whose instance is nobody's", c.Actor, c.Verb, node.Name)
+	}
+	if !ok || c.Type != watch.Deleted || c.Actor != Provider && c.Actor != Provider+Former {
+		return
+	}
+	if in := o.world.cloud.byID(node.Spec.ProviderID); in != nil {
+		o.breach("order", "node %s is gone, its instance %s is not", node.Name, in.ProviderID)
+	}
+}
+
+// last names what was written after two revisions.
+func (o *oracle) last(control, target int64) string {
+	var out []string
+	for _, c := range append(o.world.control.Changes(control), o.world.target.Changes(target)...) {
+		if out = append(out, fmt.Sprintf("%s %s %s %s", c.Actor, c.Verb, c.GVK.Kind, c.Key)); len(out) == 5 {
+			break
+		}
+	}
+	return strings.Join(out, "; ")
+}

@@ -1,0 +1,239 @@
+package simulation
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/test/apiserver"
+)
+
+// I7: what a provider may do to pods, and when it may take away what they run on.
+
+// drains judges what happens to Nodes and pods in the target cluster.
+func (o *oracle) drains(c apiserver.Change) {
+	switch x := c.New.(type) {
+	case *corev1.Node:
+		o.mayPutOutOfService(c, x)
+		o.mayCordon(c, x)
+		o.mayPutBack(c, x)
+		o.mayDropNode(c, x)
+	case *corev1.Pod:
+		if before, ok := c.Old.(*corev1.Pod); ok && c.Actor == Provider && before != nil {
+			o.mayEnd(c, before, x)
+		}
+	}
+}
+
+// machineOn returns the machine that a Node belongs to, nil if there is none.
+func (o *oracle) machineOn(node *corev1.Node) *v1beta1.Machine {
+	for _, m := range o.machines {
+		if node != nil && m.Spec.ProviderID != "" && m.Spec.ProviderID == node.Spec.ProviderID {
+			return m
+		}
+	}
+	return nil
+}
+
+// stays reports whether a pod stays on its node until that goes.
+func stays(p *corev1.Pod) bool {
+	owner := metav1.GetControllerOfNoCopy(p)
+	return owner != nil && (owner.Kind == string(DaemonSet) || owner.Kind == string(Static))
+}
+
+// wasToBeDrained reports whether a machine that has no reason to be drained now had one when the request was sent.
+func (o *oracle) wasToBeDrained(m *v1beta1.Machine) bool {
+	f := o.world.top()
+	if f == nil || m == nil || !m.DeletionTimestamp.IsZero() || updating(m) {
+		return false
+	}
+	reason := false
+	for _, v := range o.history[m.UID] {
+		if v.revision <= f.sent {
+			reason = v.machine != nil && (updating(v.machine) || !v.machine.DeletionTimestamp.IsZero())
+		}
+	}
+	return reason
+}
+
+// mayEnd judges the eviction or deletion of a pod.
+func (o *oracle) mayEnd(c apiserver.Change, before, after *corev1.Pod) {
+	told := before.DeletionTimestamp.IsZero() && !after.DeletionTimestamp.IsZero()
+	gone := c.Type == watch.Deleted
+	shorter := !before.DeletionTimestamp.IsZero() && !gone && *after.DeletionGracePeriodSeconds < *before.DeletionGracePeriodSeconds
+	if !told && !gone && !shorter {
+		return
+	}
+	node := o.world.node(before.Spec.NodeName)
+	m := o.machineOn(node)
+	switch {
+	case stays(before):
+		o.breach("I7", "%s ends pod %s, which is bound to its node", c.Actor, before.Name)
+		return
+	case gone && !ended(before):
+		o.breach("I7", "%s removes pod %s without any grace", c.Actor, before.Name)
+		return
+	case node == nil:
+		return // It went a moment ago.
+	case o.wasToBeDrained(m):
+		return // The reason went while the request was on its way.
+	case m == nil || m.DeletionTimestamp.IsZero() && !updating(m) && !o.announced(m, node):
+		o.breach("I7", "%s ends pod %s on node %s, which has no reason to be drained", c.Actor, before.Name, node.Name)
+		return
+	case !node.Spec.Unschedulable:
+		o.breach("I7", "%s ends pod %s on node %s, which is in service", c.Actor, before.Name, node.Name)
+	case heldBy(m.Spec.LifecycleHooks.PreDrain, o.whenDeleted(m)):
+		o.breach("hooks", "%s ends pod %s of machine %s, whose hooks hold the drain", c.Actor, before.Name, m.Name)
+	}
+	if c.Verb != "delete" {
+		return
+	}
+	start, known := o.drainBegan(m)
+	if !known {
+		// Until it is written down, only its process knows since when; but not before the node was cordoned.
+		if start, known = o.cordoned[node.UID]; !known {
+			return
+		}
+	}
+	end, asked := o.drainEnds(m, start), time.Duration(*before.Spec.TerminationGracePeriodSeconds)*time.Second
+	length := max(end.Sub(start), 0)
+	if moment := end.Add(-min(asked, length/2)); o.world.clock.at.Before(moment) {
+		o.breach("I7", "%s deletes pod %s %s before its time", c.Actor, before.Name, moment.Sub(o.world.clock.at))
+	}
+	given := time.Duration(*after.DeletionGracePeriodSeconds) * time.Second
+	if left := min(asked, end.Sub(o.world.clock.at)).Truncate(time.Second); told && given < max(left, time.Second) {
+		o.breach("I7", "%s gives pod %s %s to end, which has %s", c.Actor, before.Name, given, left)
+	}
+}
+
+// updating reports whether a machine is being changed in place, or has yet to notice that it no longer is.
+func updating(m *v1beta1.Machine) bool {
+	updated := findCondition(m, v1beta1.ConditionUpToDate)
+	return updated == nil || updated.Status != metav1.ConditionTrue || updated.ObservedGeneration != m.Generation
+}
+
+// drainBegan returns since when a machine is drained, by what was written down or, before that, not before its deletion.
+func (o *oracle) drainBegan(m *v1beta1.Machine) (time.Time, bool) {
+	versions := o.history[m.UID]
+	for i := len(versions) - 1; i >= 0 && versions[i].machine != nil; i-- {
+		if c := findCondition(versions[i].machine, v1beta1.ConditionDrained); c != nil && c.Status == metav1.ConditionFalse {
+			return c.LastTransitionTime.Time, true
+		}
+	}
+	if m.DeletionTimestamp.IsZero() {
+		return time.Time{}, false
+	}
+	return m.DeletionTimestamp.Time, true
+}
+
+// whenDeleted returns the machine as it was when it was told to go, nil if it was not.
+func (o *oracle) whenDeleted(m *v1beta1.Machine) *v1beta1.Machine {
+	for _, v := range o.history[m.UID] {
+		if v.machine != nil && !v.machine.DeletionTimestamp.IsZero() {
+			return v.machine
+		}
+	}
+	return nil
+}
+
+// heldBy reports whether hooks hold a machine that was told to go when it had them already.
+func heldBy(hooks []v1beta1.LifecycleHook, then *v1beta1.Machine) bool {
+	return then != nil && len(hooks) > 0
+}
+
+func (o *oracle) mayCordon(c apiserver.Change, node *corev1.Node) {
+	before, _ := c.Old.(*corev1.Node)
+	if c.Actor != Provider || before == nil || before.Spec.Unschedulable || !node.Spec.Unschedulable {
+		return
+	}
+	if o.cordoned == nil {
+		o.cordoned = map[uid]time.Time{}
+	}
+	o.cordoned[node.UID] = o.world.clock.at.Truncate(time.Second)
+	if m := o.machineOn(node); m != nil && heldBy(m.Spec.LifecycleHooks.PreDrain, o.whenDeleted(m)) {
+		o.breach("hooks", "%s cordons the node of machine %s, whose hooks hold the drain", c.Actor, m.Name)
+	}
+}
+
+// hasEver reports whether a machine had an annotation at any time.
+func (o *oracle) hasEver(id uid, keys ...string) bool {
+	return slices.ContainsFunc(o.history[id], func(v version) bool {
+		return v.machine != nil && slices.ContainsFunc(keys, func(key string) bool {
+			_, has := v.machine.Annotations[key]
+			return has
+		})
+	})
+}
+
+// mayDisturb judges what is about to be done to an instance: its pods have gone, and their volumes, or their time is over.
+func (o *oracle) mayDisturb(in *instance, id uid, does bool) {
+	m := o.machines[id]
+	if m == nil || !does || in.MachineUID != id {
+		return
+	}
+	o.mayEndUnseen(in, m)
+	then := o.whenDeleted(m)
+	if heldBy(m.Spec.LifecycleHooks.PreTerminate, then) || heldBy(m.Spec.LifecycleHooks.PreDrain, then) {
+		o.breach("hooks", "instance %s of machine %s is disturbed, which its hooks hold", in.ProviderID, m.Name)
+	}
+	if _, paused := m.Annotations[v1beta1.AnnotationPaused]; paused && then != nil {
+		if _, was := then.Annotations[v1beta1.AnnotationPaused]; was {
+			o.breach("pause", "instance %s of machine %s is removed, which is paused", in.ProviderID, m.Name)
+		}
+	}
+	node := o.world.node(in.NodeName)
+	if node == nil || node.Spec.ProviderID != in.ProviderID || o.hasEver(id, v1beta1.AnnotationForceDelete) {
+		return
+	}
+	silent := readiness(node) == corev1.ConditionUnknown
+	if !o.hasEver(id, v1beta1.AnnotationSkipDrain) {
+		left := o.world.podsWhere(func(p *corev1.Pod) bool {
+			return p.Spec.NodeName == node.Name && !stays(p) && !ended(p) && !(silent && !p.DeletionTimestamp.IsZero())
+		})
+		start, known := o.drainBegan(m)
+		if len(left) > 0 && (!known || o.world.clock.at.Before(o.drainEnds(m, start))) {
+			o.breach("I7", "instance %s of machine %s is disturbed, and pod %s runs there", in.ProviderID, m.Name, left[0].Name)
+		}
+	}
+	drained := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionDrained)
+	attached := o.attachedTo(node)
+	if silent || attached == "" {
+		return
+	}
+	if drained == nil || drained.Status != metav1.ConditionTrue || o.world.clock.at.Before(drained.LastTransitionTime.Add(m.Spec.Timeouts.VolumeDetachOrDefault())) {
+		o.breach("volumes", "instance %s of machine %s is disturbed, and %s is attached to it", in.ProviderID, m.Name, attached)
+	}
+}
+
+// attachedTo returns one of the volumes that are attached to a node, "" if there is none.
+func (o *oracle) attachedTo(node *corev1.Node) string {
+	found := o.world.attachments(func(va *storagev1.VolumeAttachment) bool { return va.Spec.NodeName == node.Name })
+	if len(found) == 0 {
+		return ""
+	}
+	return *found[0].Spec.Source.PersistentVolumeName
+}
+
+// mayDropNode judges that a Node is deleted: that of one that did not report only when its volumes are detached, or have
+// had their time.
+func (o *oracle) mayDropNode(c apiserver.Change, node *corev1.Node) {
+	m := o.machineOn(node)
+	attached := o.attachedTo(node)
+	if c.Type != watch.Deleted || c.Actor != Provider || m == nil || attached == "" || o.hasEver(m.UID, v1beta1.AnnotationForceDelete) {
+		return
+	}
+	detached := findCondition(m, v1beta1.ConditionVolumesDetached)
+	if detached != nil && detached.Status == metav1.ConditionTrue {
+		return // They had their time before the instance went.
+	}
+	timeout := m.Spec.Timeouts.VolumeDetachOrDefault()
+	if detached == nil || o.world.clock.at.Before(detached.LastTransitionTime.Add(timeout)) {
+		o.breach("volumes", "node %s is gone, and %s is attached to it", node.Name, attached)
+	}
+}

@@ -1,0 +1,134 @@
+package simulation
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+
+	"machinist.dev/machinist/test/apiserver"
+)
+
+// I10: what is secret appears nowhere but in Secrets. Credentials and user data hold a word by which they are known
+// wherever they turn up, also in base64; bootstrap tokens are known by themselves.
+
+// canary is that word.
+const canary = "kept-in-the-dark"
+
+// secrets looks out for what must not be told.
+type secrets struct {
+	world *World
+	// needles are what to look for.
+	needles [][]byte
+	buffer  []byte
+}
+
+func newSecrets(w *World) *secrets {
+	s := &secrets{world: w}
+	s.add(canary)
+	return s
+}
+
+func (s *secrets) fork(w *World) *secrets { return &secrets{world: w, needles: slices.Clip(s.needles)} }
+
+// add looks out for a word, as it is and in base64, wherever in the encoded text it begins.
+func (s *secrets) add(word string) {
+	s.needles = append(s.needles, []byte(word))
+	for shift := range 3 {
+		text := base64.StdEncoding.EncodeToString([]byte("xx"[:shift] + word))
+		s.needles = append(s.needles, []byte(text[(8*shift+5)/6:8*(shift+len(word))/6]))
+	}
+}
+
+// told judges a text that others can read.
+func (s *secrets) told(where, text string) {
+	s.buffer = append(s.buffer[:0], text...)
+	s.look(where)
+}
+
+func (s *secrets) look(where string) {
+	for _, needle := range s.needles {
+		if bytes.Contains(s.buffer, needle) {
+			s.world.oracle.breach("I10", "%s holds a secret: %q", where, s.buffer)
+			return
+		}
+	}
+}
+
+// written judges a write, and learns from it what is secret.
+func (s *secrets) written(server *apiserver.Server, c apiserver.Change) {
+	if o, ok := c.New.(*corev1.Secret); ok {
+		if secret := string(o.Data["token-secret"]); secret != "" && !slices.ContainsFunc(s.needles, func(n []byte) bool { return string(n) == secret }) {
+			s.add(secret)
+		}
+		return
+	}
+	s.buffer = server.AppendText(s.buffer[:0], c.GVK, c.Key)
+	s.look(c.GVK.Kind + " " + c.Key.String())
+}
+
+// logger returns a logger of which each line is judged.
+func (s *secrets) logger() logr.Logger { return logr.New(&sink{secrets: s}) }
+
+// GlobalLogger is for controller-runtime, whose logger is one for the whole program: it panics at a line with a secret,
+// which ends the run that wrote it.
+func GlobalLogger() logr.Logger { return logr.New(&sink{}) }
+
+// sink takes log lines.
+type sink struct {
+	secrets *secrets
+	values  []any
+}
+
+// Init implements logr.LogSink.
+func (*sink) Init(logr.RuntimeInfo) {}
+
+// Enabled implements logr.LogSink: all levels are judged.
+func (*sink) Enabled(int) bool { return true }
+
+// Info implements logr.LogSink.
+func (l *sink) Info(_ int, message string, values ...any) { l.line(message, values) }
+
+// Error implements logr.LogSink.
+func (l *sink) Error(err error, message string, values ...any) {
+	l.line(message, append([]any{"error", err}, values...))
+}
+
+// WithValues implements logr.LogSink.
+func (l *sink) WithValues(values ...any) logr.LogSink {
+	return &sink{l.secrets, append(slices.Clip(l.values), values...)}
+}
+
+// WithName implements logr.LogSink.
+func (l *sink) WithName(string) logr.LogSink { return l }
+
+func (l *sink) line(message string, values []any) {
+	text := message
+	for _, v := range append(slices.Clip(l.values), values...) {
+		text += " " + shown(v)
+	}
+	if l.secrets != nil {
+		l.secrets.told("a log line", text)
+	} else if strings.Contains(text, canary) {
+		panic("I10: a log line holds a secret: " + text)
+	}
+}
+
+// shown is what a log shows of a value: the JSON of what has one, as the log of the processes is.
+func shown(value any) string {
+	switch x := value.(type) {
+	case error:
+		return x.Error()
+	case fmt.Stringer:
+		return x.String()
+	}
+	if text, err := json.Marshal(value); err == nil {
+		return string(text)
+	}
+	return fmt.Sprint(value)
+}

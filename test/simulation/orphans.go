@@ -1,0 +1,324 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// trail is what the collection of orphans has seen of an instance.
+type trail struct {
+	// orphaned is when each life of a process first listed it while it had no Machine.
+	orphaned map[int]time.Time
+	// listed is the pass that listed it last.
+	listed *frame
+	// read is how it was when each pass under way read it.
+	read map[*frame]provider.Instance
+	// others is when somebody made it another's, zero if nobody did.
+	others time.Time
+}
+
+func (t trail) fork() trail {
+	t.orphaned, t.read, t.listed = maps.Clone(t.orphaned), nil, nil
+	return t
+}
+
+// leak makes an instance behind everybody's back. Its tags may say that it is ours, or not quite.
+func leak(name string, change ...func(*instance)) Deed {
+	return Deed{Name: "leak instance " + name, Do: func(_ context.Context, w *World, _ client.Client) error {
+		in := &instance{
+			born: w.clock.at, visible: w.clock.at.Add(time.Duration(w.random.IntN(3)) * orphanAge / 2), registered: true,
+			Instance: provider.Instance{
+				ProviderID: idOf(name), State: provider.StateRunning, NodeName: name, Type: "small", LaunchTime: w.clock.at,
+				Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.9.9.9"}},
+				ClusterID: clusterID, MachineUID: types.UID("gone-" + name), MachineKey: namespace + "/" + name,
+			},
+		}
+		for _, f := range change {
+			f(in)
+		}
+		if len(change) > 0 || w.guards.reportOnly {
+			w.guards.strangers[in.ProviderID] = in.MachineUID != ""
+		}
+		w.cloud.instances = append(w.cloud.instances, in)
+		return nil
+	}}
+}
+
+// untagged is an instance that somebody made by hand, a node of the target cluster too.
+func untagged(in *instance) {
+	in.ClusterID, in.MachineUID, in.MachineKey, in.registered = "", "", "", false
+}
+
+func halfTagged(in *instance) { in.MachineKey = "" }
+
+func foreign(in *instance) { in.ClusterID = "another" }
+
+// takeAway makes an instance another installation's, once the collection has listed it and before it looks again.
+func takeAway(name string) Deed {
+	return Deed{
+		Name: "take instance " + name + " away",
+		Do: func(_ context.Context, w *World, _ client.Client) error {
+			if in := w.cloud.byID(idOf(name)); in != nil && in.dying.IsZero() {
+				in.ClusterID, in.trail.others = "another", w.clock.at
+				w.guards.strangers[in.ProviderID] = true
+			}
+			return nil
+		},
+		// Not before the pass that would remove it has listed it.
+		After: func(w *World) bool {
+			in := w.cloud.byID(idOf(name))
+			return in == nil || !in.dying.IsZero() || w.collecting() && in.trail.listed == w.top() && w.orphanedFor(in) >= max(orphanPeriod, orphanAge)
+		},
+	}
+}
+
+// orphanedFor is for how long whoever acts has known the instance as an orphan.
+func (w *World) orphanedFor(in *instance) time.Duration {
+	if first, seen := in.trail.orphaned[w.top().controller.process.life]; seen {
+		return w.clock.Since(first)
+	}
+	return 0
+}
+
+// collecting reports whether a pass of the collection of orphans is under way.
+func (w *World) collecting() bool {
+	f := w.top()
+	return f != nil && f.controller.table.Name == "orphans"
+}
+
+// bringUp kills a process and starts it at once, from lists that lack some of the last changes.
+func bringUp(process string, late int) Deed {
+	return Deed{Name: fmt.Sprintf("restart the %s, %d changes late", process, late), Do: func(_ context.Context, w *World, _ client.Client) error {
+		for _, p := range slices.Clone(w.processes) {
+			if p.name == process && !p.dead && !p.former {
+				p.die()
+				p.rewind = late
+				return w.restart(p)
+			}
+		}
+		return nil
+	}}
+}
+
+// standStill has the process see no Machine change any more for a while.
+func standStill(process string, d time.Duration) Deed {
+	return Deed{Name: fmt.Sprintf("the %s sees no machine change for %s", process, d), Do: func(_ context.Context, w *World, _ client.Client) error {
+		for _, p := range w.processes {
+			for _, v := range p.control.views {
+				if p.name == process && v.gvk.Kind == "Machine" {
+					v.frozenUntil = w.clock.at.Add(d)
+				}
+			}
+		}
+		return nil
+	}}
+}
+
+// leaksOfLate is a provider that starts from old lists, which then do not go on for a long time: instances seem to have no
+// Machine.
+func leaksOfLate(r *rand.Rand) []Deed {
+	restart := bringUp(Provider, []int{5, 9, 30}[r.IntN(3)])
+	stop := standStill(Provider, orphanAge+4*orphanPeriod)
+	both := Deed{Name: restart.Name + ", and " + stop.Name, Do: func(ctx context.Context, w *World, c client.Client) error {
+		if err := restart.Do(ctx, w, c); err != nil {
+			return err
+		}
+		return stop.Do(ctx, w, c)
+	}}
+	return []Deed{scale(int32(3 + r.IntN(2))), both.onceThereIs(3, "instance").after(some(r, 30*time.Second)), leak("lost-1"), wait(3 * time.Minute)}
+}
+
+// leaks is what goes wrong at the cloud while the fleet grows or shrinks.
+func leaks(r *rand.Rand) []Deed {
+	deeds := []Deed{leak("lost-1"), leak("nobodys", untagged), leak("theirs", foreign), leak("half", halfTagged)}
+	r.Shuffle(len(deeds), func(i, j int) { deeds[i], deeds[j] = deeds[j], deeds[i] })
+	switch r.IntN(4) {
+	case 0:
+		deeds = append(deeds, leak("lost-2"))
+	case 1:
+		deeds = append(deeds, takeAway("lost-1"))
+	}
+	deeds = slices.Insert(deeds, r.IntN(len(deeds)+1), scale(int32(1+r.IntN(4))))
+	if r.IntN(2) == 0 {
+		deeds = append(deeds, bringUp(Provider, []int{1, 3, 9, 30}[r.IntN(4)]).onceThereIs(3+r.IntN(2), "instance"))
+	}
+	return append(deeds, wait(orphanPeriod*3))
+}
+
+// reportedLeaks is leaks where people only want to be told.
+func reportedLeaks(r *rand.Rand) []Deed {
+	report := Deed{Name: "only report orphans", Do: func(_ context.Context, w *World, _ client.Client) error {
+		w.guards.reportOnly = true
+		return nil
+	}}
+	return []Deed{report, bringUp(Provider, 0), leak("lost-1"), leak("lost-2"), scale(int32(1 + r.IntN(3))), wait(orphanPeriod * 4)}
+}
+
+// leaksInOutage is leaks while a cluster is away.
+func leaksInOutage(r *rand.Rand) []Deed {
+	to := r.IntN(2)
+	return []Deed{
+		leak("lost-1").after(time.Duration(r.IntN(30)) * time.Second), outage(to, r.IntN(2) == 0).after(time.Duration(r.IntN(50)) * time.Second),
+		back(to).after(time.Duration(10+r.IntN(180)) * time.Second), leak("lost-2"), wait(orphanPeriod * 4),
+	}
+}
+
+// lose makes instances whose Machines were lost, more than there are others, and one that is a Node too. That happens at once:
+// the control cluster's data was lost in part.
+func lose(n int, joined bool) Deed {
+	return Deed{Name: fmt.Sprintf("lose %d machines", n), Do: func(_ context.Context, w *World, c client.Client) error {
+		for i := range n {
+			name := fmt.Sprintf("lost-%d", i)
+			if err := leak(name).Do(context.Background(), w, c); err != nil {
+				return err
+			}
+			in := w.cloud.byID(idOf(name))
+			in.visible, in.registered = w.clock.at, i > 0 || !joined
+			w.guards.lost[in.ProviderID] = n >= 3
+		}
+		return nil
+	}}
+}
+
+// letGo has a person look at the orphans of a class and let them be removed.
+func letGo(class string) Deed {
+	return Deed{Name: "let the orphans of class " + class + " be removed", Do: func(ctx context.Context, w *World, c client.Client) error {
+		w.guards.letGo = true
+		o := &v1beta1.MachineClass{}
+		if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: class}, o); err != nil {
+			return err
+		}
+		changed := o.DeepCopy()
+		changed.Annotations = map[string]string{v1beta1.AnnotationRemoveOrphansUntil: w.clock.at.Add(12 * time.Hour).UTC().Format(time.RFC3339)}
+		return c.Patch(ctx, changed, client.MergeFrom(o))
+	}}
+}
+
+// answerBlock has a person do what a class asks for that has said for a while that orphans wait for one, once, and reports
+// whether one did. A list that shows what is gone makes few orphans most of the instances of a small fleet.
+func (w *World) answerBlock() (bool, error) {
+	if w.guards.letGo || len(w.script) > 0 {
+		return false, nil
+	}
+	class, c := &v1beta1.MachineClass{}, w.hand(w.control)
+	if err := c.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: "a"}, class); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	blocked := meta.FindStatusCondition(class.Status.Conditions, v1beta1.ConditionOrphanRemovalBlocked)
+	if blocked == nil || w.clock.at.Sub(blocked.LastTransitionTime.Time) < patience/2 {
+		return false, nil
+	}
+	deed := letGo(class.Name)
+	w.tell("person: %s", deed.Name)
+	w.disturbed = w.clock.at
+	return true, deed.Do(context.Background(), w, c)
+}
+
+// losses is machines that were lost, so many that it is no accident of single ones, or one whose Node is Ready. The provider may
+// be restarted before somebody lets them go.
+func losses(r *rand.Rand) []Deed {
+	n := []int{1, 6}[r.IntN(2)]
+	deeds := []Deed{lose(n, n == 1 || r.IntN(2) == 0), wait(orphanPeriod * time.Duration(4+r.IntN(3)))}
+	if r.IntN(2) == 0 { // They are few among what is made now, and the next process does not know that they were most.
+		deeds = append(deeds, scale(9), wait(orphanPeriod*4))
+	}
+	if r.IntN(2) == 0 {
+		deeds = append(deeds, bringUp(Provider, []int{0, 3}[r.IntN(2)]), wait(orphanPeriod*4))
+	}
+	return append(deeds, letGo("a"), wait(orphanPeriod*time.Duration(n+3)))
+}
+
+// wait lets a time pass.
+func wait(d time.Duration) Deed {
+	return Deed{Name: "wait", Wait: d, Do: func(context.Context, *World, client.Client) error { return nil }}
+}
+
+// strangersLeft is how many instances must be there that nobody may remove. Those without a tag are counted elsewhere.
+func (w *World) strangersLeft() (n int) {
+	for _, tagged := range w.guards.strangers {
+		if tagged {
+			n++
+		}
+	}
+	return n
+}
+
+// listed takes note of what a pass of the collection was told of.
+func (w *World) listed(in *instance) {
+	if !w.collecting() || w.oracle.machines[in.MachineUID] != nil {
+		return
+	}
+	in.trail.listed = w.top()
+	life := w.top().controller.process.life
+	if _, known := in.trail.orphaned[life]; !known {
+		if in.trail.orphaned == nil {
+			in.trail.orphaned = map[int]time.Time{}
+		}
+		in.trail.orphaned[life] = w.top().began
+	}
+}
+
+// lookedAt takes note of an instance that was read.
+func (w *World) lookedAt(in *instance) {
+	if w.collecting() {
+		if in.trail.read == nil {
+			in.trail.read = map[*frame]provider.Instance{}
+		}
+		in.trail.read[w.top()] = in.Instance
+	}
+}
+
+// mayCollect is I1 and I5 for orphans: removed is what carries our tags and has no Machine, after two looks of the same
+// process a period apart, when it is old enough and was read once more.
+func (o *oracle) mayCollect(in *instance) {
+	w := o.world
+	if !w.collecting() {
+		return
+	}
+	p, began := w.top().controller.process, w.top().began
+	say := func(format string, args ...any) {
+		o.breach("orphans", "%s removes %s: %s", p.name, in.ProviderID, fmt.Sprintf(format, args...))
+	}
+	read, isRead := in.trail.read[w.top()]
+	namespace, name, _ := strings.Cut(read.MachineKey, "/")
+	switch {
+	case w.guards.reportOnly && p.began.After(epoch) && p.orphans.Rules.ReportOnly:
+		say("it should only be reported")
+	case o.machines[in.MachineUID] != nil:
+		say("machine %s has it", o.machines[in.MachineUID].Name)
+	case !isRead:
+		say("nobody looked at it once more")
+	case read.ClusterID != clusterID || read.MachineUID == "" || namespace == "" || name == "":
+		say("it is cluster %q's, of machine %q (%s)", read.ClusterID, read.MachineKey, read.MachineUID)
+	case w.clock.Since(in.born) < orphanAge:
+		say("it is %s old", w.clock.Since(in.born))
+	case began.Sub(in.trail.orphaned[p.life]) < orphanPeriod:
+		say("it was first seen without a machine at %s", in.trail.orphaned[p.life].Sub(epoch))
+	}
+	if node := w.node(in.NodeName); !w.guards.letGo && node != nil && node.Spec.ProviderID == in.ProviderID {
+		if fares := w.guards.nodes[node.UID]; fares.well && fares.since.Before(began) {
+			say("its node is Ready, and nobody let it go")
+		}
+	}
+	if w.guards.lost[in.ProviderID] && !w.guards.letGo {
+		say("it is one of most, and nobody let it go")
+	}
+	for _, t := range []time.Time{p.began, w.guards.links[toControl].restored, w.guards.links[toTarget].restored} {
+		if began.Sub(t) < orphanPeriod && t.After(epoch) {
+			say("all is well since %s only", t.Sub(epoch))
+		}
+	}
+}

@@ -1,0 +1,144 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/test/apiserver"
+)
+
+// intrude has somebody make a machine under the labels of a fleet, owned by its set or by nobody.
+func intrude(i int, owned bool) Deed {
+	return Deed{Name: fmt.Sprintf("somebody makes machine intruder-%d, owned: %t", i, owned), Do: func(ctx context.Context, w *World, _ client.Client) error {
+		sets := w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineSet"))
+		if len(sets) == 0 {
+			return nil
+		}
+		set := sets[len(sets)-1].(*v1beta1.MachineSet)
+		m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("intruder-%d", i)}}
+		m.Labels = map[string]string{}
+		for k, v := range set.Spec.Template.ObjectMeta.Labels {
+			m.Labels[k] = v
+		}
+		for k, v := range set.Spec.Selector.MatchLabels {
+			m.Labels[k] = v
+		}
+		m.Spec = *set.Spec.Template.Spec.DeepCopy()
+		if owned {
+			m.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, v1beta1.GroupVersion.WithKind("MachineSet"))}
+		}
+		return client.IgnoreAlreadyExists(w.control.Client(intruder).Create(ctx, m))
+	}}
+}
+
+// intruded reports whether somebody made a machine of whom nobody who acts now had heard when the pass began.
+func (o *oracle) intruded(machine uid) bool {
+	first := o.history[machine]
+	return len(first) > 0 && first[0].actor == intruder && first[0].revision > o.seen()["Machine"]
+}
+
+// intruder is the actor of what somebody does who should not.
+const intruder = "intruder"
+
+// intrusions is machines that somebody makes, one after another or all at once.
+func intrusions(r *rand.Rand) []Deed {
+	var deeds []Deed
+	breaks := r.IntN(4) == 0 // Nobody replaces what has no owner.
+	for i := range 2 + r.IntN(6) {
+		deeds = append(deeds, intrude(i, breaks || r.IntN(4) > 0).after([]time.Duration{0, 0, 0, 3 * time.Second}[r.IntN(4)]))
+	}
+	if r.IntN(4) == 0 {
+		deeds = append(deeds, scale(int32(1+r.IntN(4))))
+	}
+	if breaks {
+		deeds = append(deeds, breakInstance(r.IntN(2)))
+	}
+	return deeds
+}
+
+// freezing is a person who freezes a fleet, has it changed meanwhile, and thaws it.
+func freezing(r *rand.Rand) []Deed {
+	deeds := []Deed{freeze("MachineDeployment", true)}
+	if r.IntN(2) == 0 {
+		deeds[0] = freeze("MachineSet", true)
+	}
+	for range 1 + r.IntN(3) {
+		switch r.IntN(4) {
+		case 0:
+			deeds = append(deeds, scale(int32(1+r.IntN(4))))
+		case 1:
+			deeds = append(deeds, deleteMachine(r.IntN(3)))
+		case 2:
+			deeds = append(deeds, breakInstance(r.IntN(3)))
+		case 3:
+			deeds = append(deeds, roll("b"))
+		}
+	}
+	return append(deeds, freeze("MachineDeployment", false).after(time.Duration(r.IntN(100))*time.Second), freeze("MachineSet", false))
+}
+
+// freeze puts the label on all objects of a kind, or takes it off.
+func freeze(kind string, on bool) Deed {
+	return Deed{Name: fmt.Sprintf("freeze all of kind %s: %t", kind, on), Do: func(ctx context.Context, w *World, c client.Client) error {
+		for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind(kind)) {
+			changed := o.DeepCopyObject().(client.Object)
+			labels := changed.GetLabels()
+			if labels == nil {
+				labels = map[string]string{}
+			}
+			delete(labels, v1beta1.LabelFreeze)
+			if on {
+				labels[v1beta1.LabelFreeze] = "Person"
+			}
+			changed.SetLabels(labels)
+			if err := client.IgnoreNotFound(c.Patch(ctx, changed, client.MergeFrom(o))); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+}
+
+// mayMakeFrozen is the rule of the freeze: a set makes no machine while it has the label, as far as it could know.
+func (o *oracle) mayMakeFrozen(c apiserver.Change, m *v1beta1.Machine) {
+	owner := metav1.GetControllerOfNoCopy(m)
+	if c.Actor != Manager || owner == nil {
+		return
+	}
+	seen := o.seen()["MachineSet"]
+	frozen := false
+	for _, version := range o.world.guards.frozen[owner.UID] {
+		if version.revision <= seen {
+			frozen = version.frozen
+		} else if !version.frozen {
+			return // It may know of the thaw.
+		}
+	}
+	if frozen {
+		o.breach("freeze", "%s made machine %s of set %s, which is frozen", c.Actor, m.Name, owner.Name)
+	}
+}
+
+// freezes is when an object was frozen, and thawed.
+type freezes struct {
+	revision int64
+	frozen   bool
+}
+
+func (o *oracle) followFreeze(c apiserver.Change) {
+	if _, ok := c.New.(*v1beta1.MachineSet); !ok {
+		return
+	}
+	id := c.New.GetUID()
+	_, frozen := c.New.GetLabels()[v1beta1.LabelFreeze]
+	if n := len(o.world.guards.frozen[id]); n == 0 && frozen || n > 0 && o.world.guards.frozen[id][n-1].frozen != frozen {
+		o.world.guards.frozen[id] = append(slices.Clip(o.world.guards.frozen[id]), freezes{c.Revision, frozen})
+	}
+}

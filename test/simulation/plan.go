@@ -1,0 +1,55 @@
+package simulation
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// At is one fault, at one effect of a run.
+type At struct {
+	Effect int
+	Fault  Fault
+}
+
+func (a At) String() string { return fmt.Sprintf("%d:%s", a.Effect, a.Fault) }
+
+// Plan is what goes wrong in a run, in the order of the effects. The effect of the second fault is one of the run that the
+// first one disturbed, and so on.
+type Plan []At
+
+// Of implements Faults.
+func (p Plan) Of(_ *World, e Effect) Fault {
+	for _, at := range p {
+		if at.Effect == e.N {
+			return at.Fault
+		}
+	}
+	return NoFault
+}
+
+// String returns the plan as ParsePlan reads it: "12:lost,40:crash-after".
+func (p Plan) String() string {
+	parts := make([]string, len(p))
+	for i, at := range p {
+		parts[i] = at.String()
+	}
+	return strings.Join(parts, ",")
+}
+
+// ParsePlan reads a plan; an empty text is no plan.
+func ParsePlan(text string) (Plan, error) {
+	var out Plan
+	for part := range strings.SplitSeq(text, ",") {
+		if part == "" {
+			continue
+		}
+		n, fault, ok := strings.Cut(part, ":")
+		effect, err := strconv.Atoi(n)
+		if !ok || err != nil || len(out) > 0 && effect <= out[len(out)-1].Effect {
+			return nil, fmt.Errorf("%q is no plan: %q is not effect:fault, with rising effects", text, part)
+		}
+		out = append(out, At{effect, Fault(fault)})
+	}
+	return out, nil
+}

@@ -1,0 +1,245 @@
+package simulation
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Plans is a sweep of plans: each fault at each effect of each scenario, and pairs of faults.
+type Plans struct {
+	Scenarios []Scenario
+	// Budget is how many plans are run, 0 for each single fault and no pairs. With fewer than there are single faults it
+	// is an even sample of those; what is left after them goes to pairs, evenly too.
+	Budget int
+	// MoreVariants multiplies the variants of each scenario; 0 is 1.
+	MoreVariants int
+	// Seed is the one of the first variant.
+	Seed    uint64
+	Workers int
+	// Progress is told now and then; nil for nobody.
+	Progress func(done int)
+	// Enough ends the sweep early, by what has gone wrong so far; nil never does.
+	Enough func([]Failure) bool
+}
+
+// sweeper is a sweep of plans under way.
+type sweeper struct {
+	Plans
+	mu     sync.Mutex
+	report PlanReport
+	stop   atomic.Bool
+}
+
+// Run runs the sweep.
+func (s Plans) Run(scheme *runtime.Scheme) (PlanReport, error) {
+	began := time.Now()
+	w := &sweeper{Plans: s, report: PlanReport{Coverage: Coverage{}}}
+	variants, err := w.variants(scheme)
+	if err != nil {
+		return PlanReport{}, err
+	}
+	all := 0
+	for _, v := range variants {
+		all += v.singles
+	}
+	w.report.Variants, w.report.PossibleSingles = len(variants), all
+	share := 1.0
+	if s.Budget > 0 && s.Budget < all {
+		share = float64(s.Budget) / float64(all)
+	}
+	pairs := 0.0
+	if s.Budget > all {
+		pairs = float64(s.Budget-all) / float64(all)
+	}
+	for _, v := range variants {
+		w.sweep(v, share, pairs)
+	}
+	w.report.Took = time.Since(began)
+	return w.report, nil
+}
+
+// variant is an undisturbed run of a scenario.
+type variant struct {
+	scenario *Prepared
+	seed     uint64
+	singles  int
+}
+
+// variants runs each undisturbed.
+func (s *sweeper) variants(scheme *runtime.Scheme) ([]variant, error) {
+	out := make([][]variant, len(s.Scenarios))
+	errs := make([]error, len(s.Scenarios))
+	s.each(len(s.Scenarios), func(i int) {
+		p, err := s.Scenarios[i].Prepare(scheme)
+		if err != nil {
+			errs[i] = err
+			return
+		}
+		for n := range max(1, p.Variants) * max(1, s.MoreVariants) {
+			v := variant{p, s.Seed + uint64(n), 0}
+			r := p.record(v.seed)
+			if r.result.Err != nil {
+				s.judge(r, r)
+				continue
+			}
+			v.singles = len(r.faults())
+			s.mu.Lock()
+			s.report.Coverage.possible(r)
+			s.report.Effects += len(r.effects)
+			s.mu.Unlock()
+			out[i] = append(out[i], v)
+		}
+	})
+	var all []variant
+	for _, v := range out {
+		all = append(all, v...)
+	}
+	return all, errors.Join(errs...)
+}
+
+// each calls f for each index, as many at a time as there are workers.
+func (s *sweeper) each(n int, f func(i int)) {
+	var (
+		next atomic.Int64
+		wg   sync.WaitGroup
+	)
+	for range max(s.Workers, 1) {
+		wg.Go(func() {
+			for {
+				i := int(next.Add(1) - 1)
+				if i >= n || s.stop.Load() {
+					return
+				}
+				f(i)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// sweep runs a share of the single faults of a variant, and for each of them a number of pairs that begin with it.
+func (s *sweeper) sweep(v variant, share, pairs float64) {
+	r := v.scenario.record(v.seed)
+	singles := r.sample(share)
+	s.each(len(singles), func(i int) {
+		at := singles[i]
+		first := r.with(at, pairs > 0)
+		s.judge(r, first)
+		if pairs == 0 || first.result.Err != nil {
+			return
+		}
+		seconds := first.faults()
+		for _, j := range spread(len(seconds), pairs, first.hash()) {
+			if s.stop.Load() {
+				return
+			}
+			s.judge(r, first.with(seconds[j], false))
+		}
+	})
+}
+
+// hash is a number that depends on the plan and nothing else.
+func (r *recording) hash() uint64 {
+	h := fnv.New64a()
+	fmt.Fprint(h, r.scenario.Name, r.seed, r.plan)
+	return h.Sum64()
+}
+
+// sample returns a share of the single faults: of each fault the same share of the effects, evenly.
+func (r *recording) sample(share float64) []At {
+	all := r.faults()
+	if share >= 1 {
+		return all
+	}
+	var out []At
+	seen := map[Fault]int{}
+	for _, at := range all {
+		n := seen[at.Fault]
+		seen[at.Fault]++
+		// Each fault begins elsewhere, so that few of each are not all of the first effects.
+		offset := fraction(Plan{{0, at.Fault}}.String() + r.scenario.Name)
+		if int(float64(n+1)*share+offset) > int(float64(n)*share+offset) {
+			out = append(out, at)
+		}
+	}
+	return out
+}
+
+func fraction(text string) float64 {
+	h := fnv.New64a()
+	h.Write([]byte(text))
+	return float64(h.Sum64()%1_000_003) / 1_000_003
+}
+
+// spread returns about that many of n indexes, evenly: the fraction of one is one now and then.
+func spread(n int, many float64, hash uint64) []int {
+	count := int(many)
+	if float64(hash>>32%1000)/1000 < many-float64(count) {
+		count++
+	}
+	count = min(count, n)
+	var out []int
+	for i := range count {
+		out = append(out, (int(hash%uint64(n))+i*n/count)%n)
+	}
+	return out
+}
+
+// judge takes note of what came of a plan.
+func (s *sweeper) judge(undisturbed, r *recording) {
+	err := r.verdict(undisturbed)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch len(r.plan) {
+	case 0:
+		err = fmt.Errorf("undisturbed: %w", err)
+	case 1:
+		s.report.Singles++
+		s.report.Coverage.done(r)
+	default:
+		s.report.Pairs++
+	}
+	s.report.Steps += int64(r.result.Steps)
+	if err != nil {
+		s.report.Failures = append(s.report.Failures, Failure{r.scenario.Name, r.seed, r.scenario.Habits, r.plan, err})
+		if s.Enough != nil && s.Enough(s.report.Failures) {
+			s.stop.Store(true)
+		}
+	}
+	if done := s.report.Singles + s.report.Pairs; s.Progress != nil && done%5000 == 0 {
+		s.Progress(done)
+	}
+}
+
+// A run has so many steps from its last fault until it is at rest, at most: a multiple of those of the whole undisturbed
+// run, and some for waiting and trying again.
+const (
+	stepsFactor = 6
+	stepsMore   = 1500
+)
+
+// verdict says what is wrong with a run, measured by the undisturbed one.
+func (r *recording) verdict(undisturbed *recording) error {
+	if r.result.Err != nil {
+		return r.result.Err
+	}
+	if most := stepsFactor*undisturbed.result.Tail + stepsMore; r.result.Tail > most {
+		return fmt.Errorf("%d steps from the last fault until rest, where the whole undisturbed run has %d: at most %d are allowed", r.result.Tail, undisturbed.result.Tail, most)
+	}
+	got, want := r.result.End, undisturbed.result.End
+	if f := r.scenario.MayDiffer; f != nil {
+		f(got)
+		want = want.clone()
+		f(want)
+	}
+	if difference := got.difference(want); difference != "" {
+		return fmt.Errorf("the end differs from that of the undisturbed run:\n    %s", difference)
+	}
+	return nil
+}

@@ -1,0 +1,311 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// What runs on the nodes, and who looks after it: controllers that make pods, a scheduler, and what follows when a pod or
+// its node goes. All they know is in the target cluster.
+
+// app is pods that somebody wants to run.
+type app struct {
+	name string
+	kind appKind
+	// replicas is how many, for all of which there is a node as long as there is any.
+	replicas int
+	// least is how many of them a PodDisruptionBudget wants to be healthy, 0 for no budget.
+	least int
+	// grace is for how many seconds a pod may go on after it was told to end. One that is slow needs all of them.
+	grace int64
+	slow  bool
+	// volume gives each pod a volume, which is attached to its node. One that sticks is not detached before the Node is gone.
+	volume, sticks bool
+	critical       bool
+}
+
+// appKind is whose pods they are.
+type appKind string
+
+// A ReplicaSet replaces a pod as soon as it is told to end, by one of another name. A StatefulSet waits until it is gone,
+// and its successor has its name and its volume. Those of a DaemonSet and static ones are on every node, and a Job's have
+// ended.
+const (
+	ReplicaSet  appKind = "ReplicaSet"
+	StatefulSet appKind = "StatefulSet"
+	DaemonSet   appKind = "DaemonSet"
+	Static      appKind = "Node"
+	Job         appKind = "Job"
+)
+
+// workloads is the namespace of all pods.
+const workloads = "apps"
+
+var (
+	podKind        = corev1.SchemeGroupVersion.WithKind("Pod")
+	attachmentKind = storagev1.SchemeGroupVersion.WithKind("VolumeAttachment")
+)
+
+// deploy makes what belongs to the apps beside their pods.
+func (w *World) deploy(apps []app) error {
+	w.apps = apps
+	c := w.hand(w.target)
+	for _, a := range apps {
+		meta := metav1.ObjectMeta{Namespace: workloads, Name: a.name}
+		if a.kind == DaemonSet {
+			if err := c.Create(context.Background(), &appsv1.DaemonSet{ObjectMeta: meta}); err != nil {
+				return err
+			}
+		}
+		if a.least == 0 {
+			continue
+		}
+		budget := &policyv1.PodDisruptionBudget{ObjectMeta: meta}
+		budget.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": a.name}}
+		budget.Spec.MinAvailable = ptr.To(intstr.FromInt(a.least))
+		if err := c.Create(context.Background(), budget); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// workload returns what may happen to pods now.
+func (w *World) workload() (out []action) {
+	if len(w.apps) == 0 {
+		return nil
+	}
+	pods := w.podsWhere(func(*corev1.Pod) bool { return true })
+	for _, a := range w.apps {
+		for _, p := range w.toMake(a, pods) {
+			out = append(out, action{"controller makes a pod", func() error {
+				w.tell("%s %s makes a pod on %s", a.kind, a.name, p.Spec.NodeName)
+				return w.target.Client("controllers").Create(context.Background(), p)
+			}})
+		}
+	}
+	for _, p := range pods {
+		if what, do := w.fateOf(p); do != nil {
+			out = append(out, action{what + " " + p.Name, func() error { w.tell("%s pod %s", what, p.Name); return do() }})
+		}
+	}
+	return append(out, w.detachments()...)
+}
+
+func (w *World) podsWhere(f func(*corev1.Pod) bool) (found []*corev1.Pod) {
+	for _, o := range w.target.Snapshot(podKind) {
+		if p := o.(*corev1.Pod); f(p) {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+func (w *World) appOf(p *corev1.Pod) app {
+	i := slices.IndexFunc(w.apps, func(a app) bool { return a.name == p.Labels["app"] })
+	return w.apps[i]
+}
+
+// ended reports whether the containers of a pod have ended for good.
+func ended(p *corev1.Pod) bool {
+	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+}
+
+// toMake returns the pods that the app's controller would make now, each on the node that a scheduler gives it.
+func (w *World) toMake(a app, pods []*corev1.Pod) (out []*corev1.Pod) {
+	pods = slices.DeleteFunc(slices.Clone(pods), func(p *corev1.Pod) bool { return p.Labels["app"] != a.name })
+	named := func(name string) bool {
+		return slices.ContainsFunc(pods, func(p *corev1.Pod) bool { return p.Name == name })
+	}
+	switch a.kind {
+	case DaemonSet, Static:
+		for _, o := range w.target.Snapshot(nodeKind) {
+			node := o.(*corev1.Node)
+			if name := a.name + "-" + node.Name; !named(name) && (a.kind == DaemonSet || w.kubeletOn(node.Name) != nil) {
+				out = append(out, w.podOf(a, name, node.Name))
+			}
+		}
+	case StatefulSet:
+		for i := range a.replicas {
+			name := fmt.Sprintf("%s-%d", a.name, i)
+			if node := w.place(pods); !named(name) && node != "" {
+				return append(out, w.podOf(a, name, node))
+			}
+		}
+	default:
+		n := 0
+		for _, p := range pods {
+			if p.DeletionTimestamp.IsZero() && (a.kind == Job || !ended(p)) {
+				n++
+			}
+		}
+		if node := w.place(pods); n < a.replicas && node != "" {
+			out = append(out, w.podOf(a, "", node))
+		}
+	}
+	return out
+}
+
+// place returns the usable node with the fewest of the pods, "" if none is usable.
+func (w *World) place(pods []*corev1.Pod) (best string) {
+	fewest := 0
+	for _, o := range w.target.Snapshot(nodeKind) {
+		node := o.(*corev1.Node)
+		if node.Spec.Unschedulable || len(node.Spec.Taints) > 0 || readiness(node) != corev1.ConditionTrue {
+			continue
+		}
+		n := 0
+		for _, p := range pods {
+			if p.Spec.NodeName == node.Name && p.DeletionTimestamp.IsZero() {
+				n++
+			}
+		}
+		if best == "" || n < fewest {
+			best, fewest = node.Name, n
+		}
+	}
+	return best
+}
+
+func (w *World) podOf(a app, name, node string) *corev1.Pod {
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: workloads, Name: name, Labels: map[string]string{"app": a.name}}}
+	if name == "" {
+		p.GenerateName = a.name + "-"
+	}
+	p.Spec.NodeName, p.Spec.TerminationGracePeriodSeconds = node, &a.grace
+	// What a pod keeps on its node dies with it, and is no reason to leave it there.
+	p.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	if a.critical {
+		p.Spec.PriorityClassName = "system-cluster-critical"
+	}
+	owner := metav1.OwnerReference{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: string(a.kind), Name: a.name, Controller: ptr.To(true)}
+	switch a.kind {
+	case DaemonSet:
+		for _, o := range w.target.Snapshot(appsv1.SchemeGroupVersion.WithKind("DaemonSet")) {
+			if o.GetName() == a.name {
+				owner.UID = o.GetUID()
+			}
+		}
+	case Static:
+		p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "static"}
+		owner.APIVersion, owner.Name, owner.UID = "v1", node, w.node(node).UID
+	default:
+		owner.UID = uid("uid-of-" + a.name)
+	}
+	p.OwnerReferences = []metav1.OwnerReference{owner}
+	return p
+}
+
+// kubeletOn returns the instance whose kubelet looks after the pods of a node, nil if none does.
+func (w *World) kubeletOn(name string) *instance {
+	node := w.node(name)
+	if node == nil {
+		return nil
+	}
+	if in := w.cloud.byID(node.Spec.ProviderID); in != nil && in.registered && !in.hung && in.State == "Running" {
+		return in
+	}
+	return nil
+}
+
+// fateOf returns what may happen to a pod now.
+func (w *World) fateOf(p *corev1.Pod) (what string, do func() error) {
+	node, kubelet, a := w.node(p.Spec.NodeName), w.kubeletOn(p.Spec.NodeName), w.appOf(p)
+	dying := !p.DeletionTimestamp.IsZero()
+	end := func() error {
+		return w.kubelet().Delete(context.Background(), p.DeepCopy(), client.GracePeriodSeconds(0), client.Preconditions{UID: &p.UID})
+	}
+	switch {
+	case node == nil:
+		return "pod collector removes", end
+	case kubelet != nil && dying && (!a.slow || !w.clock.at.Before(p.DeletionTimestamp.Time)):
+		return "kubelet ends", end
+	case kubelet != nil && dying:
+	case kubelet != nil && p.Status.Phase == corev1.PodPending && w.attachable(p):
+		return "kubelet starts", func() error { return w.run(p, a) }
+	case kubelet != nil || readiness(node) != corev1.ConditionUnknown:
+	case dying && outOfService(node):
+		return "pod collector removes", end
+	case !dying && isReady(p):
+		return "node controller takes for unready", func() error { return w.setPodReady(p, corev1.PodRunning, corev1.ConditionFalse) }
+	case !dying && a.kind != DaemonSet && a.kind != Static && !ended(p):
+		return "node controller evicts", func() error {
+			return w.target.Client("node-controller").Delete(context.Background(), p.DeepCopy(), client.Preconditions{UID: &p.UID})
+		}
+	}
+	return "", nil
+}
+
+// podsDue returns when the next of the pods that take their time has ended.
+func (w *World) podsDue() (at time.Time, any bool) {
+	if len(w.apps) == 0 {
+		return at, false
+	}
+	for _, o := range w.target.Snapshot(podKind) {
+		p := o.(*corev1.Pod)
+		if t := p.DeletionTimestamp; t != nil && t.After(w.clock.at) && w.kubeletOn(p.Spec.NodeName) != nil && (!any || t.Time.Before(at)) {
+			at, any = t.Time, true
+		}
+	}
+	return at, any
+}
+
+func (w *World) run(p *corev1.Pod, a app) error {
+	if a.volume {
+		if err := w.attach(p); err != nil {
+			return err
+		}
+	}
+	if a.kind == Job {
+		return w.setPodReady(p, corev1.PodSucceeded, corev1.ConditionFalse)
+	}
+	return w.setPodReady(p, corev1.PodRunning, corev1.ConditionTrue)
+}
+
+func isReady(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+func (w *World) setPodReady(p *corev1.Pod, phase corev1.PodPhase, status corev1.ConditionStatus) error {
+	changed := p.DeepCopy()
+	changed.Status.Phase = phase
+	changed.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}
+	return w.kubelet().Status().Patch(context.Background(), changed, client.MergeFrom(p))
+}
+
+// unsettledPods says what the apps lack.
+func (w *World) unsettledPods() (missing []string) {
+	say := func(format string, args ...any) { missing = append(missing, fmt.Sprintf(format, args...)) }
+	nodes := len(w.target.Snapshot(nodeKind))
+	for _, a := range w.apps {
+		wanted := a.replicas
+		if a.kind == DaemonSet || a.kind == Static || nodes == 0 {
+			wanted = nodes
+		}
+		running := w.podsWhere(func(p *corev1.Pod) bool {
+			return p.Labels["app"] == a.name && p.DeletionTimestamp.IsZero() && (isReady(p) || a.kind == Job) && w.node(p.Spec.NodeName) != nil
+		})
+		if len(running) != wanted {
+			say("app %s has %d pods, not %d", a.name, len(running), wanted)
+		}
+	}
+	for _, o := range w.target.Snapshot(attachmentKind) {
+		if va := o.(*storagev1.VolumeAttachment); w.node(va.Spec.NodeName) == nil {
+			say("volume %s is attached to a node that is gone", *va.Spec.Source.PersistentVolumeName)
+		}
+	}
+	return missing
+}

@@ -1,0 +1,101 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/preservation"
+	"machinist.dev/machinist/test/apiserver"
+)
+
+// keptFor is how long machines are set aside in the world: longer than a replacement takes whatever goes wrong, and
+// shorter than anybody's patience.
+const keptFor = 8 * time.Minute
+
+// preservations is what people do who want to look at machines, one that they choose or the next that breaks, while the
+// fleet is scaled and rolled.
+func preservations(r *rand.Rand) []Deed {
+	var deeds []Deed
+	switch r.IntN(3) {
+	case 0:
+		deeds = append(deeds, keep(r.IntN(2), v1beta1.PreserveNow))
+	case 1:
+		deeds = append(deeds, keepThoseThatFail(), breakInstance(r.IntN(2)))
+	default:
+		deeds = append(deeds, keep(r.IntN(2), v1beta1.PreserveWhenFailed), breakInstance(r.IntN(2)))
+	}
+	switch r.IntN(4) {
+	case 0:
+		deeds = append(deeds, scale(int32(1+r.IntN(3))))
+	case 1:
+		deeds = append(deeds, roll("b"))
+	}
+	return deeds
+}
+
+// keep asks for one of the machines to be set aside, whichever is the i-th then.
+func keep(i int, when string) Deed {
+	return Deed{Name: "preserve a machine: " + when, Do: func(ctx context.Context, w *World, c client.Client) error {
+		machines := w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine"))
+		if len(machines) == 0 {
+			return nil
+		}
+		m := machines[i%len(machines)].DeepCopyObject().(*v1beta1.Machine)
+		w.tell("it is %s", m.Name)
+		before := m.DeepCopy()
+		if m.Annotations == nil {
+			m.Annotations = map[string]string{}
+		}
+		m.Annotations[v1beta1.AnnotationPreserve] = when
+		return client.IgnoreNotFound(c.Patch(ctx, m, client.MergeFrom(before)))
+	}}
+}
+
+// keepThoseThatFail has all machines of the deployment set aside when they fail.
+func keepThoseThatFail() Deed {
+	return edit("preserve those that fail", func(d *v1beta1.MachineDeployment) {
+		d.Spec.Template.ObjectMeta.Annotations = map[string]string{v1beta1.AnnotationPreserve: v1beta1.PreserveWhenFailed}
+	})
+}
+
+// mayEndKeeping judges the deletion of a machine that is kept, or about to be: it has its time, and is replaced long before
+// that is over.
+func (o *oracle) mayEndKeeping(c apiserver.Change, m *v1beta1.Machine) {
+	if c.Actor == Manager && preservation.Due(m) {
+		o.breach("preservation", "%s deleted machine %s, which was to be set aside", c.Actor, m.Name)
+	}
+	if !preservation.SetAside(m) || c.Actor != Manager && c.Actor != Provider {
+		return
+	}
+	if until, err := preservation.Until(m); err != nil || o.world.clock.at.Before(until) {
+		o.breach("preservation", "%s deleted machine %s, which was set aside until %s (%v)", c.Actor, m.Name, m.Annotations[v1beta1.AnnotationPreservedUntil], err)
+	}
+	wanted, live := 0, 0
+	for _, d := range o.world.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineDeployment")) {
+		wanted += int(replicasOf(d.(*v1beta1.MachineDeployment).Spec.Replicas))
+	}
+	for _, other := range o.machines {
+		if metav1.GetControllerOfNoCopy(other) != nil && other.DeletionTimestamp.IsZero() {
+			live++
+		}
+	}
+	if live < wanted && o.world.deedAt.Add(keptFor/2).Before(o.world.clock.at) {
+		o.breach("preservation", "machine %s was not replaced while it was set aside: %s", m.Name, fmt.Sprintf("%d of %d", live, wanted))
+	}
+}
+
+// setAside counts the machines that are set aside, or are about to be.
+func setAside(machines []client.Object) (n int) {
+	for _, o := range machines {
+		if m := o.(*v1beta1.Machine); preservation.SetAside(m) || preservation.Due(m) {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,403 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/cloud"
+	"machinist.dev/machinist/internal/index"
+	"machinist.dev/machinist/internal/machine"
+	"machinist.dev/machinist/internal/machine/drain"
+	"machinist.dev/machinist/internal/machineclass"
+	"machinist.dev/machinist/internal/machineclass/resolve"
+	"machinist.dev/machinist/internal/machinedeployment"
+	"machinist.dev/machinist/internal/machineset"
+	"machinist.dev/machinist/internal/operator"
+	"machinist.dev/machinist/internal/wiring"
+)
+
+// Process is one life of the manager or of a provider: its reconcilers with their memory, its caches, its queues. A restart
+// makes another one.
+type Process struct {
+	world *World
+	name  string
+	dead  bool
+	// life tells it from the processes of the same name that were before it, and began is when it started.
+	life  int
+	began time.Time
+	// clock is that of its host.
+	clock *wallClock
+
+	// former is true for a life that another one has followed already. It is suspended at first, and at work until.
+	former, suspended bool
+	deposedAt, until  time.Time
+	// denials is what it may not do for a while, rewind how many changes the first lists of the life after it lack.
+	denials []denial
+	rewind  int
+
+	connections     []*liveClient
+	control, target *cache
+	controllers     []*controller
+
+	// The reconcilers, with their memory; those of other processes are nil.
+	sets        *machineset.Reconciler
+	deployments *machinedeployment.Reconciler
+	machines    *machine.Reconciler
+	classes     *machineclass.Reconciler
+	drains      *drain.Controller
+	rooms
+}
+
+// controller is one row of controllers of a process.
+type controller struct {
+	process *Process
+	table   wiring.Table
+	queue   *queue
+}
+
+// The names of the processes.
+const (
+	Manager  = "manager"
+	Provider = "provider"
+)
+
+// start begins a life of a process, on a host whose clock is behind by a time. late is how many changes its first lists lack.
+func (w *World) start(name string, behind time.Duration, late func() int) (*Process, error) {
+	w.lives++
+	p := &Process{world: w, name: name, life: w.lives, began: w.clock.at, clock: &wallClock{w.clock, behind}}
+	tables, err := p.wire(&Process{})
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range p.views() {
+		if v.unfilled = w.linkTo(v.server).down(); v.unfilled {
+			continue
+		}
+		if err := v.fill(late()); err != nil {
+			return nil, err
+		}
+	}
+	for _, t := range tables {
+		if err := p.add(t, newQueue(w.clock.Now)); err != nil {
+			return nil, fmt.Errorf("start %s of %s: %w", t.Name, name, err)
+		}
+	}
+	p.hearAll()
+	p.lookAround()
+	return p, nil
+}
+
+// fork continues the life of a process in another world, with all that it knows.
+func (p *Process) fork(w *World) (*Process, error) {
+	if len(p.controllers) == 0 {
+		return w.awaited(p.name, &wallClock{w.clock, p.clock.behind}), nil
+	}
+	f := &Process{
+		world: w, name: p.name, life: p.life, began: p.began, dead: p.dead, clock: &wallClock{w.clock, p.clock.behind},
+		former: p.former, suspended: p.suspended, until: p.until, denials: slices.Clone(p.denials), rewind: p.rewind,
+	}
+	tables, err := f.wire(p)
+	if err != nil {
+		return nil, err
+	}
+	ours := f.views()
+	for i, v := range p.views() {
+		ours[i].resume(v)
+	}
+	for i, t := range tables {
+		q := newQueue(w.clock.Now)
+		if err := f.add(t, q); err != nil {
+			return nil, fmt.Errorf("fork %s of %s: %w", t.Name, p.name, err)
+		}
+		// What its sources begin with was said when the life began.
+		*q = *p.controllers[i].queue.fork(w.clock.Now)
+	}
+	for i, v := range p.views() {
+		for j, s := range v.subscriptions {
+			ours[i].subscriptions[j].events = slices.Clone(s.events)
+		}
+	}
+	if f.former {
+		f.actAsFormer()
+	}
+	return f, nil
+}
+
+// wire makes what the process consists of, with the memory of another one; that has none where the process is new.
+func (p *Process) wire(origin *Process) ([]wiring.Table, error) {
+	p.control, p.target = newCache(p.world.control, p.world.scheme), newCache(p.world.target, p.world.scheme)
+	p.watchClusters(origin)
+	switch p.name {
+	case Manager:
+		return p.manager(origin)
+	case Provider:
+		return p.provider(origin)
+	}
+	return nil, fmt.Errorf("there is no process %q", p.name)
+}
+
+// remembering returns a new reconciler, or one that remembers what another one does.
+func remembering[R, O any](origin *R, options O, make func(O) *R, fork func(*R, O) *R) *R {
+	if origin == nil {
+		return make(options)
+	}
+	return fork(origin, options)
+}
+
+func (p *Process) views() []*view {
+	return append(p.control.views[:len(p.control.views):len(p.control.views)], p.target.views...)
+}
+
+// sees returns how much of a kind the process sees now.
+func (p *Process) sees(kind string) (revision int64) {
+	for _, v := range p.views() {
+		if v.gvk.Kind == kind {
+			revision = max(revision, v.seen)
+		}
+	}
+	return revision
+}
+
+// cached declares what a process caches, as its main function does.
+func (p *Process) cached(kinds []operator.Kind, c *cache, cluster wiring.Cluster) error {
+	for _, k := range kinds {
+		if err := c.add(cluster, k.Object, k.Transform); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Process) manager(origin *Process) ([]wiring.Table, error) {
+	ctx := context.Background()
+	err := p.cached([]operator.Kind{
+		{Object: &v1beta1.MachineDeployment{}}, {Object: &v1beta1.MachineSet{}}, {Object: &v1beta1.Machine{}}, {Object: &v1beta1.MachineClass{}},
+	}, p.control, wiring.Control)
+	if err != nil {
+		return nil, err
+	}
+	control, target := p.world.guards.rooms.managerKinds()
+	if err := errors.Join(p.cached(control, p.control, wiring.Control), p.cached(target, p.target, wiring.Target)); err != nil {
+		return nil, err
+	}
+	for _, register := range []func(context.Context, client.FieldIndexer) error{index.RegisterOwned, index.RegisterSets, machineset.RegisterIndexes} {
+		if err := register(ctx, p.control); err != nil {
+			return nil, err
+		}
+	}
+	machines, err := p.control.viewOf(&v1beta1.Machine{})
+	if err != nil {
+		return nil, err
+	}
+	c, live := newCachedClient(p, p.control, Manager), p.live(p.control)
+	p.sets = remembering(origin.sets, machineset.Options{
+		Client: c, Live: live, Recorder: recorder{p}, Clock: p.clock,
+		MachinesSeen: machines.version,
+		Stopped:      func() (r machineset.Reason) { r.Reason, r.Message = p.stopped(); return r },
+		Run: func(n int, f func(int)) {
+			for i := range n {
+				f(i)
+			}
+		},
+		NewName: func(set string) string {
+			p.world.names++
+			return fmt.Sprintf("%s-%05d", set, p.world.names)
+		},
+	}, machineset.New, (*machineset.Reconciler).Fork)
+	p.deployments = remembering(origin.deployments, machinedeployment.Options{
+		Client: c, Live: live, Recorder: recorder{p}, Clock: p.clock, MachinesSeen: machines.version, Stopped: p.stopped,
+	}, machinedeployment.New, (*machinedeployment.Reconciler).Fork)
+	more, err := p.managerRooms(origin)
+	return append([]wiring.Table{p.sets.Wiring(), p.deployments.Wiring()}, more...), err
+}
+
+func (p *Process) provider(origin *Process) ([]wiring.Table, error) {
+	ctx := context.Background()
+	err := p.cached([]operator.Kind{
+		{Object: &v1beta1.Machine{}}, {Object: &v1beta1.MachineClass{}}, {Object: wiring.Secrets(), Transform: operator.TransformMetadata},
+	}, p.control, wiring.Control)
+	if err != nil {
+		return nil, err
+	}
+	targetKinds := []operator.Kind{{Object: &corev1.Node{}, Transform: operator.TransformNode}, {Object: &policyv1.PodDisruptionBudget{}}}
+	err = p.cached(append(targetKinds, p.world.guards.rooms.providerKinds()...), p.target, wiring.Target)
+	if err != nil {
+		return nil, err
+	}
+	for _, register := range []func(context.Context, client.FieldIndexer) error{index.RegisterMachines, resolve.RegisterIndexes} {
+		if err := register(ctx, p.control); err != nil {
+			return nil, err
+		}
+	}
+	if err := index.RegisterTarget(ctx, p.target); err != nil {
+		return nil, err
+	}
+	w := p.world
+	control, controlLive := newCachedClient(p, p.control, Provider), p.live(p.control)
+	target, targetLive := newCachedClient(p, p.target, Provider), p.live(p.target)
+	guarded := cloud.New(cloud.Options{Driver: driver{p, w.cloud}, Fence: p.fence, Clock: p.clock})
+	p.drains = remembering(origin.drains, drain.Options{
+		Target: targetLive, Clock: p.clock, BudgetReader: target, Epoch: p.epoch(),
+	}, drain.New, (*drain.Controller).Fork)
+	classes := &resolve.Resolver{Classes: control, Secrets: controlLive}
+	seen, err := p.control.viewOf(&v1beta1.Machine{})
+	if err != nil {
+		return nil, err
+	}
+	p.machines = remembering(origin.machines, machine.Options{
+		Cloud: guarded, ClusterID: clusterID, Client: control, Live: controlLive, MachinesSeen: seen.version,
+		Classes: classes, Reach: p.outages(),
+		Recorder: recorder{p}, Clock: p.clock, Drainer: p.drains, PreserveTimeout: keptFor,
+		Target: &machine.Target{Nodes: target, Live: targetLive, APIEndpoint: "https://target.example:6443", CABundle: []byte("PEM")},
+	}, machine.New, (*machine.Reconciler).Fork)
+	p.classes = remembering(origin.classes, machineclass.Options{
+		Driver: guarded, Client: control, Live: controlLive, Recorder: recorder{p}, Clock: p.clock,
+	}, machineclass.New, (*machineclass.Reconciler).Fork)
+	more, err := p.providerRooms(origin, guarded, classes)
+	return slices.Concat([]wiring.Table{p.machines.Wiring(p.control, p.drains.Wakes()), p.drains.Wiring()}, p.classes.Wiring(p.control), more), err
+}
+
+// live returns the process's connection to a cluster itself.
+func (p *Process) live(c *cache) *liveClient {
+	return p.dial(c, p.name)
+}
+
+// add adds a controller with its queue.
+func (p *Process) add(t wiring.Table, q *queue) error {
+	c := &controller{process: p, table: t, queue: q}
+	p.controllers = append(p.controllers, c)
+	for _, w := range t.Everything() {
+		from := p.control
+		if w.Cluster == wiring.Target {
+			from = p.target
+		}
+		v, err := from.viewOf(w.Object)
+		if err != nil {
+			return err
+		}
+		v.subscriptions = append(v.subscriptions, &subscription{controller: c, watch: w})
+	}
+	for _, s := range t.Sources {
+		if err := s.Start(context.Background(), c.queue); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hearAll tells the controllers of everything that is in the caches.
+func (p *Process) hearAll() {
+	for _, v := range p.views() {
+		for _, s := range v.subscriptions {
+			for _, o := range v.objects {
+				s.events = append(s.events, event.CreateEvent{Object: o, IsInInitialList: true})
+			}
+		}
+	}
+}
+
+// handle hands the oldest event of a subscription to its handler.
+func (s *subscription) handle(ctx context.Context) {
+	e := s.events[0]
+	s.events = s.events[1:]
+	news, keys, q := s.watch.News, s.watch.Keys, s.controller.queue
+	switch e := e.(type) {
+	case event.CreateEvent:
+		if news.Create(e) {
+			keys.Create(ctx, e, q)
+		}
+	case event.UpdateEvent:
+		if news.Update(e) {
+			keys.Update(ctx, e, q)
+		}
+	case event.DeleteEvent:
+		if news.Delete(e) {
+			keys.Delete(ctx, e, q)
+		}
+	}
+}
+
+// run makes one pass over the i-th of the keys that are ready.
+func (c *controller) run(i int) {
+	w, key := c.process.world, c.queue.take(i)
+	frame := &frame{controller: c, key: key.NamespacedName, seen: map[string]int64{}, began: w.clock.at, revision: w.control.Revision()}
+	for _, v := range c.process.views() {
+		frame.seen[v.gvk.Kind] = max(v.seen, w.oracle.knew[v.gvk.Kind])
+	}
+	w.frames = append(w.frames, frame)
+	w.tell("%s looks at %s", frame.name(), key)
+	result, err := c.table.Reconciler.Reconcile(logr.NewContext(context.Background(), w.secrets.logger()), key)
+	w.frames = w.frames[:len(w.frames)-1]
+	if c.process.dead {
+		return
+	}
+	c.queue.Done(key)
+	switch {
+	case err != nil:
+		w.secrets.told("an error of "+frame.name(), err.Error())
+		w.tell("%s: %s: error: %v", frame.name(), key, err)
+		c.queue.AddRateLimited(key)
+	case result.RequeueAfter > 0:
+		c.queue.Forget(key)
+		c.queue.AddAfter(key, result.RequeueAfter)
+	default:
+		c.queue.Forget(key)
+	}
+}
+
+// frame is a pass under way. Several are, one inside the other, where one process acts while a request of another is on
+// its way.
+type frame struct {
+	controller *controller
+	key        types.NamespacedName
+	// seen is how much of each kind the process had seen when the pass began.
+	seen map[string]int64
+	// began is when the pass did, and revision that of the control cluster then.
+	began    time.Time
+	revision int64
+	// sent is the revision of the control cluster when its last request was sent.
+	sent int64
+}
+
+func (f *frame) name() string {
+	if f == nil {
+		return ""
+	}
+	return f.controller.process.name + "/" + f.controller.table.Name
+}
+
+func (w *World) top() *frame {
+	if len(w.frames) == 0 {
+		return nil
+	}
+	return w.frames[len(w.frames)-1]
+}
+
+// recorder takes a process's events.
+type recorder struct{ process *Process }
+
+// Eventf implements events.EventRecorder.
+func (r recorder) Eventf(regarding, _ runtime.Object, kind, reason, action, note string, args ...any) {
+	if r.process.dead {
+		return
+	}
+	name := ""
+	if o, ok := regarding.(client.Object); ok {
+		name = client.ObjectKeyFromObject(o).String()
+	}
+	text := fmt.Sprintf(note, args...)
+	r.process.world.secrets.told("an event of "+name, text)
+	r.process.world.tell("%s event of %s: %s (%s): %s", kind, name, reason, action, text)
+}

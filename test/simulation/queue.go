@@ -1,0 +1,136 @@
+package simulation
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"machinist.dev/machinist/internal/wiring"
+)
+
+// queue is a controller's work queue under the world's clock. It hands out nothing by itself: the scheduler chooses among
+// the keys that are ready.
+type queue struct {
+	now        func() time.Time
+	ready      []reconcile.Request
+	processing map[reconcile.Request]bool
+	// again are keys that were added while they were being worked on.
+	again    map[reconcile.Request]bool
+	delayed  map[reconcile.Request]time.Time
+	failures map[reconcile.Request]int
+}
+
+func newQueue(now func() time.Time) *queue {
+	return &queue{
+		now: now, processing: map[reconcile.Request]bool{}, again: map[reconcile.Request]bool{},
+		delayed: map[reconcile.Request]time.Time{}, failures: map[reconcile.Request]int{},
+	}
+}
+
+func (q *queue) fork(now func() time.Time) *queue {
+	return &queue{
+		now: now, ready: slices.Clone(q.ready), processing: maps.Clone(q.processing), again: maps.Clone(q.again),
+		delayed: maps.Clone(q.delayed), failures: maps.Clone(q.failures),
+	}
+}
+
+// Add implements workqueue.TypedInterface.
+func (q *queue) Add(key reconcile.Request) {
+	delete(q.delayed, key)
+	if q.processing[key] {
+		q.again[key] = true
+		return
+	}
+	if !slices.Contains(q.ready, key) {
+		q.ready = append(q.ready, key)
+	}
+}
+
+// AddAfter implements workqueue.TypedDelayingInterface: of two times for one key the earlier counts.
+func (q *queue) AddAfter(key reconcile.Request, d time.Duration) {
+	if d <= 0 {
+		q.Add(key)
+		return
+	}
+	at := q.now().Add(d)
+	if known, ok := q.delayed[key]; !ok || at.Before(known) {
+		q.delayed[key] = at
+	}
+}
+
+// AddRateLimited implements workqueue.TypedRateLimitingInterface.
+func (q *queue) AddRateLimited(key reconcile.Request) {
+	d := wiring.FirstRetry << min(q.failures[key], 30)
+	q.failures[key]++
+	q.AddAfter(key, min(d, wiring.LongestRetry))
+}
+
+// Forget implements workqueue.TypedRateLimitingInterface.
+func (q *queue) Forget(key reconcile.Request) { delete(q.failures, key) }
+
+// NumRequeues implements workqueue.TypedRateLimitingInterface.
+func (q *queue) NumRequeues(key reconcile.Request) int { return q.failures[key] }
+
+// Len implements workqueue.TypedInterface.
+func (q *queue) Len() int { return len(q.ready) }
+
+// Get implements workqueue.TypedInterface.
+func (q *queue) Get() (reconcile.Request, bool) { return q.take(0), false }
+
+// take hands out the i-th key that is ready.
+func (q *queue) take(i int) reconcile.Request {
+	key := q.ready[i]
+	q.ready = slices.Delete(q.ready, i, i+1)
+	q.processing[key] = true
+	return key
+}
+
+// Done implements workqueue.TypedInterface.
+func (q *queue) Done(key reconcile.Request) {
+	delete(q.processing, key)
+	if q.again[key] {
+		delete(q.again, key)
+		q.Add(key)
+	}
+}
+
+// ShutDown implements workqueue.TypedInterface.
+func (q *queue) ShutDown() {}
+
+// ShutDownWithDrain implements workqueue.TypedInterface.
+func (q *queue) ShutDownWithDrain() {}
+
+// ShuttingDown implements workqueue.TypedInterface.
+func (q *queue) ShuttingDown() bool { return false }
+
+// due moves the keys whose time has come to those that are ready.
+func (q *queue) due() {
+	var keys []reconcile.Request
+	now := q.now()
+	for key, at := range q.delayed {
+		if !at.After(now) {
+			keys = append(keys, key)
+		}
+	}
+	slices.SortFunc(keys, func(a, b reconcile.Request) int {
+		if c := q.delayed[a].Compare(q.delayed[b]); c != 0 {
+			return c
+		}
+		return compareKeys(a.NamespacedName, b.NamespacedName)
+	})
+	for _, key := range keys {
+		q.Add(key)
+	}
+}
+
+// next returns when the next delayed key is due.
+func (q *queue) next() (at time.Time, any bool) {
+	for _, t := range q.delayed {
+		if !any || t.Before(at) {
+			at, any = t, true
+		}
+	}
+	return at, any
+}

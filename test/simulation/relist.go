@@ -1,0 +1,63 @@
+package simulation
+
+import (
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+)
+
+// relist shows all that there is now at once, as an informer does whose watch was lost: changes in between are merged, and
+// a deletion is known only by absence.
+func (v *view) relist() error {
+	before := v.objects
+	if err := v.fill(0); err != nil {
+		return err
+	}
+	var left []client.Object
+	for i, j := 0, 0; i < len(before) || j < len(v.objects); {
+		order := 0
+		switch {
+		case i == len(before):
+			order = 1
+		case j == len(v.objects):
+			order = -1
+		default:
+			order = compareKeys(client.ObjectKeyFromObject(before[i]), client.ObjectKeyFromObject(v.objects[j]))
+		}
+		switch {
+		case order < 0:
+			left = append(left, before[i])
+			i++
+		case order > 0:
+			v.announce(event.CreateEvent{Object: v.objects[j]})
+			j++
+		default:
+			if before[i].GetResourceVersion() != v.objects[j].GetResourceVersion() {
+				v.announce(event.UpdateEvent{ObjectOld: before[i], ObjectNew: v.objects[j]})
+			}
+			i, j = i+1, j+1
+		}
+	}
+	for _, o := range left {
+		v.announce(event.DeleteEvent{Object: o, DeleteStateUnknown: true})
+	}
+	return nil
+}
+
+// elapse ends what is wrong with the view when its time has come.
+func (v *view) elapse(w *World) error {
+	now := w.clock.at
+	if !v.mergedUntil.IsZero() && !now.Before(v.mergedUntil) {
+		v.mergedUntil = time.Time{}
+	}
+	if v.frozenUntil.IsZero() || now.Before(v.frozenUntil) || v.away() {
+		return nil
+	}
+	v.frozenUntil = time.Time{}
+	w.disturbed, w.stepsAtFault = w.clock.at, w.steps
+	if v.lost {
+		return v.relist()
+	}
+	return nil
+}

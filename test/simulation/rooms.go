@@ -1,0 +1,270 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/bootstrap/approval"
+	"machinist.dev/machinist/internal/healthcheck"
+	"machinist.dev/machinist/internal/machine"
+	"machinist.dev/machinist/internal/machine/drain"
+	"machinist.dev/machinist/internal/machineclass/resolve"
+	"machinist.dev/machinist/internal/machinedeployment"
+	"machinist.dev/machinist/internal/operator"
+	"machinist.dev/machinist/internal/reachability"
+	"machinist.dev/machinist/internal/safety/orphans"
+	pages "machinist.dev/machinist/internal/safety/orphans/ledger"
+	"machinist.dev/machinist/internal/safety/overshoot"
+	"machinist.dev/machinist/internal/wiring"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// Rooms are the controllers of health and safety that run in a world beside those that make and keep machines. Where any
+// runs, the processes also watch whether both clusters answer.
+type Rooms uint
+
+// The rooms.
+const (
+	Health Rooms = 1 << iota
+	Overshoot
+	Marks
+	Orphans
+	Approval
+
+	EveryRoom = Health | Overshoot | Marks | Orphans | Approval
+)
+
+func (r Rooms) has(any Rooms) bool { return r&any != 0 }
+
+// What people would set by flags, shorter than the defaults: less than anybody's patience, and longer than caches are late
+// or, for orphans, shorter.
+const (
+	healthTimeout   = 5 * time.Minute
+	healthThreshold = 55
+	orphanPeriod    = 20 * time.Second
+	orphanAge       = 50 * time.Second
+	overshootUp     = 1
+)
+
+// rooms are the reconcilers of a process that the world has Rooms for, with their memory.
+type rooms struct {
+	reach     *reachability.Watch
+	looks     []look
+	health    *healthcheck.Reconciler
+	overshoot *overshoot.Reconciler
+	marker    *machinedeployment.Marker
+	orphans   *orphans.Collector
+	// orphanDrains are the drains of Nodes that no Machine has.
+	orphanDrains *drain.Controller
+	approval     *approval.Reconciler
+}
+
+// look is when a process looks at a cluster, and how.
+type look struct {
+	at   time.Time
+	next time.Duration
+	do   func() time.Duration
+}
+
+// watchClusters makes the process know whether the clusters answer.
+func (p *Process) watchClusters(origin *Process) {
+	w := p.world
+	if w.guards.rooms == 0 {
+		return
+	}
+	for _, c := range []*cache{p.control, p.target} {
+		c.away = func() bool { return w.linkTo(c.server).down() }
+	}
+	options := reachability.Options{Control: answering{p, p.control}, Target: answering{p, p.target}, Clock: ticking{PassiveClock: p.clock}}
+	if origin.reach == nil {
+		p.reach = reachability.New(options)
+		p.reach.Lead()
+	} else {
+		p.reach = origin.reach.Fork(options)
+	}
+	for i, do := range p.reach.Looks(context.Background()) {
+		l := look{at: w.clock.at, do: do}
+		if origin.reach != nil {
+			l.at, l.next = origin.looks[i].at, origin.looks[i].next
+		}
+		p.looks = append(p.looks, l)
+	}
+}
+
+// lookAround looks at the clusters that it is time to look at.
+func (p *Process) lookAround() {
+	if p.dead {
+		return
+	}
+	for i := range p.looks {
+		l := &p.looks[i]
+		for !l.at.After(p.world.clock.at) {
+			l.next = l.do()
+			if l.at = l.at.Add(l.next); l.next == reachability.DefaultPeriod {
+				l.at = p.world.clock.at.Add(l.next)
+			}
+		}
+	}
+}
+
+// nextLook returns when the process finds out something. While all clusters answer, a look later than it is due finds the
+// same.
+func (p *Process) nextLook() (at time.Time, any bool) {
+	for i, l := range p.looks {
+		if (l.next < reachability.DefaultPeriod || p.world.guards.links[i].down()) && (!any || l.at.Before(at)) {
+			at, any = l.at, true
+		}
+	}
+	return at, any && !p.dead
+}
+
+// answering is a cluster as a process finds it.
+type answering struct {
+	process *Process
+	cache   *cache
+}
+
+// Ping implements reachability.Cluster.
+func (a answering) Ping(context.Context) error {
+	return a.process.world.linkTo(a.cache.server).unreachable()
+}
+
+// CaughtUp implements reachability.Cluster. Nobody waits here: a cache that is late is caught up with at the next look.
+func (a answering) CaughtUp(context.Context) error {
+	for _, v := range a.cache.views {
+		if !v.metadata && !v.unfilled && (v.behind() || !v.frozenUntil.IsZero()) {
+			return fmt.Errorf("the cache of %s is late", v.gvk.Kind)
+		}
+	}
+	return nil
+}
+
+// stopped says why the process must not add or exchange machines.
+func (p *Process) stopped() (reason, message string) {
+	if p.reach == nil {
+		return "", ""
+	}
+	return p.reach.Stopped()
+}
+
+// outages is what the machines know of outages; nil where nobody watches.
+func (p *Process) outages() machine.Reach {
+	if p.reach == nil {
+		return nil
+	}
+	return p.reach
+}
+
+// epoch is what drains know of outages.
+func (p *Process) epoch() func() uint64 {
+	if p.reach == nil {
+		return nil
+	}
+	return p.reach.TargetEpoch
+}
+
+// managerKinds are what the manager caches for the rooms, of the control and of the target cluster.
+func (r Rooms) managerKinds() (control, target []operator.Kind) {
+	if r.has(Health) {
+		control = append(control, operator.Kind{Object: &v1beta1.MachineHealthCheck{}})
+	}
+	if r.has(Health | Marks) {
+		target = append(target, operator.Kind{Object: &corev1.Node{}, Transform: operator.TransformNode})
+	}
+	return control, target
+}
+
+// providerKinds are what a provider caches of the target cluster for the rooms.
+func (r Rooms) providerKinds() []operator.Kind {
+	if r.has(Approval) {
+		return []operator.Kind{{Object: &certificatesv1.CertificateSigningRequest{}, Transform: approval.Transform}}
+	}
+	return nil
+}
+
+// managerRooms makes the rooms of the manager.
+func (p *Process) managerRooms(origin *Process) ([]wiring.Table, error) {
+	w := p.world
+	control, live := newCachedClient(p, p.control, Manager), p.live(p.control)
+	target, targetLive := newCachedClient(p, p.target, Manager), p.live(p.target)
+	var tables []wiring.Table
+	if w.guards.rooms.has(Marks) {
+		p.marker = remembering(origin.marker, machinedeployment.MarkerOptions{
+			Client: control, Nodes: target, Synced: p.target.synced, Clock: p.clock, Stopped: p.stopped, Run: oneByOne,
+		}, machinedeployment.NewMarker, (*machinedeployment.Marker).Fork)
+		tables = append(tables, p.marker.Wiring())
+	}
+	if w.guards.rooms.has(Overshoot) {
+		p.overshoot = remembering(origin.overshoot, overshoot.Options{
+			Client: control, Live: live, Clock: p.clock, Recorder: recorder{p},
+			Limits: overshoot.Limits{Up: overshootUp, Down: 1, Period: overshoot.DefaultPeriod},
+		}, overshoot.New, (*overshoot.Reconciler).Fork)
+		tables = append(tables, p.overshoot.Wiring())
+	}
+	if w.guards.rooms.has(Health) {
+		policy, err := (&healthcheck.BuiltIn{Timeout: healthTimeout, MaxUnhealthy: v1beta1.DefaultMaxUnhealthy, MeltdownThreshold: healthThreshold}).Policy()
+		if err != nil {
+			return nil, err
+		}
+		p.health = remembering(origin.health, healthcheck.Options{
+			Client: control, Live: live, Clock: p.clock, Recorder: recorder{p}, BuiltIn: policy, MeltdownThreshold: healthThreshold,
+			Stopped: p.reach.Stopped, StableSince: p.reach.StableSince, OutageEnded: p.reach.OutageEnded,
+			Nodes: &healthcheck.Nodes{Cached: target, Live: targetLive, Synced: p.target.synced},
+		}, healthcheck.New, (*healthcheck.Reconciler).Fork)
+		tables = append(tables, p.health.Wiring())
+	}
+	return tables, nil
+}
+
+// providerRooms makes the rooms of a provider.
+func (p *Process) providerRooms(origin *Process, driver provider.Driver, classes *resolve.Resolver) ([]wiring.Table, error) {
+	w := p.world
+	live, targetLive := p.live(p.control), p.live(p.target)
+	var tables []wiring.Table
+	if w.guards.rooms.has(Approval) {
+		if err := approval.RegisterIndexes(context.Background(), p.target); err != nil {
+			return nil, err
+		}
+		p.approval = remembering(origin.approval, approval.Options{
+			Provider: providerName, ClusterID: clusterID, Machines: p.control, Live: live, Cache: p.target, Target: targetLive,
+			Classes: classes, Cloud: driver, Recorder: recorder{p}, Clock: p.clock,
+		}, approval.New, (*approval.Reconciler).Fork)
+		tables = append(tables, p.approval.Wiring(p.target.synced)...)
+	}
+	if w.guards.rooms.has(Orphans) {
+		p.orphanDrains = remembering(origin.orphanDrains, drain.Options{
+			Target: targetLive, Clock: p.clock, BudgetReader: p.target, Epoch: p.epoch(),
+		}, drain.New, (*drain.Controller).Fork)
+		table := p.orphanDrains.Wiring()
+		table.Name = "drain-orphans"
+		tables = append(tables, table)
+		p.orphans = remembering(origin.orphans, orphans.Options{
+			Rules:    orphans.Rules{ClusterID: clusterID, Period: orphanPeriod, MinAge: orphanAge, MaxDeletes: 1, ReportOnly: w.guards.reportOnly},
+			Cloud:    driver,
+			Client:   p.control,
+			Live:     live,
+			Target:   &orphans.Target{Nodes: p.target, Live: targetLive, Drainer: p.orphanDrains, Epoch: p.epoch()},
+			Mismatch: func() error { return nil },
+			Record:   &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: leases, Name: "machinist-cluster"}},
+			Ledger:   pages.Book{Client: live, Namespace: leases},
+			Reach:    p.reach, Doubt: p.machines.Doubt, Recorder: recorder{p}, Clock: p.clock,
+		}, orphans.New, (*orphans.Collector).Fork)
+		tables = append(tables, p.orphans.Wiring())
+	}
+	return tables, nil
+}
+
+// leases is the namespace of what belongs to the processes themselves.
+const leases = "machinist-system"
+
+func oneByOne(n int, f func(int)) {
+	for i := range n {
+		f(i)
+	}
+}

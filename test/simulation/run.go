@@ -1,0 +1,130 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Prepared is a scenario with its fleet at rest, from which runs are forked.
+type Prepared struct {
+	Scenario
+	// Habits are the semantics of the cloud in its runs; none for a cloud that is as kind as the contract allows.
+	Habits Habits
+	base   *World
+}
+
+// Prepare brings up a scenario's fleet, undisturbed.
+func (s Scenario) Prepare(scheme *runtime.Scheme) (*Prepared, error) {
+	w, err := New(scheme, s.Rooms)
+	if err != nil {
+		return nil, err
+	}
+	if err := classes(context.Background(), w.hand(w.control)); err != nil {
+		return nil, err
+	}
+	if err := w.deploy(s.Apps); err != nil {
+		return nil, err
+	}
+	if s.Base != nil {
+		w.script = []Deed{create(s.Base)}
+	}
+	if err := w.Run(Settled); err != nil {
+		return nil, fmt.Errorf("prepare scenario %s: %w", s.Name, err)
+	}
+	return &Prepared{Scenario: s, base: w}, nil
+}
+
+// Result is what came of a run.
+type Result struct {
+	Err            error
+	Steps, Effects int
+	Crashes        int
+	Path           uint64
+	// Tail is how many steps there were from the last fault, or the beginning, until rest.
+	Tail int
+	// Made is how many instances there were in all.
+	Made int
+	// End is what is there in the end of a run without an error.
+	End End
+}
+
+// Run runs the scenario with the choices of a seed: with faults at random or, where there is a plan, with nothing but
+// that. A run with a plan is measured by the one without. story, if given, takes what happens.
+func (p *Prepared) Run(seed uint64, plan Plan, story func(string)) Result {
+	w, err := p.begin(seed, len(plan) > 0)
+	if err != nil {
+		return Result{Err: err}
+	}
+	w.story = story
+	if len(plan) == 0 {
+		w.disturb()
+		return w.finish()
+	}
+	w.faults = plan
+	r := &recording{scenario: p, seed: seed, plan: plan, result: w.finish()}
+	r.result.Err = r.verdict(p.record(seed))
+	return r.result
+}
+
+// begin returns the world of a run before its first step.
+func (p *Prepared) begin(seed uint64, planned bool) (*World, error) {
+	w, err := p.base.Fork(seed)
+	if err != nil {
+		return nil, err
+	}
+	w.script, w.planned = p.Script(w.random), planned
+	w.cloud.past = past{habits: p.Habits, began: w.clock.at}
+	return w, nil
+}
+
+// finish runs a world to its end.
+func (w *World) finish() (result Result) {
+	defer func() {
+		if r := recover(); r != nil {
+			result.Err = fmt.Errorf("panic: %v\n%s", r, debug.Stack())
+		}
+		result.Steps, result.Effects, result.Crashes, result.Path = w.steps, w.effects, w.crashes, w.path
+		result.Made = w.cloud.madeInAll()
+	}()
+	if err := w.Run(Settled); err != nil {
+		return Result{Err: err}
+	}
+	return Result{End: endOf(w), Tail: w.stepsAtRest - w.stepsAtFault}
+}
+
+// disturb chooses how bad a run is.
+func (w *World) disturb() {
+	r := w.random
+	w.laziness = map[string]int{}
+	for _, p := range w.processes {
+		for _, v := range p.views() {
+			w.laziness[p.name+v.gvk.Kind] = []int{1, 1, 3, 20}[r.IntN(4)]
+		}
+	}
+	w.cloud.Boot = []time.Duration{0, 20 * time.Second}[r.IntN(2)]
+	w.cloud.Shutdown = []time.Duration{0, 10 * time.Second}[r.IntN(2)]
+	if r.IntN(3) == 0 {
+		death := kill([]string{Manager, Provider}[r.IntN(2)])
+		death.Wait = []time.Duration{0, 0, 5 * time.Second, 70 * time.Second}[r.IntN(4)]
+		w.script = slices.Insert(slices.Clone(w.script), r.IntN(len(w.script)+1), death)
+	}
+	w.faults = &atRandom{left: []int{0, 1, 1, 2, 4}[r.IntN(5)], every: 4 + r.IntN(40)}
+}
+
+// atRandom is a few faults, at random.
+type atRandom struct{ left, every int }
+
+// Of implements Faults.
+func (a *atRandom) Of(w *World, e Effect) Fault {
+	if a.left == 0 || w.random.IntN(a.every) > 0 {
+		return NoFault
+	}
+	a.left--
+	possible := faultsOf(e)
+	return possible[w.random.IntN(len(possible))]
+}

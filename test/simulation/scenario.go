@@ -1,0 +1,131 @@
+package simulation
+
+import (
+	"math/rand/v2"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// Scenario is what people do to a fleet at rest, and what shall have become of it.
+type Scenario struct {
+	Name string
+	// Group is what the scenario is about.
+	Group Group
+	// Base is the deployment that runs before; nil for none.
+	Base *v1beta1.MachineDeployment
+	// Apps is what runs on its nodes; none where that does not matter.
+	Apps []app
+	// Rooms are the rooms of health and safety that run.
+	Rooms Rooms
+	// Script is what people do. It may differ from run to run.
+	Script func(r *rand.Rand) []Deed
+	// Variants is how many undisturbed runs plans are made for, each with another seed; 0 is one.
+	Variants int
+	// MayDiffer takes out of an end what legally depends on what went wrong; nil takes out nothing.
+	MayDiffer func(End)
+}
+
+// Group is scenarios that belong together.
+type Group string
+
+// The groups.
+const (
+	// Lifecycle is one thing at a time that is asked of a fleet.
+	Lifecycle Group = "lifecycle"
+	// Fleets is several at a time, while instances break.
+	Fleets Group = "fleets"
+	// Autoscaling is an autoscaler at work.
+	Autoscaling Group = "autoscaling"
+	// Draining is machines that go, or are changed, while pods run on them.
+	Draining Group = "draining"
+)
+
+// Groups are all that there are.
+func Groups() []Group { return []Group{Lifecycle, Fleets, Autoscaling, Draining, HealthChecks, Safety} }
+
+// Scenarios are all that there are.
+func Scenarios() []Scenario {
+	always := func(deeds ...Deed) func(*rand.Rand) []Deed {
+		return func(*rand.Rand) []Deed { return deeds }
+	}
+	return slices.Concat([]Scenario{
+		{Name: "create", Group: Lifecycle, Script: always(create(fleet(2, "a")))},
+		{Name: "create-with-token", Group: Lifecycle, Script: always(create(fleet(1, "with-token")))},
+		{Name: "create-then-delete", Group: Lifecycle, Variants: 5, Script: func(r *rand.Rand) []Deed {
+			kind := []string{"MachineDeployment", "MachineSet", "Machine", "instance", "Node"}[r.IntN(5)]
+			n := 1
+			if kind != "MachineDeployment" && kind != "MachineSet" {
+				n += r.IntN(2)
+			}
+			return []Deed{create(fleet(2, "a")), remove().onceThereIs(n, kind)}
+		}},
+		{Name: "scale-up", Group: Lifecycle, Base: fleet(1, "a"), Script: always(scale(3))},
+		{Name: "scale-down", Group: Lifecycle, Base: fleet(3, "a"), Script: always(scale(1))},
+		{Name: "roll", Group: Lifecycle, Base: fleet(2, "a"), Script: always(roll("b"))},
+		{Name: "churn", Group: Fleets, Variants: 3, Base: fleet(2, "a", strategy(1, 0)), Script: func(r *rand.Rand) []Deed {
+			return append([]Deed{setStrategy(strategy(r.IntN(2), r.IntN(3)))}, churn(r)...)
+		}, MayDiffer: passedRevisions},
+		{Name: "churn-recreate", Group: Fleets, Base: fleet(2, "a", ofType(v1beta1.StrategyRecreate)), Script: churn, MayDiffer: passedRevisions},
+		{Name: "churn-on-delete", Group: Fleets, Base: fleet(2, "a", ofType(v1beta1.StrategyOnDelete)), Script: churn, MayDiffer: anyEnd},
+		{Name: "churn-in-place", Group: Fleets, Variants: 3, Base: fleet(3, "a", ofType(v1beta1.StrategyInPlace)), Script: churn, MayDiffer: passedRevisions},
+		{Name: "in-place-by-selection", Group: Fleets, Base: fleet(3, "a", bySelection(1)), Script: selections, MayDiffer: anyEnd},
+		{Name: "update-by-agent", Group: Fleets, Variants: 4, Base: fleet(2, agentClass, ofType(v1beta1.StrategyInPlace), ofVersion(firstVersion)), Script: updates},
+		{Name: "autoscaler", Group: Autoscaling, Base: fleet(4, "a", nodeGroup), Script: autoscaled, MayDiffer: anyEnd},
+		{Name: "autoscaler-roll", Group: Autoscaling, Base: fleet(4, "a", nodeGroup), Script: autoscaledRoll, MayDiffer: anyEnd},
+		{Name: "delete", Group: Lifecycle, Base: fleet(2, "a"), Script: always(remove())},
+		{Name: "adopt", Group: Lifecycle, Variants: 6, Script: adoptions, MayDiffer: anyEnd},
+		{Name: "preserve", Group: Lifecycle, Variants: 4, Base: fleet(2, "a"), Script: preservations},
+	}, drainScenarios(), interruptionScenarios(), lifecycleScenarios(), guardScenarios())
+}
+
+// churn is what a few impatient people do to a deployment, while instances break.
+func churn(r *rand.Rand) []Deed {
+	var deeds []Deed
+	for range 2 + r.IntN(3) {
+		switch r.IntN(9) {
+		case 0, 1:
+			deeds = append(deeds, scale(int32(r.IntN(4))))
+		case 2, 3:
+			deeds = append(deeds, roll([]string{"a", "b", "c"}[r.IntN(3)]))
+		case 4:
+			deeds = append(deeds, pause(r.IntN(2) == 0))
+		case 5:
+			deeds = append(deeds, deleteMachine(r.IntN(4)))
+		case 6:
+			deeds = append(deeds, breakInstance(r.IntN(4)))
+		case 7:
+			deeds = append(deeds, label([]string{"gold", "silver"}[r.IntN(2)]))
+		case 8:
+			deeds = append(deeds, upgrade([]string{"v1.36.2", "v1.36.3"}[r.IntN(2)]))
+		}
+	}
+	return append(deeds, pause(false))
+}
+
+// ofVersion gives a deployment's machines a version.
+func ofVersion(version string) func(*v1beta1.MachineDeployment) {
+	return func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.Version = version }
+}
+
+// ofType gives a deployment a strategy with its defaults.
+func ofType(t v1beta1.DeploymentStrategyType) func(*v1beta1.MachineDeployment) {
+	return func(d *v1beta1.MachineDeployment) { d.Spec.Strategy = v1beta1.DeploymentStrategy{Type: t} }
+}
+
+// strategy gives a deployment rolling updates within bounds, of which one is not zero.
+func strategy(surge, unavailable int) func(*v1beta1.MachineDeployment) {
+	if surge+unavailable == 0 {
+		surge = 1
+	}
+	return func(d *v1beta1.MachineDeployment) {
+		s, u := intstr.FromInt(surge), intstr.FromInt(unavailable)
+		d.Spec.Strategy = v1beta1.DeploymentStrategy{Type: v1beta1.StrategyRollingUpdate, RollingUpdate: &v1beta1.RollingUpdate{MaxSurge: &s, MaxUnavailable: &u}}
+	}
+}
+
+func setStrategy(change func(*v1beta1.MachineDeployment)) Deed {
+	return edit("change the strategy", change)
+}

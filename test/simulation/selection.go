@@ -1,0 +1,170 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/rollout/handover"
+	"machinist.dev/machinist/test/apiserver"
+)
+
+// People who select the machines that are updated in place.
+
+// bySelection has people select what a rollout in place updates, and so many machines be unavailable for it.
+func bySelection(unavailable int) func(*v1beta1.MachineDeployment) {
+	return func(d *v1beta1.MachineDeployment) {
+		n := intstr.FromInt(unavailable)
+		d.Spec.Strategy = v1beta1.DeploymentStrategy{Type: v1beta1.StrategyInPlace,
+			InPlace: &v1beta1.InPlaceUpdate{MaxUnavailable: &n, Orchestration: v1beta1.OrchestrationManual}}
+	}
+}
+
+// selections is what people do who select machines, and think better of it.
+func selections(r *rand.Rand) []Deed {
+	deeds := []Deed{roll([]string{"b", "c"}[r.IntN(2)])}
+	for range 2 + r.IntN(4) {
+		switch r.IntN(9) {
+		case 0, 1, 2:
+			deeds = append(deeds, selectMachine(r.IntN(4), true))
+		case 3, 4:
+			deeds = append(deeds, selectMachine(r.IntN(4), false))
+		case 5:
+			deeds = append(deeds, pause(r.IntN(2) == 0))
+		case 6:
+			deeds = append(deeds, scale(int32(2+r.IntN(3))))
+		case 7:
+			deeds = append(deeds, roll([]string{"a", "b", "c"}[r.IntN(3)]))
+		case 8:
+			deeds = append(deeds, upgrade([]string{"v1.36.2", "v1.36.3"}[r.IntN(2)]))
+		}
+	}
+	return append(deeds, pause(false))
+}
+
+// selectMachine selects one of the machines, whichever is the i-th then, or takes that back.
+func selectMachine(i int, selected bool) Deed {
+	return Deed{Name: fmt.Sprintf("selected: %t", selected), Do: func(ctx context.Context, w *World, c client.Client) error {
+		machines := w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine"))
+		if len(machines) == 0 {
+			return nil
+		}
+		return w.choose(ctx, c, machines[i%len(machines)].(*v1beta1.Machine), selected)
+	}}
+}
+
+func (w *World) choose(ctx context.Context, c client.Client, m *v1beta1.Machine, selected bool) error {
+	w.tell("it is %s", m.Name)
+	changed := m.DeepCopy()
+	delete(changed.Labels, v1beta1.LabelSelectedForUpdate)
+	if selected {
+		metav1.SetMetaDataLabel(&changed.ObjectMeta, v1beta1.LabelSelectedForUpdate, "")
+	}
+	return client.IgnoreNotFound(c.Patch(ctx, changed, client.MergeFrom(m)))
+}
+
+// selecting returns what people may do in the end, who want all machines to be updated.
+func (w *World) selecting() (out []action) {
+	if len(w.script) > 0 {
+		return nil
+	}
+	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineDeployment")) {
+		d := o.(*v1beta1.MachineDeployment)
+		if d.Spec.Strategy.TypeOrDefault() != v1beta1.StrategyInPlace || d.Spec.Strategy.OrchestrationOrDefault() != v1beta1.OrchestrationManual {
+			continue
+		}
+		wanted := &d.Spec.Template.Spec
+		for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine")) {
+			m := o.(*v1beta1.Machine)
+			old := m.Spec.ClassRef.Name != wanted.ClassRef.Name || m.Spec.Version != wanted.Version
+			if old && !handover.Selected(m) && m.DeletionTimestamp.IsZero() {
+				out = append(out, action{"person selects " + m.Name, func() error {
+					w.disturbed = w.clock.at
+					return w.choose(context.Background(), w.hand(w.control), m, true)
+				}})
+			}
+		}
+	}
+	return out
+}
+
+// mayHandOver is the rule of selections: a machine goes to another set only while it is selected, and only if enough stay
+// available for all that could be known when the set was told to give so many away.
+func (o *oracle) mayHandOver(c apiserver.Change, before, after *v1beta1.Machine) {
+	from, to := metav1.GetControllerOfNoCopy(before), metav1.GetControllerOfNoCopy(after)
+	if c.Actor != Manager || from == nil || to == nil || from.UID == to.UID || o.sets[from.UID] == nil {
+		return
+	}
+	bounds := o.deployments[o.sets[from.UID].owner]
+	if bounds == nil || !o.bySelection() {
+		return
+	}
+	if !handover.Selected(before) {
+		o.breach("selection", "%s handed machine %s over, which nobody selected", c.Actor, before.Name)
+	}
+	minReady := bounds.versions[len(bounds.versions)-1].minReadySeconds
+	if !o.usable(before, minReady) {
+		return
+	}
+	known := o.since(from.UID, "Machine")
+	members := func(id types.UID) bool { return o.sets[id] != nil && o.sets[id].owner == o.sets[from.UID].owner }
+	n := 0
+	for id := range o.history {
+		if id != before.UID && o.usableSince(id, known, members, minReady) {
+			n++
+		}
+	}
+	if _, least := bounds.within(o.since(from.UID, "MachineDeployment")); n < least {
+		o.breach("selection", "%s handed machine %s of set %s over: the deployment has %d available of at least %d", c.Actor, before.Name, from.Name, n, least)
+	}
+}
+
+// bySelection reports whether people select what is updated.
+func (o *oracle) bySelection() bool {
+	for _, object := range o.world.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineDeployment")) {
+		s := object.(*v1beta1.MachineDeployment).Spec.Strategy
+		return s.TypeOrDefault() == v1beta1.StrategyInPlace && s.OrchestrationOrDefault() == v1beta1.OrchestrationManual
+	}
+	return false
+}
+
+// usable reports whether a machine is available, and what it shall be.
+func (o *oracle) usable(m *v1beta1.Machine, minReady int32) bool {
+	return available(m, minReady, o.world.clock.at) && !handover.Updating(m)
+}
+
+// usableSince reports whether a machine of the members is usable, or was at or after a revision until something other than
+// the manager's own write changed that.
+func (o *oracle) usableSince(id types.UID, revision int64, members func(types.UID) bool, minReady int32) bool {
+	versions := o.history[id]
+	for i := len(versions) - 1; i >= 0; i-- {
+		v := versions[i]
+		if v.machine != nil {
+			owner := metav1.GetControllerOfNoCopy(v.machine)
+			if owner != nil && members(owner.UID) && o.usable(v.machine, minReady) {
+				return true
+			}
+		}
+		if v.revision <= revision || i == 0 {
+			return false
+		}
+		was := versions[i-1].machine
+		ended := deleted(v) && !deleted(versions[i-1])
+		moved := was != nil && v.machine != nil && was.Generation != v.machine.Generation
+		if v.actor == Manager && (ended || moved) {
+			return false
+		}
+	}
+	return false
+}
+
+func findCondition(m *v1beta1.Machine, kind string) *metav1.Condition {
+	return meta.FindStatusCondition(m.Status.Conditions, kind)
+}

@@ -1,0 +1,161 @@
+package simulation
+
+import (
+	"fmt"
+	"hash/fnv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"text/tabwriter"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// SemanticsSweep runs each scenario under each of some semantics of the cloud: undisturbed, and with a sample of single
+// faults.
+type SemanticsSweep struct {
+	Scenarios []Scenario
+	Habits    []Habits
+	// Faults is how many single faults are tried for each scenario and semantics.
+	Faults  int
+	Seed    uint64
+	Workers int
+	// Progress is told now and then; nil for nobody.
+	Progress func(done int)
+	// Enough ends the sweep early, by what has gone wrong so far; nil never does.
+	Enough func([]Failure) bool
+}
+
+// SemanticsReport is what came of it.
+type SemanticsReport struct {
+	Undisturbed, Plans int
+	// By has a row for each of the semantics.
+	By       map[string]*SemanticsRow
+	habits   []Habits
+	Failures []Failure
+	Took     time.Duration
+}
+
+// SemanticsRow counts the runs under some semantics.
+type SemanticsRow struct{ Undisturbed, Plans, Violations int }
+
+// Run runs the sweep.
+func (s SemanticsSweep) Run(scheme *runtime.Scheme) (SemanticsReport, error) {
+	began := time.Now()
+	report := SemanticsReport{By: map[string]*SemanticsRow{}, habits: s.Habits}
+	for _, h := range s.Habits {
+		report.By[h.String()] = &SemanticsRow{}
+	}
+	prepared := make([]*Prepared, len(s.Scenarios))
+	for i, scenario := range s.Scenarios {
+		var err error
+		if prepared[i], err = scenario.Prepare(scheme); err != nil {
+			return SemanticsReport{}, err
+		}
+	}
+	var (
+		mu      sync.Mutex
+		stop    atomic.Bool
+		next    atomic.Int64
+		workers sync.WaitGroup
+	)
+	judge := func(p *Prepared, plan Plan, err error) (more bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		row := report.By[p.Habits.String()]
+		if len(plan) == 0 {
+			report.Undisturbed++
+			row.Undisturbed++
+		} else {
+			report.Plans++
+			row.Plans++
+		}
+		if err != nil {
+			row.Violations++
+			report.Failures = append(report.Failures, Failure{p.Name, s.Seed, p.Habits, plan, err})
+			if s.Enough != nil && s.Enough(report.Failures) {
+				stop.Store(true)
+			}
+		}
+		if done := report.Undisturbed + report.Plans; s.Progress != nil && done%1000 == 0 {
+			s.Progress(done)
+		}
+		return !stop.Load()
+	}
+	for range max(s.Workers, 1) {
+		workers.Go(func() {
+			for !stop.Load() {
+				i := int(next.Add(1) - 1)
+				if i >= len(prepared)*len(s.Habits) {
+					return
+				}
+				s.try(prepared[i/len(s.Habits)], s.Habits[i%len(s.Habits)], judge)
+			}
+		})
+	}
+	workers.Wait()
+	report.Took = time.Since(began)
+	return report, nil
+}
+
+// try runs a scenario under some semantics. The faults are tried where they would be in a cloud that is kind: a run is
+// measured by the one with the same semantics and no fault, and that by the one without semantics.
+func (s SemanticsSweep) try(p *Prepared, h Habits, judge func(*Prepared, Plan, error) bool) {
+	kind, under := p.record(s.Seed), p.Under(h)
+	r := under.record(s.Seed)
+	err := kind.result.Err
+	if err == nil {
+		err = r.verdict(kind)
+	}
+	if err == nil {
+		err = h.judgeMade(r, kind)
+	}
+	if !judge(under, nil, err) || err != nil {
+		return
+	}
+	all := r.faults()
+	hash := fnv.New64a()
+	fmt.Fprint(hash, p.Name, h, s.Seed)
+	for _, at := range spread(len(all), float64(s.Faults), hash.Sum64()) {
+		disturbed := r.with(all[at], false)
+		if !judge(under, disturbed.plan, disturbed.verdict(r)) {
+			return
+		}
+	}
+}
+
+// judgeMade counts instances: where the cloud only tells things late or wrongly, and people do always the same, a machine
+// is not given a second instance for it.
+func (h Habits) judgeMade(r, kind *recording) error {
+	if r.scenario.MayDiffer != nil || r.scenario.Group != Lifecycle {
+		return nil
+	}
+	for _, s := range h {
+		if !s.onlyTells() {
+			return nil
+		}
+	}
+	if r.result.Made != kind.result.Made {
+		return fmt.Errorf("made: %d instances were made; in a cloud that tells everything at once it is %d", r.result.Made, kind.result.Made)
+	}
+	return nil
+}
+
+// String returns the report for people. Of the many that are joined by others it shows those with violations.
+func (r SemanticsReport) String() string {
+	var out strings.Builder
+	t := tabwriter.NewWriter(&out, 0, 0, 1, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "cloud\tundisturbed\twith a fault\tviolations\t")
+	for _, h := range r.habits {
+		row := r.By[h.String()]
+		if len(h) > 1 && len(r.habits) > 1 && row.Violations == 0 {
+			continue
+		}
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t\n", h, row.Undisturbed, row.Plans, row.Violations)
+	}
+	t.Flush()
+	fmt.Fprintf(&out, "cloud semantics: %d undisturbed runs and %d plans of one fault under %d semantics or pairs of them in %.1f s, %d violations\n",
+		r.Undisturbed, r.Plans, len(r.habits), r.Took.Seconds(), len(r.Failures))
+	return out.String()
+}

@@ -1,0 +1,117 @@
+package simulation
+
+import (
+	"encoding/json"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Sweep is many runs in which things go wrong at random.
+type Sweep struct {
+	Scenarios []Scenario
+	// Runs is how many, shared by the scenarios. Seed is the first one's.
+	Runs int
+	Seed uint64
+	// Workers is how many runs go side by side, each in one thread.
+	Workers int
+	// Progress is told now and then; nil for nobody.
+	Progress func(done int)
+	// Enough ends the sweep early, by what has gone wrong so far; nil never does.
+	Enough func([]Failure) bool
+}
+
+// Failure is a run that went wrong.
+type Failure struct {
+	Scenario string
+	Seed     uint64
+	// Habits are the semantics of its cloud.
+	Habits Habits
+	Plan   Plan
+	Err    error
+}
+
+// Report is what came of a sweep.
+type Report struct {
+	Runs, Steps, Effects, Crashes int64
+	Failures                      []Failure
+	Took                          time.Duration
+}
+
+// Run runs the sweep.
+func (s Sweep) Run(scheme *runtime.Scheme) (Report, error) {
+	prepared := make([]*Prepared, len(s.Scenarios))
+	for i, scenario := range s.Scenarios {
+		var err error
+		if prepared[i], err = scenario.Prepare(scheme); err != nil {
+			return Report{}, err
+		}
+	}
+	var (
+		next   atomic.Int64
+		mu     sync.Mutex
+		report Report
+		stop   bool
+		wg     sync.WaitGroup
+	)
+	began := time.Now()
+	for range max(s.Workers, 1) {
+		wg.Go(func() {
+			for {
+				i := next.Add(1) - 1
+				if i >= int64(s.Runs) {
+					return
+				}
+				p, seed := prepared[int(i)%len(prepared)], s.Seed+uint64(i)
+				result := p.Run(seed, nil, nil)
+				mu.Lock()
+				report.Runs++
+				report.Steps += int64(result.Steps)
+				report.Effects += int64(result.Effects)
+				report.Crashes += int64(result.Crashes)
+				if result.Err != nil {
+					report.Failures = append(report.Failures, Failure{p.Name, seed, p.Habits, nil, result.Err})
+				}
+				stop = stop || result.Err != nil && s.Enough != nil && s.Enough(report.Failures)
+				enough := stop
+				if s.Progress != nil && report.Runs%1000 == 0 {
+					s.Progress(int(report.Runs))
+				}
+				mu.Unlock()
+				if enough {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	report.Took = time.Since(began)
+	return report, nil
+}
+
+// MarshalJSON returns the failure as an object of texts, with the line that repeats it.
+func (f Failure) MarshalJSON() ([]byte, error) {
+	return json.Marshal(map[string]string{
+		"scenario": f.Scenario, "seed": fmt.Sprint(f.Seed), "cloud": f.Habits.String(), "plan": f.Plan.String(), "error": f.Err.Error(), "repeat": f.repeat(),
+	})
+}
+
+// repeat returns the line that repeats the failure.
+func (f Failure) repeat() string {
+	line := fmt.Sprintf("go run ./test/simulate --scenario %s --seed %d --story", f.Scenario, f.Seed)
+	if len(f.Habits) > 0 {
+		line += fmt.Sprintf(" --cloud %s", f.Habits)
+	}
+	if len(f.Plan) > 0 {
+		line += fmt.Sprintf(" --plan %q", f.Plan)
+	}
+	return line
+}
+
+// String returns the failure with the line that repeats it.
+func (f Failure) String() string {
+	return fmt.Sprintf("seed %d: %v\n  to repeat: %s", f.Seed, f.Err, f.repeat())
+}

@@ -1,0 +1,370 @@
+// Package simulation runs the controllers in a deterministic world: one thread, one seed, an API server, a cloud, kubelets and a
+// clock of its own. The production reconcilers run in it as they are; what is chosen at random is who acts next, how late
+// each cache is, what fails and who crashes when.
+//
+// A pass of a reconciler is not atomic: at each of its effects others may act first. A key is looked at only when an event,
+// its own request or a restart of its process asks for it, so that a wake-up that is missing is found.
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/test/apiserver"
+)
+
+// World is one run.
+type World struct {
+	scheme *runtime.Scheme
+	clock  *clock
+	// control and target are the API servers of the two clusters.
+	control, target *apiserver.Server
+	cloud           *Cloud
+	processes       []*Process
+	frames          []*frame
+
+	// source is what random draws from.
+	source *rand.PCG
+	random *rand.Rand
+	faults Faults
+	// laziness makes some caches later than others.
+	laziness map[string]int
+	// script is what people do, in this order.
+	script []Deed
+	// autoscaler is one of the actors outside; nil where there is none.
+	autoscaler *autoscaler
+	guards     guards
+	// apps is what runs on the nodes.
+	apps []app
+
+	oracle  oracle
+	secrets *secrets
+	// agentFailures is how often agents on nodes have failed.
+	agentFailures int
+
+	effects int
+	crashes int
+	steps   int
+	names   int
+	lives   int
+	// stepsAtFault is how many steps there were when something last went wrong, stepsAtRest when everything was done.
+	stepsAtFault, stepsAtRest int
+	// deedAt is when a person last did something.
+	deedAt time.Time
+	// behind is for how long caches have been late.
+	behind time.Duration
+	// disturbed is when somebody outside last did something, or something last failed.
+	disturbed time.Time
+	// path is a digest of all choices, by which two runs are compared.
+	path uint64
+	// story takes what happens, line by line; nil where nobody listens.
+	story func(string)
+	// planned is true where a plan, and not chance, says what goes wrong.
+	planned bool
+	// between is called between two steps while no pass is under way; nil is nothing.
+	between func()
+}
+
+// Deed is something that a person does.
+type Deed struct {
+	Name string
+	Do   func(ctx context.Context, w *World, c client.Client) error
+	// After says when it may be done, beyond what came before it; nil is at any time.
+	After func(w *World) bool
+	// Wait is how long after the deed before it it may be done at the earliest.
+	Wait time.Duration
+}
+
+// Scheme knows the kinds that there are in a world.
+func Scheme() *runtime.Scheme {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(v1beta1.AddToScheme(scheme))
+	return scheme
+}
+
+// epoch is when each world begins.
+var epoch = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// New returns an empty world in which both processes run.
+func New(scheme *runtime.Scheme, rooms ...Rooms) (*World, error) {
+	w := &World{scheme: scheme, clock: &clock{epoch}, disturbed: epoch, source: rand.NewPCG(0, 0)}
+	w.random = rand.New(w.source)
+	w.control, w.target = apiserver.New(scheme, w.clock.Now), apiserver.New(scheme, w.clock.Now)
+	w.cloud = &Cloud{now: w.clock.Now, Boot: 20 * time.Second, Shutdown: 10 * time.Second, Settle: time.Minute, tokens: map[string]token{}, made: map[uid]int{}, asked: map[string]string{}}
+	w.secrets = newSecrets(w)
+	for _, r := range rooms {
+		w.admit(r)
+	}
+	w.oracle.begin(w)
+	return w, w.startAll()
+}
+
+func (w *World) startAll() error {
+	for _, name := range []string{Manager, Provider} {
+		p, err := w.start(name, 0, func() int { return 0 })
+		if err != nil {
+			return err
+		}
+		w.processes = append(w.processes, p)
+	}
+	return nil
+}
+
+// hand is a client of somebody outside: a person, a test.
+func (w *World) hand(s *apiserver.Server) client.Client { return s.Client("person") }
+
+func (w *World) kubelet() client.Client { return w.target.Client("kubelet") }
+
+// tell adds a line to the story.
+func (w *World) tell(format string, args ...any) {
+	if w.story != nil {
+		w.story(fmt.Sprintf("%9.3fs %*s%s", w.clock.Since(epoch).Seconds(), 2*len(w.frames), "", fmt.Sprintf(format, args...)))
+	}
+}
+
+// action is one of the things that may happen next.
+type action struct {
+	name string
+	do   func() error
+}
+
+// step lets one thing happen, and reports whether there was one. nested is true while a pass is under way: then time stands
+// still, and no controller is called that is waiting for an answer itself.
+func (w *World) step(nested bool) (bool, error) {
+	if w.between != nil && len(w.frames) == 0 {
+		w.between()
+	}
+	w.retire()
+	w.steps++
+	actions := w.possible(nested)
+	if len(actions) == 0 {
+		return false, nil
+	}
+	i := w.random.IntN(len(actions))
+	w.path = (w.path ^ uint64(i+len(actions)<<8)) * 1099511628211
+	if err := actions[i].do(); err != nil {
+		return true, fmt.Errorf("%s: %w", actions[i].name, err)
+	}
+	w.judge()
+	return true, w.oracle.verdict()
+}
+
+// possible returns what may happen now. A late cache stays late unless nothing else can happen.
+func (w *World) possible(nested bool) []action {
+	var out, late []action
+	for _, p := range w.processes {
+		out, late = w.possibleOf(p, nested, out, late)
+	}
+	for i := range w.control.Pending() {
+		out = append(out, action{"control: background", func() error { w.tell("control cluster: %s", w.control.Step(i)); return nil }})
+	}
+	if !w.guards.away() {
+		out = append(out, w.kubelets()...)
+	}
+	out = append(out, w.guarding()...)
+	out, late = w.autoscaler.possible(out, late)
+	if len(w.script) > 0 && !w.clock.at.Before(w.deedAt.Add(w.script[0].Wait)) && (w.script[0].After == nil || w.script[0].After(w)) {
+		out = append(out, action{"deed", w.doNext})
+	}
+	if len(out) == 0 && len(late) > 0 && !nested && w.behind < longestBehind && w.random.IntN(3) == 0 {
+		return []action{{"time passes while caches are late", w.fallBehind}}
+	}
+	if len(out) == 0 {
+		return late
+	}
+	if !nested && w.random.IntN(40) == 0 {
+		// Time may pass although there is something to do.
+		out = append(out, action{"time passes", func() error { w.pass(time.Duration(w.random.IntN(2000)) * time.Millisecond); return nil }})
+	}
+	return out
+}
+
+func (w *World) possibleOf(p *Process, nested bool, out, late []action) (_, _ []action) {
+	if p.suspended || p.former && p.dead {
+		return out, late
+	}
+	if p.dead {
+		if w.guards.links[toControl].down() {
+			return out, late // Nobody is elected.
+		}
+		return append(out, action{"restart " + p.name, func() error { return w.restart(p) }}), late
+	}
+	for _, v := range p.views() {
+		if v.behind() {
+			a := action{"cache", func() error { return w.show(p, v) }}
+			if l := w.laziness[p.name+v.gvk.Kind]; l > 1 && w.random.IntN(l) > 0 {
+				late = append(late, a)
+			} else {
+				out = append(out, a)
+			}
+		}
+		for _, s := range v.subscriptions {
+			if len(s.events) > 0 {
+				out = append(out, action{"event", func() error { s.handle(logr.NewContext(context.Background(), logr.Discard())); return nil }})
+			}
+		}
+	}
+	for _, c := range p.controllers {
+		if len(c.queue.ready) > 0 && !(nested && w.busy(c)) {
+			out = append(out, action{c.table.Name, func() error { c.run(w.random.IntN(len(c.queue.ready))); return nil }})
+		}
+	}
+	return out, late
+}
+
+func (w *World) show(p *Process, v *view) error {
+	if w.story != nil {
+		if c := v.backlog[0]; v.mergedUntil.IsZero() {
+			w.tell("%s sees %s %s %s", p.name, c.Type, c.GVK.Kind, c.Key)
+		} else {
+			w.tell("%s sees what there is of %s", p.name, c.GVK.Kind)
+		}
+	}
+	return v.advance()
+}
+
+// busy reports whether the controller waits for an answer.
+func (w *World) busy(c *controller) bool {
+	for _, f := range w.frames {
+		if f.controller == c {
+			return true
+		}
+	}
+	return false
+}
+
+// interleave lets others act before a request of a pass arrives.
+func (w *World) interleave() {
+	if len(w.frames) > 2 || w.random.IntN(4) > 0 {
+		return
+	}
+	for range 1 + w.random.IntN(3) {
+		if any, err := w.step(true); err != nil {
+			w.oracle.broken(err)
+			return
+		} else if !any {
+			return
+		}
+	}
+}
+
+// doNext lets a person do the next deed. What the API server refuses is the person's problem.
+func (w *World) doNext() error {
+	deed := w.script[0]
+	w.script = w.script[1:]
+	w.disturbed, w.deedAt = w.clock.at, w.clock.at
+	w.tell("person: %s", deed.Name)
+	return deed.Do(context.Background(), w, w.hand(w.control))
+}
+
+// restart starts a process anew, from lists that may be late.
+func (w *World) restart(dead *Process) error {
+	w.tell("%s starts again", dead.name)
+	p, err := w.start(dead.name, dead.clock.behind, w.lateness(dead))
+	if err != nil {
+		return err
+	}
+	for i := range w.processes {
+		if w.processes[i] == dead {
+			w.processes[i] = p
+		}
+	}
+	return nil
+}
+
+// lateness says how many changes the first lists of a process lack that follows another one.
+func (w *World) lateness(dead *Process) func() int {
+	return func() int {
+		if dead.rewind > 0 {
+			return dead.rewind
+		}
+		if w.random.IntN(3) > 0 {
+			return 0
+		}
+		return w.random.IntN(8)
+	}
+}
+
+// pass lets time pass.
+func (w *World) pass(d time.Duration) {
+	w.clock.at = w.clock.at.Add(d)
+	w.cloud.elapse(w)
+	for _, p := range w.processes {
+		for _, c := range p.controllers {
+			c.queue.due()
+		}
+		for _, v := range p.views() {
+			if p.suspended {
+				continue
+			}
+			if err := v.elapse(w); err != nil {
+				w.oracle.broken(err)
+			}
+			if d >= bookmarks && v.frozenUntil.IsZero() && !v.behind() {
+				v.seen = v.server.Revision()
+			}
+		}
+		p.lookAround()
+	}
+}
+
+// fallBehind lets time pass although there are changes that the caches do not show yet.
+func (w *World) fallBehind() error {
+	d := time.Duration(1+w.random.IntN(15)) * time.Second
+	if at, waits := w.next(); waits {
+		d = max(time.Millisecond, min(d, at.Sub(w.clock.at)))
+	}
+	w.behind += d
+	w.disturbed = w.clock.at.Add(d)
+	w.pass(d)
+	return nil
+}
+
+// longestBehind is for how long caches are late in one run, all in all.
+const longestBehind = time.Minute
+
+// bookmarks is how long a watch is quiet until the API server says up to where it is complete.
+const bookmarks = time.Minute
+
+// next returns when something is due.
+func (w *World) next() (at time.Time, any bool) {
+	consider := func(t time.Time, ok bool) {
+		if ok && (!any || t.Before(at)) {
+			at, any = t, true
+		}
+	}
+	consider(w.cloud.next())
+	consider(w.podsDue())
+	consider(w.guardsDue())
+	if len(w.script) > 0 && w.script[0].Wait > 0 {
+		at := w.deedAt.Add(w.script[0].Wait)
+		consider(at, at.After(w.clock.at))
+	}
+	consider(w.autoscaler.next())
+	for _, p := range w.processes {
+		for _, c := range p.controllers {
+			consider(c.queue.next())
+		}
+		for _, v := range p.views() {
+			if frozen := !v.frozenUntil.IsZero(); frozen && v.frozenUntil.After(w.clock.at) {
+				consider(v.frozenUntil, true)
+			} else if frozen && !p.suspended && !v.away() {
+				consider(w.clock.at.Add(time.Millisecond), true) // Its time came while its cluster was away.
+			}
+		}
+		for _, at := range []time.Time{p.until, p.until.Add(fencedWait)} {
+			consider(at, at.After(w.clock.at))
+		}
+	}
+	return at, any
+}

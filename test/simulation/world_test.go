@@ -1,0 +1,102 @@
+package simulation
+
+import (
+	"strings"
+	"testing"
+)
+
+// A seed is a run: everything that happens follows from it.
+func TestASeedIsARun(t *testing.T) {
+	t.Parallel()
+	for _, s := range Scenarios() {
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			p, err := s.Prepare(Scheme())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for seed := range uint64(2) {
+				first, second := told(p, seed), told(p, seed)
+				if first != second {
+					t.Errorf("seed %d went two ways:\n%s", seed, difference(first, second))
+				}
+			}
+		})
+	}
+}
+
+func told(p *Prepared, seed uint64) string {
+	var story strings.Builder
+	p.Run(seed, nil, func(line string) { story.WriteString(line + "\n") })
+	return story.String()
+}
+
+// difference returns what led to where two stories part, and both ways.
+func difference(a, b string) string {
+	first, second := strings.Split(a, "\n"), strings.Split(b, "\n")
+	for i := range first {
+		if i >= len(second) || first[i] != second[i] {
+			return strings.Join(first[max(0, i-5):min(i+2, len(first))], "\n") + "\n--- or ---\n" + strings.Join(second[min(i, len(second)):min(i+2, len(second))], "\n")
+		}
+	}
+	return "the second goes on"
+}
+
+// What a world is forked from goes on as its fork does: nothing that matters is left behind, no memory above all.
+func TestAForkGoesOnLikeItsOrigin(t *testing.T) {
+	t.Parallel()
+	for _, s := range Scenarios() {
+		t.Run(s.Name, func(t *testing.T) {
+			t.Parallel()
+			for _, cut := range []int{9, 120} {
+				p, err := s.Prepare(Scheme())
+				if err != nil {
+					t.Fatal(err)
+				}
+				w, err := p.base.Fork(7)
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.script = p.Script(w.random)
+				for range cut {
+					if _, err := w.step(false); err != nil {
+						t.Fatal(err)
+					}
+				}
+				fork, err := w.Fork(11)
+				if err != nil {
+					t.Fatal(err)
+				}
+				fork.script = append(fork.script, w.script...)
+				again, err := w.Fork(11)
+				if err != nil {
+					t.Fatal(err)
+				}
+				again.script = append(again.script, w.script...)
+				w.random, w.path, w.steps, w.effects = again.random, 0, 0, 0
+				var origin, copied strings.Builder
+				w.story = func(line string) { origin.WriteString(line + "\n") }
+				fork.story = func(line string) { copied.WriteString(line + "\n") }
+				errOrigin, errFork := w.Run(Settled), fork.Run(Settled)
+				if errOrigin != nil || errFork != nil || origin.String() != copied.String() {
+					t.Fatalf("forked after %d steps: %v, %v\n%s", cut, errOrigin, errFork, difference(origin.String(), copied.String()))
+				}
+			}
+		})
+	}
+}
+
+// A few runs of each scenario, as many as a test run has time for: the many are for the command.
+func TestRunsKeepTheRules(t *testing.T) {
+	t.Parallel()
+	report, err := Sweep{Scenarios: Scenarios(), Runs: 4 * len(Scenarios()), Seed: 1, Workers: 2}.Run(Scheme())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range report.Failures {
+		t.Errorf("scenario %s, %s", f.Scenario, f)
+	}
+	if report.Crashes < 20 {
+		t.Errorf("only %d crashes in %d runs", report.Crashes, report.Runs)
+	}
+}

@@ -258,9 +258,9 @@ const (
 
 // Reasons of Preserved, beside InvalidConfiguration.
 const (
-	// ReasonSetAside surfaces when the machine is cordoned, belongs to no set any more and is kept. The message says until
+	// ReasonPreserved surfaces when the machine is cordoned, belongs to no set any more and is kept. The message says until
 	// when.
-	ReasonSetAside = "SetAside"
+	ReasonPreserved = "Preserved"
 
 	// ReasonTooLate surfaces when a machine that is being deleted shall be set aside.
 	ReasonTooLate = "TooLate"

@@ -60,10 +60,10 @@ func kinds() []kind {
 			})
 		}, types.NamespacedName{Namespace: namespace, Name: machineName(0)}},
 		{"set", func(c cached, clock clock.PassiveClock) reconcile.Reconciler {
-			return machineset.New(machineset.Options{Client: c, Live: live{c}, Recorder: silent{}, Clock: clock, MachinesSeen: seen})
+			return machineset.New(machineset.Options{Client: c, Live: live{c}, Recorder: silent{}, Clock: clock, MachineCacheVersion: seen})
 		}, types.NamespacedName{Namespace: namespace, Name: deploymentName(0) + "-1"}},
 		{"deployment", func(c cached, clock clock.PassiveClock) reconcile.Reconciler {
-			return machinedeployment.New(machinedeployment.Options{Client: c, Live: live{c}, Recorder: silent{}, Clock: clock, MachinesSeen: seen})
+			return machinedeployment.New(machinedeployment.Options{Client: c, Live: live{c}, Recorder: silent{}, Clock: clock, MachineCacheVersion: seen})
 		}, first},
 		{"marker", func(c cached, clock clock.PassiveClock) reconcile.Reconciler {
 			return machinedeployment.NewMarker(machinedeployment.MarkerOptions{Client: c, Nodes: c, Clock: clock})

@@ -34,19 +34,19 @@ func NewCore(scheme *runtime.Scheme, cache, live client.Reader) *Core {
 func (c *Core) Handle(ctx context.Context, r admission.Request) admission.Response {
 	switch r.Kind.Kind {
 	case "MachineDeployment":
-		return judge(c.decoder, r, func(d *v1beta1.MachineDeployment, _ bool) Verdict {
+		return judge(c.decoder, r, func(d *v1beta1.MachineDeployment, _ bool) Result {
 			return Deployment(d, c.surroundings(ctx, r.Namespace))
 		})
 	case "MachineSet":
-		return judge(c.decoder, r, func(m *v1beta1.MachineSet, _ bool) Verdict { return Set(m, c.surroundings(ctx, r.Namespace)) })
+		return judge(c.decoder, r, func(m *v1beta1.MachineSet, _ bool) Result { return Set(m, c.surroundings(ctx, r.Namespace)) })
 	case "Machine":
-		return judge(c.decoder, r, func(m *v1beta1.Machine, created bool) Verdict {
+		return judge(c.decoder, r, func(m *v1beta1.Machine, created bool) Result {
 			return Machine(m, created, Surroundings{Class: c.classes(ctx, r.Namespace)})
 		})
 	case "MachineHealthCheck":
-		return judge(c.decoder, r, func(h *v1beta1.MachineHealthCheck, _ bool) Verdict { return HealthCheck(h) })
+		return judge(c.decoder, r, func(h *v1beta1.MachineHealthCheck, _ bool) Result { return HealthCheck(h) })
 	case "MachineClass":
-		return judge(c.decoder, r, func(m *v1beta1.MachineClass, _ bool) Verdict { return Class(m) })
+		return judge(c.decoder, r, func(m *v1beta1.MachineClass, _ bool) Result { return Class(m) })
 	}
 	return admission.Allowed("")
 }
@@ -58,7 +58,7 @@ type object[T any] interface {
 }
 
 // judge decodes what a request is about and answers with the verdict on it.
-func judge[T any, P object[T]](decoder admission.Decoder, r admission.Request, of func(o P, created bool) Verdict) admission.Response {
+func judge[T any, P object[T]](decoder admission.Decoder, r admission.Request, of func(o P, created bool) Result) admission.Response {
 	now, before := P(new(T)), P(new(T))
 	if err := decoder.Decode(r, now); err != nil {
 		return admission.Errored(http.StatusBadRequest, err)
@@ -78,7 +78,7 @@ func judge[T any, P object[T]](decoder admission.Decoder, r admission.Request, o
 }
 
 // answer refuses with the API server's own kind of error, whose causes name the fields.
-func answer(r admission.Request, v Verdict) admission.Response {
+func answer(r admission.Request, v Result) admission.Response {
 	response := admission.Allowed("")
 	slices.SortFunc(v.Errors, func(a, b *field.Error) int { return strings.Compare(a.Error(), b.Error()) })
 	slices.Sort(v.Warnings)

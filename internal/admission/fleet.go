@@ -29,7 +29,7 @@ type Surroundings struct {
 }
 
 // Deployment judges a MachineDeployment.
-func Deployment(d *v1beta1.MachineDeployment, s Surroundings) (v Verdict) {
+func Deployment(d *v1beta1.MachineDeployment, s Surroundings) (v Result) {
 	spec := field.NewPath("spec")
 	v.template(spec.Child("template"), &d.Spec.Template)
 	v.refuse(validation.Selector(spec.Child("selector"), &d.Spec.Selector)...)
@@ -63,7 +63,7 @@ func Deployment(d *v1beta1.MachineDeployment, s Surroundings) (v Verdict) {
 }
 
 // remediation judges what bounds the replacement of machines.
-func (v *Verdict) remediation(path *field.Path, r v1beta1.MachineRemediation) {
+func (v *Result) remediation(path *field.Path, r v1beta1.MachineRemediation) {
 	if m := r.MaxInFlight; none(m) {
 		v.warn(path.Child("maxInFlight"), "%s replaces no failed or unhealthy machine", m.String())
 	} else if all(m) {
@@ -72,7 +72,7 @@ func (v *Verdict) remediation(path *field.Path, r v1beta1.MachineRemediation) {
 }
 
 // Set judges a MachineSet.
-func Set(m *v1beta1.MachineSet, s Surroundings) (v Verdict) {
+func Set(m *v1beta1.MachineSet, s Surroundings) (v Result) {
 	spec := field.NewPath("spec")
 	v.template(spec.Child("template"), &m.Spec.Template)
 	labels := spec.Child("template", "metadata", "labels")
@@ -90,7 +90,7 @@ func Set(m *v1beta1.MachineSet, s Surroundings) (v Verdict) {
 }
 
 // Machine judges a Machine. created says that it is new.
-func Machine(m *v1beta1.Machine, created bool, s Surroundings) (v Verdict) {
+func Machine(m *v1beta1.Machine, created bool, s Surroundings) (v Result) {
 	spec := field.NewPath("spec")
 	v.spec(spec, &m.Spec)
 	class := v.classExists(spec, &m.Spec, s)
@@ -101,7 +101,7 @@ func Machine(m *v1beta1.Machine, created bool, s Surroundings) (v Verdict) {
 }
 
 // classExists warns of a class that is not there, and returns it if it is.
-func (v *Verdict) classExists(path *field.Path, spec *v1beta1.MachineSpec, s Surroundings) *v1beta1.MachineClass {
+func (v *Result) classExists(path *field.Path, spec *v1beta1.MachineSpec, s Surroundings) *v1beta1.MachineClass {
 	if spec.ClassRef == nil || s.Class == nil {
 		return nil
 	}
@@ -117,7 +117,7 @@ func (v *Verdict) classExists(path *field.Path, spec *v1beta1.MachineSpec, s Sur
 const mostNamed = 3
 
 // overlap warns of owners that would take this one's machines, or it theirs.
-func (v *Verdict) overlap(path *field.Path, own Claim, s Surroundings) {
+func (v *Result) overlap(path *field.Path, own Claim, s Surroundings) {
 	var with []string
 	for _, other := range s.Claims {
 		if own.Kind == other.Kind && own.Name == other.Name {

@@ -9,7 +9,7 @@ import (
 )
 
 // HealthCheck judges a MachineHealthCheck.
-func HealthCheck(c *v1beta1.MachineHealthCheck) (v Verdict) {
+func HealthCheck(c *v1beta1.MachineHealthCheck) (v Result) {
 	spec := field.NewPath("spec")
 	conditions := spec.Child("unhealthyNodeConditions")
 	v.refuse(validation.HealthCheck(c)...)
@@ -31,7 +31,7 @@ func HealthCheck(c *v1beta1.MachineHealthCheck) (v Verdict) {
 }
 
 // Class judges a MachineClass, its providerSpec apart.
-func Class(c *v1beta1.MachineClass) (v Verdict) {
+func Class(c *v1beta1.MachineClass) (v Result) {
 	if c.Spec.Capacity == nil {
 		return v
 	}

@@ -28,28 +28,28 @@ func NewProvider(scheme *runtime.Scheme, driver provider.Driver) *Provider {
 
 // Handle judges one request. Credentials are not asked for: they may come later than the class.
 func (p *Provider) Handle(ctx context.Context, r admission.Request) admission.Response {
-	template := func(t *v1beta1.MachineTemplateSpec) Verdict {
+	template := func(t *v1beta1.MachineTemplateSpec) Result {
 		return p.spec(ctx, field.NewPath("spec", "template", "spec"), t.Spec.Provider, t.Spec.ProviderSpec)
 	}
 	switch r.Kind.Kind {
 	case "MachineClass":
-		return judge(p.decoder, r, func(c *v1beta1.MachineClass, _ bool) Verdict {
+		return judge(p.decoder, r, func(c *v1beta1.MachineClass, _ bool) Result {
 			return p.spec(ctx, field.NewPath("spec"), c.Spec.Provider, c.Spec.ProviderSpec)
 		})
 	case "Machine":
-		return judge(p.decoder, r, func(m *v1beta1.Machine, _ bool) Verdict {
+		return judge(p.decoder, r, func(m *v1beta1.Machine, _ bool) Result {
 			return p.spec(ctx, field.NewPath("spec"), m.Spec.Provider, m.Spec.ProviderSpec)
 		})
 	case "MachineSet":
-		return judge(p.decoder, r, func(m *v1beta1.MachineSet, _ bool) Verdict { return template(&m.Spec.Template) })
+		return judge(p.decoder, r, func(m *v1beta1.MachineSet, _ bool) Result { return template(&m.Spec.Template) })
 	case "MachineDeployment":
-		return judge(p.decoder, r, func(d *v1beta1.MachineDeployment, _ bool) Verdict { return template(&d.Spec.Template) })
+		return judge(p.decoder, r, func(d *v1beta1.MachineDeployment, _ bool) Result { return template(&d.Spec.Template) })
 	}
 	return admission.Allowed("")
 }
 
 // spec judges a providerSpec if it is this provider's. What the cloud alone could tell is not asked of it here.
-func (p *Provider) spec(ctx context.Context, path *field.Path, name string, spec *runtime.RawExtension) (v Verdict) {
+func (p *Provider) spec(ctx context.Context, path *field.Path, name string, spec *runtime.RawExtension) (v Result) {
 	if name != p.driver.Name() || spec == nil {
 		return v
 	}

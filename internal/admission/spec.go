@@ -13,7 +13,7 @@ import (
 )
 
 // spec judges what one machine shall be.
-func (v *Verdict) spec(path *field.Path, s *v1beta1.MachineSpec) {
+func (v *Result) spec(path *field.Path, s *v1beta1.MachineSpec) {
 	v.nodeTemplate(path.Child("node"), &s.Node)
 	if s.ProviderSpec != nil && len(s.ProviderSpec.Raw) > provider.MaxSpecBytes {
 		v.refuse(field.TooLong(path.Child("providerSpec"), "", provider.MaxSpecBytes))
@@ -28,7 +28,7 @@ func (v *Verdict) spec(path *field.Path, s *v1beta1.MachineSpec) {
 }
 
 // nodeTemplate judges what a Node shall carry.
-func (v *Verdict) nodeTemplate(path *field.Path, n *v1beta1.NodeTemplate) {
+func (v *Result) nodeTemplate(path *field.Path, n *v1beta1.NodeTemplate) {
 	v.refuse(validation.NodeTemplate(path, n)...)
 	labels := path.Child("labels")
 	if _, found := n.Labels[corev1.LabelHostname]; found {
@@ -38,7 +38,7 @@ func (v *Verdict) nodeTemplate(path *field.Path, n *v1beta1.NodeTemplate) {
 	v.taints(path.Child("startupTaints"), n.StartupTaints)
 }
 
-func (v *Verdict) taints(path *field.Path, taints []corev1.Taint) {
+func (v *Result) taints(path *field.Path, taints []corev1.Taint) {
 	for i, t := range taints {
 		if strings.HasPrefix(t.Key, "node.kubernetes.io/") {
 			v.warn(path.Index(i).Child("key"), "%s belongs to Kubernetes, which may remove it", t.Key)
@@ -47,12 +47,12 @@ func (v *Verdict) taints(path *field.Path, taints []corev1.Taint) {
 }
 
 // reserved refuses keys that Machinist writes itself.
-func (v *Verdict) reserved(path *field.Path, in map[string]string, keys ...string) {
+func (v *Result) reserved(path *field.Path, in map[string]string, keys ...string) {
 	v.refuse(validation.Keys(path, in, keys...)...)
 }
 
 // template judges what Machines are made from.
-func (v *Verdict) template(path *field.Path, t *v1beta1.MachineTemplateSpec) {
+func (v *Result) template(path *field.Path, t *v1beta1.MachineTemplateSpec) {
 	v.refuse(validation.Annotations(path.Child("metadata", "annotations"), t.ObjectMeta.Annotations)...)
 	v.spec(path.Child("spec"), &t.Spec)
 }

@@ -20,7 +20,7 @@ import (
 // want is how each error and each warning begins: with its field. Errors come first.
 type want struct{ errors, warnings []string }
 
-func (w want) check(t *testing.T, v Verdict) {
+func (w want) check(t *testing.T, v Result) {
 	t.Helper()
 	var errors []string
 	for _, e := range v.Errors {

@@ -180,8 +180,8 @@ func TestOrphansPrintsWhatProvidersKeep(t *testing.T) {
 	p.run("orphans", "--system-namespace", p.namespace).succeeds(t).prints(t, "No provider's process has reported yet")
 	book := ledger.Book{Client: p.api, Namespace: p.namespace}
 	page := ledger.Page{Provider: "sim", Written: time.Now(), Period: 1800, Total: 2, Entries: []ledger.Entry{
-		{ProviderID: "sim://1", Machine: p.namespace + "/m", UID: "u", Source: p.namespace + "/small", FirstSeen: time.Now(), Verdict: "Fresh"},
-		{ProviderID: "sim://2", Machine: "elsewhere/m", UID: "v", Source: p.namespace + "/small", FirstSeen: time.Now(), Verdict: "Delete"},
+		{ProviderID: "sim://1", Machine: p.namespace + "/m", UID: "u", Source: p.namespace + "/small", FirstSeen: time.Now(), Outcome: "Unconfirmed"},
+		{ProviderID: "sim://2", Machine: "elsewhere/m", UID: "v", Source: p.namespace + "/small", FirstSeen: time.Now(), Outcome: "Delete"},
 	}}
 	if err := book.Keep(context.Background(), page); err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 //
 // A place and a turn belong to a machine until it leaves, which everybody does who has no use for them any more, also
 // after an error: then nothing is ever lost by one that does not come back.
-type Places struct {
+type Slots struct {
 	limit int
 
 	mu    sync.Mutex
@@ -27,15 +27,15 @@ type Places struct {
 }
 
 // NewPlaces returns that many places, at least one.
-func NewPlaces(limit int) *Places {
-	return &Places{limit: max(limit, 1), taken: map[types.NamespacedName]bool{}}
+func NewSlots(limit int) *Slots {
+	return &Slots{limit: max(limit, 1), taken: map[types.NamespacedName]bool{}}
 }
 
 // Limit returns how many places there are.
-func (p *Places) Limit() int { return p.limit }
+func (p *Slots) Limit() int { return p.limit }
 
 // Take gives a machine a place, unless those that are free are for others who came first. Who has one keeps it.
-func (p *Places) Take(machine types.NamespacedName) bool {
+func (p *Slots) Acquire(machine types.NamespacedName) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.taken[machine] {
@@ -55,7 +55,7 @@ func (p *Places) Take(machine types.NamespacedName) bool {
 }
 
 // Hold counts a creation that is under way, whether or not there is a place for it: another process began it.
-func (p *Places) Hold(machine types.NamespacedName) {
+func (p *Slots) Occupy(machine types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.taken[machine] = true
@@ -63,7 +63,7 @@ func (p *Places) Hold(machine types.NamespacedName) {
 }
 
 // Leave gives up a machine's place, or its turn, if it has one.
-func (p *Places) Leave(machine types.NamespacedName) {
+func (p *Slots) Release(machine types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	turn := slices.Index(p.waiting, machine)
@@ -84,7 +84,7 @@ func (p *Places) Leave(machine types.NamespacedName) {
 }
 
 // Wakes is a source for the controller of Machines: those whose turn it is.
-func (p *Places) Wakes() source.Source {
+func (p *Slots) Source() source.Source {
 	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		p.mu.Lock()
 		defer p.mu.Unlock()

@@ -13,16 +13,16 @@ import (
 
 // hall is places with the queue of a controller.
 type hall struct {
-	*Places
+	*Slots
 	t     *testing.T
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
 
 func newHall(t *testing.T, limit int) *hall {
 	t.Helper()
-	h := &hall{NewPlaces(limit), t, workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())}
+	h := &hall{NewSlots(limit), t, workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())}
 	t.Cleanup(h.queue.ShutDown)
-	if err := h.Wakes().Start(t.Context(), h.queue); err != nil {
+	if err := h.Source().Start(t.Context(), h.queue); err != nil {
 		t.Fatal(err)
 	}
 	return h
@@ -44,7 +44,7 @@ func (h *hall) woken() (names []string) {
 
 func (h *hall) wantTake(name string, want bool) {
 	h.t.Helper()
-	if got := h.Take(named(name)); got != want {
+	if got := h.Acquire(named(name)); got != want {
 		h.t.Errorf("Take(%s) = %v", name, got)
 	}
 }
@@ -66,19 +66,19 @@ func TestPlacesAreForThoseWhoCameFirst(t *testing.T) {
 		h.wantTake(late, false)
 	}
 	h.wantWoken()
-	h.Leave(named("a"))
+	h.Release(named("a"))
 	h.wantWoken("c")
 	h.wantTake("d", false) // The place is free, and not for it.
 	h.wantTake("f", false)
 	h.wantTake("c", true)
-	h.Leave(named("d")) // Gone while it waited.
+	h.Release(named("d")) // Gone while it waited.
 	h.wantWoken()
-	h.Leave(named("b"))
+	h.Release(named("b"))
 	h.wantWoken("e")
-	h.Leave(named("e")) // It came, and has no use for the place any more.
+	h.Release(named("e")) // It came, and has no use for the place any more.
 	h.wantWoken("f")
 	h.wantTake("f", true)
-	h.Leave(named("nobody"))
+	h.Release(named("nobody"))
 	h.wantWoken()
 }
 
@@ -89,14 +89,14 @@ func TestCreationsOfAnotherProcessTakePlacesToo(t *testing.T) {
 	h := newHall(t, 1)
 	h.wantTake("a", true)
 	h.wantTake("b", false)
-	h.Hold(named("b"))
-	h.Hold(named("c"))
+	h.Occupy(named("b"))
+	h.Occupy(named("c"))
 	h.wantTake("d", false)
 	for _, done := range []string{"a", "c"} {
-		h.Leave(named(done))
+		h.Release(named(done))
 		h.wantWoken()
 	}
-	h.Leave(named("b"))
+	h.Release(named("b"))
 	h.wantWoken("d")
 }
 
@@ -120,14 +120,14 @@ func TestEveryMachineGetsAPlaceInTheEnd(t *testing.T) {
 				awake = awake[1:]
 				switch {
 				case random.IntN(10) == 0: // It fails before it asks, and comes again.
-					h.Leave(named(name))
+					h.Release(named(name))
 					awake = append(awake, name)
-				case h.Take(named(name)):
+				case h.Acquire(named(name)):
 					holding = append(holding, name)
 				}
 			case len(holding) > 0:
 				i := random.IntN(len(holding))
-				h.Leave(named(holding[i]))
+				h.Release(named(holding[i]))
 				holding = slices.Delete(holding, i, i+1)
 				done++
 			}

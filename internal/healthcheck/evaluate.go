@@ -24,7 +24,7 @@ const (
 )
 
 // Verdict is the judgement of one machine.
-type Verdict struct {
+type Evaluation struct {
 	Health Health
 	// InTrouble says of one that is Unknown that it counts as one of those that are not well. One that is Unhealthy always is.
 	InTrouble bool
@@ -38,14 +38,14 @@ type Verdict struct {
 // when this process observed what is wrong, since the times of conditions are by the clocks of others. None runs from before
 // clock.Since: an outage, or the time in which nobody watched, is not the machine's fault. Evaluate notes in clock.Seen what it
 // observes for the first time.
-func Evaluate(p Policy, m *v1beta1.Machine, node *corev1.Node, now time.Time, clock Clock) Verdict {
+func Evaluate(p Policy, m *v1beta1.Machine, node *corev1.Node, now time.Time, clock Clock) Evaluation {
 	switch {
 	case m.Status.Phase == v1beta1.MachineFailed:
-		return Verdict{Health: Unhealthy, InTrouble: true, Why: fmt.Sprintf("The machine failed: %s.", m.Status.FailureReason)}
+		return Evaluation{Health: Unhealthy, InTrouble: true, Why: fmt.Sprintf("The machine failed: %s.", m.Status.FailureReason)}
 	case interrupted(m):
-		return Verdict{Health: Unknown} // What is wrong is known, and its owner replaces it without being asked.
+		return Evaluation{Health: Unknown} // What is wrong is known, and its owner replaces it without being asked.
 	case changing(m, now, clock) > 0:
-		return Verdict{Health: Unknown, RecheckAfter: changing(m, now, clock)}
+		return Evaluation{Health: Unknown, RecheckAfter: changing(m, now, clock)}
 	case m.Status.NodeRef == nil:
 		return p.starting(m, now, clock)
 	case node == nil || m.Status.NodeRef.UID != "" && node.UID != m.Status.NodeRef.UID:
@@ -73,26 +73,26 @@ func changing(m *v1beta1.Machine, now time.Time, clock Clock) time.Duration {
 }
 
 // starting judges a machine that has no Node.
-func (p Policy) starting(m *v1beta1.Machine, now time.Time, clock Clock) Verdict {
+func (p Policy) starting(m *v1beta1.Machine, now time.Time, clock Clock) Evaluation {
 	if m.Status.Phase == v1beta1.MachineAvailable {
-		return Verdict{Health: Healthy} // There is no target cluster.
+		return Evaluation{Health: Healthy} // There is no target cluster.
 	}
 	began := m.CreationTimestamp.Time
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched); c != nil {
 		if c.Status != metav1.ConditionTrue && !trying(c.Reason) {
-			return Verdict{Health: Unknown} // It was refused, or waits for its turn: another one would fare no better.
+			return Evaluation{Health: Unknown} // It was refused, or waits for its turn: another one would fare no better.
 		}
 		if c.LastTransitionTime.After(began) {
 			began = c.LastTransitionTime.Time
 		}
 	}
 	if p.Startup <= 0 || p.Startup >= m.Spec.Timeouts.CreationOrDefault() {
-		return Verdict{Health: Unknown} // Its own controller makes it Failed in time.
+		return Evaluation{Health: Unknown} // Its own controller makes it Failed in time.
 	}
 	if left := clock.left(p.Startup, Signal{UID: m.UID, Type: v1beta1.ConditionLaunched, Began: began}, now); left > 0 {
-		return Verdict{Health: Unknown, RecheckAfter: left}
+		return Evaluation{Health: Unknown, RecheckAfter: left}
 	}
-	return Verdict{Health: Unhealthy, InTrouble: true, Why: fmt.Sprintf("There is no Node %s after the launch began.", p.Startup)}
+	return Evaluation{Health: Unhealthy, InTrouble: true, Why: fmt.Sprintf("There is no Node %s after the launch began.", p.Startup)}
 }
 
 // neverLaunched reports whether the cloud has not given the machine an instance: it refuses to, or has none to give. That says
@@ -119,9 +119,9 @@ func trying(reason string) bool {
 }
 
 // nodeGone judges a machine whose Node was deleted while its instance may live.
-func (p Policy) nodeGone(m *v1beta1.Machine, now time.Time, clock Clock) Verdict {
+func (p Policy) nodeGone(m *v1beta1.Machine, now time.Time, clock Clock) Evaluation {
 	timeout := p.goneTimeout()
-	v := Verdict{Health: Unknown, InTrouble: true, Why: fmt.Sprintf("Node %s is gone.", m.Status.NodeRef.Name)}
+	v := Evaluation{Health: Unknown, InTrouble: true, Why: fmt.Sprintf("Node %s is gone.", m.Status.NodeRef.Name)}
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRegistered)
 	if c == nil || c.Reason != v1beta1.ReasonNodeGone {
 		v.RecheckAfter = max(timeout, time.Millisecond) // Its controller has yet to notice, and its clock to begin.
@@ -134,8 +134,8 @@ func (p Policy) nodeGone(m *v1beta1.Machine, now time.Time, clock Clock) Verdict
 }
 
 // node judges a machine by its Node.
-func (p Policy) node(node *corev1.Node, now time.Time, clock Clock) Verdict {
-	v := Verdict{Health: Healthy}
+func (p Policy) node(node *corev1.Node, now time.Time, clock Clock) Evaluation {
+	v := Evaluation{Health: Healthy}
 	for _, wrong := range p.Conditions {
 		status, at, reason := conditionOf(node, wrong.Type)
 		if status != wrong.Status {

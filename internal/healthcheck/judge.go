@@ -74,7 +74,7 @@ type Judgement struct {
 // Judge judges the machines of one policy together.
 func Judge(p Policy, subjects []Subject, s Situation) Judgement {
 	var j Judgement
-	verdicts := make([]Verdict, len(subjects))
+	verdicts := make([]Evaluation, len(subjects))
 	unwell, unlaunched, melting := 0, 0, false
 	var frozen []string
 	for i, subject := range subjects {
@@ -145,7 +145,7 @@ func Judge(p Policy, subjects []Subject, s Situation) Judgement {
 }
 
 // hold wishes that a machine is not replaced: so many before it were, each soon after it was made, that it would not help.
-func (j *Judgement) hold(subject Subject, v Verdict) {
+func (j *Judgement) hold(subject Subject, v Evaluation) {
 	j.Wishes = append(j.Wishes, Wish{Subject: subject, Hold: true, Reason: Reason{v1beta1.ReasonRetriesExhausted,
 		fmt.Sprintf("%s in a row replaced before it, each soon after it was made. It is not replaced.", wording.Count(subject.Row, "machine"))}})
 	if v.Health == Unhealthy {

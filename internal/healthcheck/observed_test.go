@@ -40,7 +40,7 @@ func TestTimeoutsAreByThisProcessesOwnClock(t *testing.T) {
 		for _, skew := range []float64{-10, 0, 10} {
 			t.Run(fmt.Sprintf("%s, %+v minutes", name, skew), func(t *testing.T) {
 				var seen *Observations
-				judge := func(truth float64, s Subject) Verdict {
+				judge := func(truth float64, s Subject) Evaluation {
 					seen = seen.newPass()
 					leads := minutes(5 + skew)
 					return Evaluate(impatient(), s.Machine, s.Node, minutes(truth+skew), Clocks{Stable: leads, Thawed: leads, Seen: seen}.In(""))

@@ -35,14 +35,14 @@ const (
 )
 
 // Wiring is the one table of what wakes the controller.
-func (r *Reconciler) Wiring() wiring.Table {
-	return wiring.Table{
+func (r *Reconciler) Wiring() wiring.Controller {
+	return wiring.Controller{
 		Name: "machinehealthcheck", Reconciler: r, Concurrency: 1,
 		Watches: []wiring.Watch{
-			{Object: &v1beta1.MachineHealthCheck{}, Keys: keys(func() time.Duration { return 0 }), News: predicate.GenerationChangedPredicate{}},
-			{Object: &v1beta1.Machine{}, Keys: keys(r.spacing), News: machineChanged()},
-			{Object: &v1beta1.MachineSet{}, Keys: keys(r.spacing), News: freezeChanged()},
-			{Cluster: wiring.Target, Object: &corev1.Node{}, Keys: r.ofMachines(keys(r.spacing)), News: nodeChanged()},
+			{Object: &v1beta1.MachineHealthCheck{}, Keys: keys(func() time.Duration { return 0 }), Predicate: predicate.GenerationChangedPredicate{}},
+			{Object: &v1beta1.Machine{}, Keys: keys(r.spacing), Predicate: machineChanged()},
+			{Object: &v1beta1.MachineSet{}, Keys: keys(r.spacing), Predicate: freezeChanged()},
+			{Cluster: wiring.Target, Object: &corev1.Node{}, Keys: r.ofMachines(keys(r.spacing)), Predicate: nodeChanged()},
 		},
 	}
 }

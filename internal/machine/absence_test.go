@@ -262,7 +262,7 @@ func TestAStateThatGoesBackIsNoNews(t *testing.T) {
 	w.effects.clear()
 	for range 3 {
 		w.cloud.will("Get", back)
-		w.process.Doubt(m)
+		w.process.CheckInstance(m)
 		w.reconcile("m")
 	}
 	want(t, "writes", w.effects.writes())

@@ -162,7 +162,7 @@ func (p *pass) awaitAgent(message string) {
 			began = p.leading
 		}
 		past, _ := p.Reach.TargetOutages()
-		began, _ = reachability.StandStill(past, began, time.Time{})
+		began, _ = reachability.ExcludeOutages(past, began, time.Time{})
 	}
 	if left := began.Add(timeout).Sub(p.now); left > 0 {
 		p.setCondition(v1beta1.ConditionUpToDate, false, v1beta1.ReasonWaitingForAgent, message)
@@ -240,7 +240,7 @@ func (p *pass) pairedNode(ctx context.Context) (*corev1.Node, error) {
 func (p *pass) endRequest(ctx context.Context) (bool, error) {
 	done, err := p.annotateNode(ctx, nil, v1beta1.NodeAnnotationUpdateRequested, v1beta1.NodeAnnotationUpdateResult)
 	if err != nil {
-		_, err = p.targetAway(ctx, err)
+		_, err = p.targetUnreachable(ctx, err)
 	}
 	return done, err
 }

@@ -39,7 +39,7 @@ type Options struct {
 	Live client.Reader
 	// MachinesSeen returns the resource version up to which Client's cache of Machines is complete, "" if that is not known.
 	// Without it every launch asks the API server first.
-	MachinesSeen func() string
+	MachineCacheVersion func() string
 	// Target is the cluster that machines join; nil where there is none.
 	Target *Target
 	// Classes resolves what a Machine shall be made from.
@@ -57,7 +57,7 @@ type Options struct {
 	// PreserveLimit is how many Machines of one owner are preserved at a time because they failed. Default 3.
 	PreserveLimit int
 	// Places bounds how many creations are under way at a time; nil means no limit.
-	Places Places
+	Slots Slots
 	// Metrics may be nil.
 	Metrics *Metrics
 	// Recorder records events on Machines.
@@ -102,7 +102,7 @@ type Reconciler struct {
 	joins  *approval.Joins
 	memory *memory
 	reign  *reign
-	echo   *wiring.Echo
+	echo   *wiring.OwnWrites
 	doubts doubts
 }
 
@@ -120,10 +120,10 @@ func New(o Options) *Reconciler {
 	if o.Signals == nil {
 		o.Signals = interruption.Known()
 	}
-	if o.Places == nil {
-		o.Places = unlimited{}
+	if o.Slots == nil {
+		o.Slots = unlimited{}
 	}
-	r := &Reconciler{Options: o, memory: newMemory(), reign: &reign{}, echo: &wiring.Echo{}}
+	r := &Reconciler{Options: o, memory: newMemory(), reign: &reign{}, echo: &wiring.OwnWrites{}}
 	if o.Target != nil {
 		r.tokens = bootstrap.Tokens{Client: o.Target.Live}
 		r.joins = approval.NewJoins(o.Target.Live)
@@ -138,7 +138,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	keepsPlace := false
 	defer func() {
 		if !keepsPlace {
-			r.Places.Leave(req.NamespacedName)
+			r.Slots.Release(req.NamespacedName)
 		}
 	}()
 	r.Metrics.lead()
@@ -384,7 +384,7 @@ func (p *pass) writeStatus(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("patch machine status: %w", err)
 	}
-	p.echo.Wrote(changed)
+	p.echo.Record(changed)
 	p.before, p.machine = changed, changed.DeepCopy()
 	p.memory.update(p.machine, func(m *recollection) {
 		m.booted = nil

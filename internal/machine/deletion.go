@@ -105,7 +105,7 @@ func (p *pass) findNodeToDelete(ctx context.Context) (progress, error) {
 		found, err := p.findNode(ctx)
 		switch {
 		case err != nil:
-			return p.targetAway(ctx, err)
+			return p.targetUnreachable(ctx, err)
 		case len(found.claimants) > 0:
 			return p.chooseClaimant(found), nil
 		case found.conflict != "" && !found.rival:
@@ -123,11 +123,11 @@ func (p *pass) findNodeToDelete(ctx context.Context) (progress, error) {
 	switch err := p.Target.Live.Get(ctx, client.ObjectKey{Name: name}, node); {
 	case apierrors.IsNotFound(err):
 	case err != nil:
-		return p.targetAway(ctx, fmt.Errorf("read node %s: %w", name, err))
+		return p.targetUnreachable(ctx, fmt.Errorf("read node %s: %w", name, err))
 	case node.Spec.ProviderID != "" && node.Spec.ProviderID == p.machine.Spec.ProviderID:
 		rival, err := p.isRival(ctx, node)
 		if err != nil {
-			return p.targetAway(ctx, err)
+			return p.targetUnreachable(ctx, err)
 		}
 		if !rival {
 			p.node = node
@@ -135,7 +135,7 @@ func (p *pass) findNodeToDelete(ctx context.Context) (progress, error) {
 	default:
 		found, err := p.sight(ctx, node)
 		if err != nil {
-			return p.targetAway(ctx, err)
+			return p.targetUnreachable(ctx, err)
 		}
 		p.node = found.node
 	}
@@ -182,7 +182,7 @@ const (
 // targetAway holds the deletion up: without the target cluster nobody can tell whose pods would be killed. The instance of a
 // machine whose user insists is deleted all the same, and what is left in the target cluster is tried for a while. A machine
 // that never had a Node is deleted as well if the API server says so: only other calls fail then, and not only once.
-func (p *pass) targetAway(ctx context.Context, err error) (progress, error) {
+func (p *pass) targetUnreachable(ctx context.Context, err error) (progress, error) {
 	if p.leftBehind || p.forced() && !p.instanceGone {
 		return next, nil
 	}
@@ -372,7 +372,7 @@ func (p *pass) deleteNode(ctx context.Context) (progress, error) {
 	if err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
 		return next, nil
 	}
-	return p.targetAway(ctx, fmt.Errorf("delete node %s: %w", p.node.Name, err))
+	return p.targetUnreachable(ctx, fmt.Errorf("delete node %s: %w", p.node.Name, err))
 }
 
 // release removes the token and then the finalizer: the last trace.
@@ -380,7 +380,7 @@ func (p *pass) release(ctx context.Context) (progress, error) {
 	if p.Target != nil && !p.leftBehind && !p.notOurs && !p.isTrue(v1beta1.ConditionNodeHealthy) {
 		// It may never have run; else its token went when it did.
 		if err := p.dropToken(ctx); err != nil {
-			if proceed, err := p.targetAway(ctx, err); !bool(proceed) {
+			if proceed, err := p.targetUnreachable(ctx, err); !bool(proceed) {
 				return wait, err
 			}
 		}

@@ -50,7 +50,7 @@ func (p *pass) detachByForce(ctx context.Context) (progress, error) {
 	case apierrors.IsConflict(err):
 		return wait, err
 	case err != nil:
-		return p.targetAway(ctx, err)
+		return p.targetUnreachable(ctx, err)
 	}
 	p.node = node
 	return wait, nil

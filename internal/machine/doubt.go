@@ -29,7 +29,7 @@ func (d *doubts) wakes() source.Source {
 
 // Doubt has the Machine ask the provider whether the instance that it has recorded is still there. It may be called at any
 // time, and returns at once. The Machine is not changed.
-func (r *Reconciler) Doubt(m *v1beta1.Machine) {
+func (r *Reconciler) CheckInstance(m *v1beta1.Machine) {
 	r.memory.update(m, func(known *recollection) { known.doubted = m.Spec.ProviderID })
 	r.doubts.wake(m)
 }

@@ -23,7 +23,7 @@ func TestADoubtedInstanceIsAskedFor(t *testing.T) {
 		t.Fatalf("a machine at rest asked %d times", n)
 	}
 
-	w.process.Doubt(m)
+	w.process.CheckInstance(m)
 	w.reconcile("m")
 	w.reconcile("m")
 	if n := asked() - before; n != 1 {
@@ -34,7 +34,7 @@ func TestADoubtedInstanceIsAskedFor(t *testing.T) {
 	}
 
 	w.cloud.fail("Get", provider.Errorf(provider.Unavailable, "no answer"))
-	w.process.Doubt(m)
+	w.process.CheckInstance(m)
 	w.reconcile("m")
 	if m = w.get("m"); m.Status.Phase != v1beta1.MachineAvailable {
 		t.Errorf("nobody knows, and the machine is %s", m.Status.Phase)
@@ -49,14 +49,14 @@ func TestADoubtedInstanceIsAskedFor(t *testing.T) {
 	old := m.DeepCopy()
 	old.Spec.ProviderID = "fake:///another"
 	before = asked()
-	w.process.Doubt(old)
+	w.process.CheckInstance(old)
 	w.reconcile("m")
 	if n := asked() - before; n != 0 {
 		t.Errorf("asked %d times because of another instance", n)
 	}
 
 	w.cloud.vanish(m.Spec.ProviderID)
-	w.process.Doubt(m)
+	w.process.CheckInstance(m)
 	if m = w.untilPhase("m", v1beta1.MachineFailed); m.Status.FailureReason != v1beta1.FailureInstanceVanished {
 		t.Errorf("the instance is gone, and the machine is %s, failure %q", m.Status.Phase, m.Status.FailureReason)
 	}

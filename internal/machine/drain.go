@@ -41,7 +41,7 @@ func (p *pass) drain(ctx context.Context) (progress, error) {
 		case apierrors.IsConflict(err):
 			return wait, err // Another one has taken its place, or others write to it all the time: it is looked for anew.
 		case err != nil:
-			return p.targetAway(ctx, err)
+			return p.targetUnreachable(ctx, err)
 		}
 		p.node = cordoned
 	}

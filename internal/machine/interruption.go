@@ -113,7 +113,7 @@ func (p *pass) heedInterruption(ctx context.Context) (progress, error) {
 	p.noteInterruption()
 	m := p.machine
 	if !interrupted(m) || m.Replacing() || m.Status.FailureReason != "" || p.node == nil ||
-		paused(m) || foreign(m) != "" || preservation.SetAside(m) || p.outage() {
+		paused(m) || foreign(m) != "" || preservation.Preserved(m) || p.outage() {
 		return next, nil
 	}
 	if p.noticed != "" {

@@ -28,7 +28,7 @@ func (p *pass) launch(ctx context.Context) (progress, error) {
 	if paused(p.machine) {
 		return wait, nil
 	}
-	if preservation.SetAside(p.machine) {
+	if preservation.Preserved(p.machine) {
 		return wait, nil // It is kept to be looked at, and there is nothing to look at.
 	}
 	if refused := reservedKeys(p.machine); refused != "" {
@@ -55,7 +55,7 @@ func (p *pass) launch(ctx context.Context) (progress, error) {
 		}
 	}
 
-	if !p.Places.Take(client.ObjectKeyFromObject(p.machine)) {
+	if !p.Slots.Acquire(client.ObjectKeyFromObject(p.machine)) {
 		return p.awaitPlace(), nil
 	}
 	p.memory.update(p.machine, func(m *recollection) { m.queuedSince = time.Time{} })

@@ -33,12 +33,12 @@ type notices struct{ *Reconciler }
 
 // NoticesWiring is the table of what asks the provider for interruptions: its start, and from then on itself. It is for
 // processes whose Options have an Interrupter.
-func (r *Reconciler) NoticesWiring() wiring.Table {
+func (r *Reconciler) NoticesWiring() wiring.Controller {
 	start := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: "interruptions"}})
 		return nil
 	})
-	return wiring.Table{Name: "interruptions", Reconciler: notices{r}, Concurrency: 1, Sources: []source.Source{start}}
+	return wiring.Controller{Name: "interruptions", Reconciler: notices{r}, Concurrency: 1, Sources: []source.Source{start}}
 }
 
 // noticeScope is the Machines about whose instances one call tells.

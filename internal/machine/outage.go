@@ -19,7 +19,7 @@ import (
 // Reach knows whether the target cluster can be reached.
 type Reach interface {
 	// TargetAway reports whether the target cluster counts as away, and since when.
-	TargetAway() (since time.Time, away bool)
+	TargetUnreachable() (since time.Time, away bool)
 	// TargetRefuses reports whether it counts as away because it refuses the credentials of this process.
 	TargetRefuses() bool
 	// TargetOutages returns its outages that are over, the oldest first, and the epoch in which that is all there is.
@@ -40,7 +40,7 @@ func (p *pass) holdWhileAway(ctx context.Context) (proceed progress, away bool) 
 	if p.Target == nil || p.Reach == nil {
 		return next, false
 	}
-	since, away := p.Reach.TargetAway()
+	since, away := p.Reach.TargetUnreachable()
 	if !away {
 		return next, false
 	}
@@ -92,7 +92,7 @@ func (p *pass) leaveOutagesOut() {
 		counted = extended.LastTransitionTime.Time
 	}
 	began := drained.LastTransitionTime.Time
-	until, counted := reachability.StandStill(past, began, counted)
+	until, counted := reachability.ExcludeOutages(past, began, counted)
 	if until.Equal(began) {
 		return
 	}
@@ -120,8 +120,8 @@ func (p *pass) joinTimeLeft() time.Duration {
 	if p.machine.Spec.ProviderID != "" && began.Before(p.leading) {
 		counted = p.leading
 	}
-	began, _ = reachability.StandStill(past, began, time.Time{})
-	counted, _ = reachability.StandStill(past, counted, time.Time{})
+	began, _ = reachability.ExcludeOutages(past, began, time.Time{})
+	counted, _ = reachability.ExcludeOutages(past, counted, time.Time{})
 	left := reachability.TimeLeft(timeout, began, counted, p.leading, p.now)
 	if p.outage() {
 		return max(left, targetPoll)
@@ -134,6 +134,6 @@ func (p *pass) outage() bool {
 	if p.Reach == nil {
 		return false
 	}
-	_, away := p.Reach.TargetAway()
+	_, away := p.Reach.TargetUnreachable()
 	return away
 }

@@ -23,7 +23,7 @@ type reach struct {
 	epoch   uint64
 }
 
-func (r *reach) TargetAway() (time.Time, bool) { return r.since, !r.since.IsZero() }
+func (r *reach) TargetUnreachable() (time.Time, bool) { return r.since, !r.since.IsZero() }
 
 func (r *reach) TargetRefuses() bool { return r.refuses }
 

@@ -13,27 +13,27 @@ import (
 )
 
 // Places bounds how many creations are under way at the cloud at a time, first come, first served.
-type Places interface {
+type Slots interface {
 	// Take gives a Machine a place, or puts it into the queue for one.
-	Take(machine types.NamespacedName) bool
+	Acquire(machine types.NamespacedName) bool
 	// Hold counts a creation that another process began.
-	Hold(machine types.NamespacedName)
+	Occupy(machine types.NamespacedName)
 	// Leave gives up a Machine's place, or its turn.
-	Leave(machine types.NamespacedName)
+	Release(machine types.NamespacedName)
 	// Limit is how many places there are.
 	Limit() int
 	// Wakes brings the Machines whose turn it is; nil where nobody ever waits.
-	Wakes() source.Source
+	Source() source.Source
 }
 
 // unlimited has a place for everybody.
 type unlimited struct{}
 
-func (unlimited) Take(types.NamespacedName) bool { return true }
-func (unlimited) Hold(types.NamespacedName)      {}
-func (unlimited) Leave(types.NamespacedName)     {}
-func (unlimited) Limit() int                     { return 0 }
-func (unlimited) Wakes() source.Source           { return nil }
+func (unlimited) Acquire(types.NamespacedName) bool { return true }
+func (unlimited) Occupy(types.NamespacedName)       {}
+func (unlimited) Release(types.NamespacedName)      {}
+func (unlimited) Limit() int                        { return 0 }
+func (unlimited) Source() source.Source             { return nil }
 
 // silentWait is how long a Machine waits for a place before its status says so: most waits are shorter than that, and not
 // worth a write.
@@ -43,7 +43,7 @@ const silentWait = 30 * time.Second
 // begins with its place.
 func (p *pass) awaitPlace() progress {
 	p.queued = true
-	p.waitSilently(fmt.Sprintf("Waiting for one of the %d places for creations under way.", p.Places.Limit()))
+	p.waitSilently(fmt.Sprintf("Waiting for one of the %d places for creations under way.", p.Slots.Limit()))
 	return wait
 }
 
@@ -78,7 +78,7 @@ func (p *pass) keepsPlace() bool {
 	}
 	pending := m.Spec.ProviderID != "" && m.Status.Instance != nil && m.Status.Instance.State == v1beta1.InstancePending
 	if pending && m.Status.NodeRef == nil && m.Status.FailureReason == "" {
-		p.Places.Hold(client.ObjectKeyFromObject(m))
+		p.Slots.Occupy(client.ObjectKeyFromObject(m))
 		return true
 	}
 	return p.queued

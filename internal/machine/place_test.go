@@ -21,11 +21,11 @@ func narrow(t *testing.T) (*world, workqueue.TypedRateLimitingInterface[reconcil
 	w := newWorld(t)
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	t.Cleanup(queue.ShutDown)
-	places := cloud.NewPlaces(1)
-	if err := places.Wakes().Start(t.Context(), queue); err != nil {
+	places := cloud.NewSlots(1)
+	if err := places.Source().Start(t.Context(), queue); err != nil {
 		t.Fatal(err)
 	}
-	w.options.Places = places
+	w.options.Slots = places
 	w.restart()
 	w.class("small", "")
 	return w, queue
@@ -143,7 +143,7 @@ func TestACreationThatFailedGivesItsPlaceToOthers(t *testing.T) {
 	w.born("first")
 	w.born("second")
 	w.cloud.will("Create", scripted{err: provider.Errorf(provider.ResourceExhausted, "no capacity"), during: func() {
-		if w.options.Places.Take(client.ObjectKey{Namespace: w.namespace, Name: "second"}) {
+		if w.options.Slots.Acquire(client.ObjectKey{Namespace: w.namespace, Name: "second"}) {
 			t.Error("there is a place while a call is under way")
 		}
 	}})
@@ -165,7 +165,7 @@ func TestAProcessCountsTheCreationsThatItFinds(t *testing.T) {
 	w.born("first")
 	w.born("second")
 	w.reconcile("first")
-	w.options.Places = cloud.NewPlaces(1)
+	w.options.Slots = cloud.NewSlots(1)
 	w.restart()
 	w.reconcile("first")
 	w.wantQuiet("second")
@@ -177,7 +177,7 @@ func TestAProcessCountsTheCreationsThatItFinds(t *testing.T) {
 // M-54.
 func TestMachinesThatWaitForAPlaceAreWokenInARealManager(t *testing.T) {
 	const machines = 8
-	w := managed(t, func(o *Options) { o.Places = cloud.NewPlaces(1) })
+	w := managed(t, func(o *Options) { o.Slots = cloud.NewSlots(1) })
 	w.class("small", "")
 	for i := range machines {
 		w.born(fmt.Sprint("m-", i))

@@ -28,7 +28,7 @@ const DefaultPreserveLimit = 3
 func (p *pass) preserve(ctx context.Context) (progress, error) {
 	m := p.machine
 	switch {
-	case preservation.SetAside(m):
+	case preservation.Preserved(m):
 		if paused(m) || foreign(m) != "" {
 			return next, nil
 		}
@@ -60,8 +60,8 @@ func (p *pass) preserve(ctx context.Context) (progress, error) {
 	}
 	p.wakeIn(left)
 	message := fmt.Sprintf("The machine belongs to no set any more and is kept until %s, when it is deleted.", until.UTC().Format(time.RFC3339))
-	if p.setCondition(v1beta1.ConditionPreserved, true, v1beta1.ReasonSetAside, message) {
-		p.note(v1beta1.ReasonSetAside, "Preserve", message)
+	if p.setCondition(v1beta1.ConditionPreserved, true, v1beta1.ReasonPreserved, message) {
+		p.note(v1beta1.ReasonPreserved, "Preserve", message)
 	}
 	return next, nil
 }
@@ -71,7 +71,7 @@ func (p *pass) preserve(ctx context.Context) (progress, error) {
 // keeping each would cost money for days. Machines fail together, so they are counted one after the other.
 func (p *pass) preserveWithinLimit(ctx context.Context) (bool, error) {
 	m := p.machine
-	if !preservation.SetAside(m) && m.Annotations[v1beta1.AnnotationPreserve] == v1beta1.PreserveWhenFailed {
+	if !preservation.Preserved(m) && m.Annotations[v1beta1.AnnotationPreserve] == v1beta1.PreserveWhenFailed {
 		p.memory.preserving.Lock()
 		defer p.memory.preserving.Unlock()
 		n, err := p.countPreserved(ctx)
@@ -102,7 +102,7 @@ func (p *pass) countPreserved(ctx context.Context) (n int, err error) {
 	}
 	for i := range list.Items {
 		m := &list.Items[i]
-		if preservation.SetAside(m) && m.DeletionTimestamp.IsZero() && preservation.SameOrigin(m, p.machine) &&
+		if preservation.Preserved(m) && m.DeletionTimestamp.IsZero() && preservation.SameOrigin(m, p.machine) &&
 			m.Annotations[v1beta1.AnnotationPreserve] == v1beta1.PreserveWhenFailed {
 			n++
 		}
@@ -115,7 +115,7 @@ func (p *pass) setAside(ctx context.Context) error {
 	m := p.machine
 	_, hash := m.Labels[v1beta1.LabelTemplateHash]
 	_, owned := m.Labels[v1beta1.LabelMachineSet]
-	if preservation.SetAside(m) && !hash && !owned && metav1.GetControllerOfNoCopy(m) == nil {
+	if preservation.Preserved(m) && !hash && !owned && metav1.GetControllerOfNoCopy(m) == nil {
 		return nil
 	}
 	return p.patchMachine(ctx, func(m *v1beta1.Machine) {
@@ -125,7 +125,7 @@ func (p *pass) setAside(ctx context.Context) error {
 		delete(m.Labels, v1beta1.LabelTemplateHash)
 		delete(m.Labels, v1beta1.LabelMachineSet)
 		m.OwnerReferences = slices.DeleteFunc(m.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Controller != nil && *o.Controller })
-		if !preservation.SetAside(m) {
+		if !preservation.Preserved(m) {
 			set(&m.Annotations, v1beta1.AnnotationPreservedUntil, p.now.Add(p.PreserveTimeout).UTC().Format(time.RFC3339))
 		}
 	})
@@ -177,7 +177,7 @@ func (p *pass) notKept() {
 // tooLateToKeep says so of a Machine that shall be set aside and is being deleted.
 func (p *pass) tooLateToKeep() {
 	m := p.machine
-	if m.Annotations[v1beta1.AnnotationPreserve] != v1beta1.PreserveNow || preservation.SetAside(m) || !hasFinalizer(m) {
+	if m.Annotations[v1beta1.AnnotationPreserve] != v1beta1.PreserveNow || preservation.Preserved(m) || !hasFinalizer(m) {
 		return
 	}
 	const message = "The machine is being deleted already and cannot be set aside any more."
@@ -196,7 +196,7 @@ func (p *pass) awaitPreservation() {
 
 // updateUnlessKept leaves the instance of a Machine that is set aside as it is, unless it is half gone.
 func (p *pass) updateUnlessKept(ctx context.Context) (progress, error) {
-	if preservation.SetAside(p.machine) && !p.machine.Replacing() {
+	if preservation.Preserved(p.machine) && !p.machine.Replacing() {
 		p.endDrain()
 		return next, nil
 	}
@@ -208,7 +208,7 @@ func (p *pass) updateUnlessKept(ctx context.Context) (progress, error) {
 
 // uncordonUnlessKept ends the disruption of the Node where nothing is in the way.
 func (p *pass) uncordonUnlessKept(ctx context.Context) error {
-	if preservation.SetAside(p.machine) {
+	if preservation.Preserved(p.machine) {
 		return p.cordonKept(ctx)
 	}
 	return p.uncordon(ctx)

@@ -45,7 +45,7 @@ func (w *world) wantAside(name string, left time.Duration) *v1beta1.Machine {
 	if err != nil || until.Sub(w.clock.Now().Add(left)).Abs() > time.Second {
 		w.t.Errorf("it is kept until %v (%v), want %s from now", until, err, left)
 	}
-	w.wantCondition(m, v1beta1.ConditionPreserved, metav1.ConditionTrue, v1beta1.ReasonSetAside)
+	w.wantCondition(m, v1beta1.ConditionPreserved, metav1.ConditionTrue, v1beta1.ReasonPreserved)
 	if node := w.getNode(nodeNameOf(w.namespace, name)); node != nil && !node.Spec.Unschedulable {
 		w.t.Error("its node is not cordoned")
 	}
@@ -114,7 +114,7 @@ func TestAMachineIsSetAsideWhenItFails(t *testing.T) {
 				w.step(min(w.reconcile("m").RequeueAfter, time.Minute))
 			}
 			m := w.get("m")
-			if preservation.SetAside(m) != c.aside {
+			if preservation.Preserved(m) != c.aside {
 				t.Fatalf("set aside: %t, want %t: %s", !c.aside, c.aside, summaryOf(m))
 			}
 			if node := w.getNode(nodeNameOf(w.namespace, "m")); node.Spec.Unschedulable != c.aside {
@@ -139,7 +139,7 @@ func TestAMachineThatFailsIsLookedAtAgainAtOnce(t *testing.T) {
 	result := w.reconcile("m")
 	m := w.get("m")
 	w.wantPhase(m, v1beta1.MachineFailed)
-	if preservation.SetAside(m) || result.RequeueAfter == 0 || result.RequeueAfter > time.Second {
+	if preservation.Preserved(m) || result.RequeueAfter == 0 || result.RequeueAfter > time.Second {
 		t.Errorf("looks again after %s", result.RequeueAfter)
 	}
 	w.reconcile("m")
@@ -154,7 +154,7 @@ func TestAMachineWithoutAnInstanceIsNotSetAside(t *testing.T) {
 	w.cloud.fail("Create", provider.Errorf(provider.ResourceExhausted, "no capacity"))
 	w.born("m", ofASet, func(m *v1beta1.Machine) { set(&m.Annotations, v1beta1.AnnotationPreserve, v1beta1.PreserveNow) })
 	w.reconcile("m")
-	if m := w.get("m"); preservation.SetAside(m) || metav1.GetControllerOf(m) == nil {
+	if m := w.get("m"); preservation.Preserved(m) || metav1.GetControllerOf(m) == nil {
 		t.Errorf("it was set aside: %v", m.Annotations)
 	}
 	w.annotateWith("m", v1beta1.AnnotationPreservedUntil, w.clock.Now().Add(time.Hour).Format(time.RFC3339))
@@ -253,8 +253,8 @@ func TestOnlySoManyMachinesArePreservedBecauseTheyFailed(t *testing.T) {
 			fail("d")
 			d := w.get("d")
 			c := w.wantCondition(d, v1beta1.ConditionPreserved, metav1.ConditionFalse, v1beta1.ReasonTooManyPreserved)
-			if preservation.SetAside(d) || preservation.Due(d) || !strings.Contains(c.Message, "--preserve-limit") {
-				t.Errorf("set aside %t, due %t: %s", preservation.SetAside(d), preservation.Due(d), c.Message)
+			if preservation.Preserved(d) || preservation.Due(d) || !strings.Contains(c.Message, "--preserve-limit") {
+				t.Errorf("set aside %t, due %t: %s", preservation.Preserved(d), preservation.Due(d), c.Message)
 			}
 			if w.getNode(nodeNameOf(w.namespace, "d")).Spec.Unschedulable {
 				t.Error("its node is cordoned")
@@ -325,7 +325,7 @@ func TestWishesThatCannotBeFulfilled(t *testing.T) {
 	w.reconcile("m")
 	m := w.get("m")
 	w.wantCondition(m, v1beta1.ConditionPreserved, metav1.ConditionFalse, v1beta1.ReasonTooLate)
-	if preservation.SetAside(m) {
+	if preservation.Preserved(m) {
 		t.Error("a machine that is being deleted was set aside")
 	}
 }
@@ -338,7 +338,7 @@ func TestNothingIsSetAsideInAnOutage(t *testing.T) {
 	w.running("m", ofASet)
 	w.watched().since = w.clock.Now()
 	w.annotateWith("m", v1beta1.AnnotationPreserve, v1beta1.PreserveNow)
-	if result := w.reconcile("m"); preservation.SetAside(w.get("m")) || result.RequeueAfter > targetPoll {
+	if result := w.reconcile("m"); preservation.Preserved(w.get("m")) || result.RequeueAfter > targetPoll {
 		t.Errorf("looks again after %s, annotations %v", result.RequeueAfter, w.get("m").Annotations)
 	}
 }

@@ -28,7 +28,7 @@ type reign struct {
 // ours reports whether nobody but this process can have begun to launch the Machine. One that the cache did not have when
 // it had all that was there when this process already led is younger than that.
 func (p *pass) ours(ctx context.Context) (bool, error) {
-	if p.MachinesSeen == nil {
+	if p.MachineCacheVersion == nil {
 		return false, nil
 	}
 	floor, inherited := p.reign.known()
@@ -40,7 +40,7 @@ func (p *pass) ours(ctx context.Context) (bool, error) {
 		floor = p.reign.begin(list.ResourceVersion)
 	}
 	if inherited == nil {
-		order, err := resourceversion.CompareResourceVersion(p.MachinesSeen(), floor)
+		order, err := resourceversion.CompareResourceVersion(p.MachineCacheVersion(), floor)
 		if err != nil || order < 0 {
 			return false, nil // It is seen soon enough.
 		}

@@ -42,7 +42,7 @@ func (w *world) watching() *questions {
 	target := *w.options.Target
 	target.Live = a.listen(target.Live.(client.WithWatch))
 	w.options.Target = &target
-	w.options.MachinesSeen = func() string {
+	w.options.MachineCacheVersion = func() string {
 		list := &v1beta1.MachineList{}
 		if err := w.api.List(w.t.Context(), list, client.InNamespace(w.namespace)); err != nil {
 			w.t.Error(err)

@@ -27,22 +27,22 @@ import (
 // Wiring is the one table of what wakes a Machine. drains are the wakes of the Drainer, nil where there is none.
 //
 // Whom an event concerns is read from a bare cache: waiting for our own writes there would hold up all events.
-func (r *Reconciler) Wiring(cache client.Reader, drains source.Source) wiring.Table {
-	t := wiring.Table{
+func (r *Reconciler) Wiring(cache client.Reader, drains source.Source) wiring.Controller {
+	t := wiring.Controller{
 		Name: "machine", Reconciler: r, Concurrency: r.Concurrency,
-		For: &wiring.Watch{Object: &v1beta1.Machine{}, News: r.echo.Others(machineChanged())},
+		For: &wiring.Watch{Object: &v1beta1.Machine{}, Predicate: r.echo.Filter(machineChanged())},
 		Watches: []wiring.Watch{
-			{Object: &v1beta1.Machine{}, Keys: handler.EnqueueRequestsFromMapFunc(machinesOfInstance(cache)), News: goneOnly()},
-			{Object: &v1beta1.MachineClass{}, Keys: handler.EnqueueRequestsFromMapFunc(resolve.MachinesOfClass(cache)), News: classChanged()},
-			{Object: wiring.Secrets(), Keys: handler.EnqueueRequestsFromMapFunc(resolve.MachinesOfSecret(cache)), News: predicate.ResourceVersionChangedPredicate{}},
-			{Cluster: wiring.Target, Object: &corev1.Node{}, Keys: handler.EnqueueRequestsFromMapFunc(machinesOfNode(cache)), News: nodeChanged(r.Signals)},
+			{Object: &v1beta1.Machine{}, Keys: handler.EnqueueRequestsFromMapFunc(machinesOfInstance(cache)), Predicate: goneOnly()},
+			{Object: &v1beta1.MachineClass{}, Keys: handler.EnqueueRequestsFromMapFunc(resolve.MachinesOfClass(cache)), Predicate: classChanged()},
+			{Object: wiring.Secrets(), Keys: handler.EnqueueRequestsFromMapFunc(resolve.MachinesOfSecret(cache)), Predicate: predicate.ResourceVersionChangedPredicate{}},
+			{Cluster: wiring.Target, Object: &corev1.Node{}, Keys: handler.EnqueueRequestsFromMapFunc(machinesOfNode(cache)), Predicate: nodeChanged(r.Signals)},
 		},
 	}
 	t.Sources = append(t.Sources, r.doubts.wakes())
 	if drains != nil {
 		t.Sources = append(t.Sources, drains)
 	}
-	if places := r.Places.Wakes(); places != nil {
+	if places := r.Slots.Source(); places != nil {
 		t.Sources = append(t.Sources, places)
 	}
 	return t

@@ -49,7 +49,7 @@ func managed(t *testing.T, change ...func(*Options)) *world {
 		o.Cloud, o.Clock, o.Drainer = w.cloud, clock.RealClock{}, drains
 		counted := counting{mgr.GetClient(), w.effects}
 		o.Client, o.Live = counted, countingReader{mgr.GetAPIReader(), &w.asked}
-		o.MachinesSeen = wiring.SeenBy(mgr, &v1beta1.Machine{})
+		o.MachineCacheVersion = wiring.CacheVersion(mgr, &v1beta1.Machine{})
 		o.Classes = &resolve.Resolver{Classes: mgr.GetClient(), Secrets: mgr.GetAPIReader()}
 		o.Target = &Target{Nodes: counted, Live: interceptor.NewClient(w.api, interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {

@@ -41,7 +41,7 @@ type Reconciler struct {
 	Options
 	resolver resolve.Resolver
 	memory   *memory
-	echo     *wiring.Echo
+	echo     *wiring.OwnWrites
 }
 
 // New returns a Reconciler.
@@ -49,7 +49,7 @@ func New(o Options) *Reconciler {
 	if o.Concurrency <= 0 {
 		o.Concurrency = 4
 	}
-	return &Reconciler{Options: o, resolver: resolve.Resolver{Classes: o.Client, Secrets: o.Live}, memory: newMemory(), echo: &wiring.Echo{}}
+	return &Reconciler{Options: o, resolver: resolve.Resolver{Classes: o.Client, Secrets: o.Live}, memory: newMemory(), echo: &wiring.OwnWrites{}}
 }
 
 // conflictDelay is after how long a write that met somebody else's is tried again. Their write wakes us as well.
@@ -117,6 +117,6 @@ func (r *Reconciler) writeStatus(ctx context.Context, class *v1beta1.MachineClas
 	if err := r.Client.Status().Patch(ctx, class, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("patch the status of MachineClass %s: %w", client.ObjectKeyFromObject(before), err)
 	}
-	r.echo.Wrote(class)
+	r.echo.Record(class)
 	return nil
 }

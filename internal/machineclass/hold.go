@@ -101,6 +101,6 @@ func (r *Reconciler) patchFinalizer(ctx context.Context, class *v1beta1.MachineC
 	if err := r.Client.Patch(ctx, class, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("patch the finalizers of MachineClass %s: %w", client.ObjectKeyFromObject(before), err)
 	}
-	r.echo.Wrote(class)
+	r.echo.Record(class)
 	return nil
 }

@@ -34,22 +34,22 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 // Wiring returns the tables of what wakes a class, and what the Secret of one.
 //
 // Whom an event concerns is read from a bare cache: waiting for our own writes there would hold up all events.
-func (r *Reconciler) Wiring(cache client.Reader) []wiring.Table {
+func (r *Reconciler) Wiring(cache client.Reader) []wiring.Controller {
 	c := concerned{cache: cache, provider: r.Driver.Name()}
 	secretChanged := predicate.ResourceVersionChangedPredicate{}
-	return []wiring.Table{{
+	return []wiring.Controller{{
 		Name: "machineclass", Reconciler: r, Concurrency: r.Concurrency,
-		For: &wiring.Watch{Object: &v1beta1.MachineClass{}, News: r.echo.Others(classChanged())},
+		For: &wiring.Watch{Object: &v1beta1.MachineClass{}, Predicate: r.echo.Filter(classChanged())},
 		Watches: []wiring.Watch{
 			{Object: &v1beta1.Machine{}, Keys: c.machineEvents()},
-			{Object: wiring.Secrets(), Keys: handler.EnqueueRequestsFromMapFunc(c.classesOfSecret), News: secretChanged},
+			{Object: wiring.Secrets(), Keys: handler.EnqueueRequestsFromMapFunc(c.classesOfSecret), Predicate: secretChanged},
 		},
 	}, {
 		Name: "machineclass-secrets", Reconciler: &secretKeeper{r.Options}, Concurrency: r.Concurrency,
 		Watches: []wiring.Watch{
 			{Object: &v1beta1.MachineClass{}, Keys: secretsOfClass()},
 			{Object: &v1beta1.Machine{}, Keys: c.secretsOfMachine()},
-			{Object: wiring.Secrets(), Keys: handler.EnqueueRequestsFromMapFunc(c.secretOutOfOrder), News: secretChanged},
+			{Object: wiring.Secrets(), Keys: handler.EnqueueRequestsFromMapFunc(c.secretOutOfOrder), Predicate: secretChanged},
 		},
 	}}
 }

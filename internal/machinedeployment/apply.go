@@ -220,7 +220,7 @@ func (p *pass) nameTaken(ctx context.Context, v *view) error {
 	} else if err != nil {
 		return fmt.Errorf("count the collision of set %s: %w", v.successor.Name, err)
 	}
-	p.echo.Wrote(changed)
+	p.echo.Record(changed)
 	p.deployment = changed
 	p.wakeIn(retryConflict)
 	return nil

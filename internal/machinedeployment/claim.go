@@ -193,10 +193,10 @@ func orderTakenBack(set *v1beta1.MachineSet) bool {
 // marksSeen reports whether the cache of Machines is as new as the deployment's specification. Whoever lowers replicas
 // marks machines before: a mark that is not seen would cost another machine, and of another set.
 func (p *pass) marksSeen() bool {
-	if p.MachinesSeen == nil {
+	if p.MachineCacheVersion == nil {
 		return false
 	}
-	order, err := resourceversion.CompareResourceVersion(p.MachinesSeen(), p.known.specVersion)
+	order, err := resourceversion.CompareResourceVersion(p.MachineCacheVersion(), p.known.specVersion)
 	return err == nil && order >= 0
 }
 

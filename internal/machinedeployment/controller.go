@@ -42,7 +42,7 @@ type Options struct {
 	Clock    clock.PassiveClock
 	// MachinesSeen returns the resource version up to which Client's cache of Machines is complete, "" if that is not
 	// known: then what depends on it is read live. Register sets it from the manager's cache if it is nil.
-	MachinesSeen func() string
+	MachineCacheVersion func() string
 	// Concurrency is the number of deployments worked on at once. Defaults to DefaultConcurrency.
 	Concurrency int
 	// Stopped says why this process must neither add nor exchange machines now, as a reason of the condition Frozen and a
@@ -56,7 +56,7 @@ type Options struct {
 type Reconciler struct {
 	Options
 	memory *memory
-	echo   *wiring.Echo
+	echo   *wiring.OwnWrites
 }
 
 // New returns a Reconciler.
@@ -67,26 +67,26 @@ func New(o Options) *Reconciler {
 	if o.Stopped == nil {
 		o.Stopped = func() (string, string) { return "", "" }
 	}
-	return &Reconciler{Options: o, memory: newMemory(), echo: &wiring.Echo{}}
+	return &Reconciler{Options: o, memory: newMemory(), echo: &wiring.OwnWrites{}}
 }
 
 // Register adds the controller to a manager whose cache has the indexes of package index.
 func (r *Reconciler) Register(mgr manager.Manager) error {
-	if r.MachinesSeen == nil {
-		r.MachinesSeen = wiring.SeenBy(mgr, &v1beta1.Machine{})
+	if r.MachineCacheVersion == nil {
+		r.MachineCacheVersion = wiring.CacheVersion(mgr, &v1beta1.Machine{})
 	}
 	return r.Wiring().Add(mgr, nil)
 }
 
 // Wiring is the one table of what wakes a deployment.
-func (r *Reconciler) Wiring() wiring.Table {
-	return wiring.Table{
+func (r *Reconciler) Wiring() wiring.Controller {
+	return wiring.Controller{
 		Name: Name, Reconciler: r, Concurrency: r.Concurrency,
-		For: &wiring.Watch{Object: &v1beta1.MachineDeployment{}, News: r.echo.Others(deploymentChanged())},
+		For: &wiring.Watch{Object: &v1beta1.MachineDeployment{}, Predicate: r.echo.Filter(deploymentChanged())},
 		Watches: []wiring.Watch{
-			wiring.Urgent(&v1beta1.MachineDeployment{}),
-			{Object: &v1beta1.MachineSet{}, Keys: handler.EnqueueRequestsFromMapFunc(r.deploymentsOfSet), News: setChanged()},
-			{Object: &v1beta1.Machine{}, Keys: handler.EnqueueRequestsFromMapFunc(r.deploymentOfMachine), News: machineChanged()},
+			wiring.SpecChangesFirst(&v1beta1.MachineDeployment{}),
+			{Object: &v1beta1.MachineSet{}, Keys: handler.EnqueueRequestsFromMapFunc(r.deploymentsOfSet), Predicate: setChanged()},
+			{Object: &v1beta1.Machine{}, Keys: handler.EnqueueRequestsFromMapFunc(r.deploymentOfMachine), Predicate: machineChanged()},
 		},
 	}
 }

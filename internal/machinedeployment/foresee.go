@@ -14,7 +14,7 @@ import (
 )
 
 // Foresight is what a pass over a deployment would do.
-type Foresight struct {
+type Previewed struct {
 	// Sets are the deployment's sets as the pass would leave them, the oldest revision first. One that it would make is the
 	// last, and has no UID.
 	Sets []*v1beta1.MachineSet
@@ -34,19 +34,19 @@ type Foresight struct {
 
 // Foresee returns what a pass over the deployment would do with these sets and machines, all of them its own, if they
 // were all there is to know. It changes none of them. The error says why such a deployment is not acted upon at all.
-func Foresee(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, machines map[types.UID][]*v1beta1.Machine, now time.Time) (Foresight, error) {
+func Preview(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, machines map[types.UID][]*v1beta1.Machine, now time.Time) (Previewed, error) {
 	switch selector, err := metav1.LabelSelectorAsSelector(&d.Spec.Selector); {
 	case err != nil:
-		return Foresight{}, fmt.Errorf("spec.selector: %w", err)
+		return Previewed{}, fmt.Errorf("spec.selector: %w", err)
 	case selector.Empty():
-		return Foresight{}, fmt.Errorf("spec.selector is empty: it would match every set")
+		return Previewed{}, fmt.Errorf("spec.selector is empty: it would match every set")
 	}
 	if message := tooManyLabels(d); message != "" {
-		return Foresight{}, fmt.Errorf("%s", message)
+		return Previewed{}, fmt.Errorf("%s", message)
 	}
 	limits, err := bounds.Resolve(d.Spec.Strategy, max(0, d.ReplicasOrDefault()))
 	if err != nil {
-		return Foresight{}, err
+		return Previewed{}, err
 	}
 	r := New(Options{})
 	p := &pass{Reconciler: r, deployment: d, known: r.memory.of(types.NamespacedName{}, d.UID), now: now}
@@ -74,7 +74,7 @@ func Foresee(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, machines 
 		annotate(set, v1beta1.AnnotationSizedFor, strconv.Itoa(int(v.plan.SizedFor)))
 		after = append(after, set)
 	}
-	return Foresight{Sets: after, Current: v.state.Current, Outdated: v.outdated(), Bounds: limits, Doing: v.doing(), Waiting: v.plan.Waiting,
+	return Previewed{Sets: after, Current: v.state.Current, Outdated: v.outdated(), Bounds: limits, Doing: v.doing(), Waiting: v.plan.Waiting,
 		Failing: v.state.Failing, StartsIn: v.startsIn}, nil
 }
 

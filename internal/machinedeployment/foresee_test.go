@@ -103,7 +103,7 @@ func TestARevisionKeepsWhyItWasMade(t *testing.T) {
 	set := setOf("a", 1, noon.Add(-time.Hour))
 	old := setOf("b", 0, noon.Add(-2*time.Hour))
 	old.UID = "b"
-	f, err := Foresee(d, []*v1beta1.MachineSet{set, old}, map[types.UID][]*v1beta1.Machine{}, noon)
+	f, err := Preview(d, []*v1beta1.MachineSet{set, old}, map[types.UID][]*v1beta1.Machine{}, noon)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func TestARevisionKeepsWhyItWasMade(t *testing.T) {
 func TestForeseeSaysWhyADeploymentIsNotActedUpon(t *testing.T) {
 	d := deployment("a")
 	d.Spec.Selector = metav1.LabelSelector{}
-	if _, err := Foresee(d, nil, nil, noon); err == nil {
+	if _, err := Preview(d, nil, nil, noon); err == nil {
 		t.Error("an empty selector is acted upon")
 	}
 }

@@ -102,14 +102,14 @@ func NewMarker(o MarkerOptions) *Marker {
 
 // Wiring is the table of what wakes the marks of a deployment. Of Nodes it is only marks that show up: a mark that somebody
 // takes off stays off, but one of a former process may show up after it was looked for.
-func (k *Marker) Wiring() wiring.Table {
-	return wiring.Table{
+func (k *Marker) Wiring() wiring.Controller {
+	return wiring.Controller{
 		Name: MarkerName, Reconciler: k, Concurrency: k.Concurrency,
-		For: &wiring.Watch{Object: &v1beta1.MachineDeployment{}, News: deploymentChanged()},
+		For: &wiring.Watch{Object: &v1beta1.MachineDeployment{}, Predicate: deploymentChanged()},
 		Watches: []wiring.Watch{
-			{Object: &v1beta1.MachineSet{}, Keys: handler.EnqueueRequestsFromMapFunc(ownerOfSet), News: revisionChanged()},
-			{Object: &v1beta1.Machine{}, Keys: handler.EnqueueRequestsFromMapFunc(ownerOfMachine), News: nodeChanged()},
-			{Cluster: wiring.Target, Object: &corev1.Node{}, Keys: handler.EnqueueRequestsFromMapFunc(k.ownersOfNode), News: markAppeared()},
+			{Object: &v1beta1.MachineSet{}, Keys: handler.EnqueueRequestsFromMapFunc(ownerOfSet), Predicate: revisionChanged()},
+			{Object: &v1beta1.Machine{}, Keys: handler.EnqueueRequestsFromMapFunc(ownerOfMachine), Predicate: nodeChanged()},
+			{Cluster: wiring.Target, Object: &corev1.Node{}, Keys: handler.EnqueueRequestsFromMapFunc(k.ownersOfNode), Predicate: markAppeared()},
 		},
 	}
 }

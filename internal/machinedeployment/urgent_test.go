@@ -16,8 +16,8 @@ func TestAScaledDeploymentGoesAheadOfNewOnes(t *testing.T) {
 	defer q.ShutDown()
 	was, is := &v1beta1.MachineDeployment{}, &v1beta1.MachineDeployment{}
 	was.Name, was.Generation, is.Name, is.Generation = "good", 1, "good", 2
-	for _, w := range New(Options{}).Wiring().Everything() {
-		if e := (event.UpdateEvent{ObjectOld: was, ObjectNew: is}); sameKind(w.Object) && w.News.Update(e) {
+	for _, w := range New(Options{}).Wiring().AllWatches() {
+		if e := (event.UpdateEvent{ObjectOld: was, ObjectNew: is}); sameKind(w.Object) && w.Predicate.Update(e) {
 			w.Keys.Update(t.Context(), e, q)
 		}
 	}

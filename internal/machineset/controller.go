@@ -53,7 +53,7 @@ type Options struct {
 
 	// MachinesSeen returns the resource version up to which Client's cache of Machines is complete, "" if that is not
 	// known: then everything that counts is read live. Register sets it from the manager's cache if it is nil.
-	MachinesSeen func() string
+	MachineCacheVersion func() string
 	// Stopped says why this process must not create or remediate now, for as long as its reason is not empty. Default:
 	// it always may.
 	Stopped func() Reason
@@ -71,7 +71,7 @@ type Options struct {
 type Reconciler struct {
 	Options
 	shared *memory
-	echo   *wiring.Echo
+	echo   *wiring.OwnWrites
 }
 
 // New returns a Reconciler.
@@ -88,7 +88,7 @@ func New(o Options) *Reconciler {
 	if o.NewName == nil {
 		o.NewName = func(set string) string { return set + "-" + rand.String(5) }
 	}
-	return &Reconciler{Options: o, shared: newMemory(), echo: &wiring.Echo{}}
+	return &Reconciler{Options: o, shared: newMemory(), echo: &wiring.OwnWrites{}}
 }
 
 // Reconcile makes one pass over a set.

@@ -61,7 +61,7 @@ func knownTypeVersion(labels map[string]string) bool {
 }
 
 // preserved reports whether the machine was set aside: it belongs to no set, whatever else it says.
-func preserved(m *v1beta1.Machine) bool { return preservation.SetAside(m) }
+func preserved(m *v1beta1.Machine) bool { return preservation.Preserved(m) }
 
 // sameRecipe reports whether both would make the same instance.
 func sameRecipe(a, b *v1beta1.MachineSpec) bool {

@@ -57,10 +57,10 @@ func (p *pass) observe(ctx context.Context) error {
 
 // seen returns the resource version up to which the cache of Machines is complete, "" if that is not known.
 func (r *Reconciler) seen() string {
-	if r.MachinesSeen == nil {
+	if r.MachineCacheVersion == nil {
 		return ""
 	}
-	return r.MachinesSeen()
+	return r.MachineCacheVersion()
 }
 
 // cachedMachines returns the machines of a set from the cache, not to be changed.
@@ -82,7 +82,7 @@ func (p *pass) orphans(ctx context.Context) ([]*v1beta1.Machine, error) {
 	if err := p.Client.List(ctx, list, client.InNamespace(p.key.Namespace), client.MatchingFields{orphanIndex: orphanValue}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list machines without a controller: %w", err)
 	}
-	p.state.SetAside = wereOurs(p.state.Set, list.Items)
+	p.state.Preserved = wereOurs(p.state.Set, list.Items)
 	var orphans []*v1beta1.Machine
 	for i := range list.Items {
 		if m := &list.Items[i]; adoptable(m, selector) && !p.refusedAdoption[m.UID] {

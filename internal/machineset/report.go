@@ -44,7 +44,7 @@ func (p *pass) report(ctx context.Context, plan Plan) error {
 	case err != nil:
 		return fmt.Errorf("patch the set's status: %w", err)
 	}
-	p.echo.Wrote(changed)
+	p.echo.Record(changed)
 	p.memory.statusWritten = p.Clock.Now()
 	p.tell(set.Status.Conditions, status.Conditions)
 	return nil

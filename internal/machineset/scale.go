@@ -39,8 +39,8 @@ type State struct {
 	Expecting bool
 	// Orphans have no controller and match the selector. SetAside is how many machines are kept aside that were the set's or
 	// another one's of the deployment.
-	Orphans  []*v1beta1.Machine
-	SetAside int
+	Orphans   []*v1beta1.Machine
+	Preserved int
 	// Surge is how many machines the set's deployment may have above its replicas.
 	Surge int
 	// Over is by how many the set's replicas exceed what its deployment has room for.
@@ -269,10 +269,10 @@ func (p *Plan) create(s State, missing int) {
 		p.waitFor(roomPoll)
 	}
 	ceiling := 2*max(int(s.Set.ReplicasOrDefault()), int(s.Set.Status.Replicas)) + s.Surge + 10
-	room := max(0, ceiling-len(s.Machines)-len(p.Adopt)-s.SetAside)
+	room := max(0, ceiling-len(s.Machines)-len(p.Adopt)-s.Preserved)
 	if missing > room {
-		p.Refused = tooMany(ceiling, s.SetAside)
-		if s.SetAside > 0 {
+		p.Refused = tooMany(ceiling, s.Preserved)
+		if s.Preserved > 0 {
 			p.waitFor(setAsidePoll)
 		}
 	}

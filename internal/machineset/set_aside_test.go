@@ -37,11 +37,11 @@ func TestMachinesThatAreToBeSetAsideAreLeftAlone(t *testing.T) {
 // S-18: what is kept aside counts towards the ceiling, whose message says so.
 func TestMachinesThatAreKeptAsideHaveACeiling(t *testing.T) {
 	state := stateOf(aSet(2))
-	state.SetAside = 12
+	state.Preserved = 12
 	if plan := Decide(state); plan.Create != 2 {
 		t.Errorf("makes %d with 12 kept aside and room for 14", plan.Create)
 	}
-	state.SetAside = 14
+	state.Preserved = 14
 	plan := Decide(state)
 	if plan.Create != 0 || plan.Refused.Reason != v1beta1.ReasonTooManyMachines || !strings.Contains(plan.Refused.Message, "14 are, kept aside") || plan.Wait != setAsidePoll {
 		t.Errorf("makes %d, says %+v, waits %s", plan.Create, plan.Refused, plan.Wait)

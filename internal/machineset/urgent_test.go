@@ -16,9 +16,9 @@ func TestAScaledSetGoesAheadOfNewOnes(t *testing.T) {
 	defer q.ShutDown()
 	was, is := &v1beta1.MachineSet{}, &v1beta1.MachineSet{}
 	was.Name, was.Generation, is.Name, is.Generation = "good", 1, "good", 2
-	for _, w := range New(Options{}).Wiring().Everything() {
+	for _, w := range New(Options{}).Wiring().AllWatches() {
 		e := event.UpdateEvent{ObjectOld: was, ObjectNew: is}
-		if _, ok := w.Object.(*v1beta1.MachineSet); ok && w.News.Update(e) {
+		if _, ok := w.Object.(*v1beta1.MachineSet); ok && w.Predicate.Update(e) {
 			w.Keys.Update(t.Context(), e, q)
 		}
 	}

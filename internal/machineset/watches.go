@@ -45,21 +45,21 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 	if err := RegisterIndexes(context.Background(), mgr.GetFieldIndexer()); err != nil {
 		return fmt.Errorf("add the index of orphaned machines: %w", err)
 	}
-	if r.MachinesSeen == nil {
-		r.MachinesSeen = wiring.SeenBy(mgr, &v1beta1.Machine{})
+	if r.MachineCacheVersion == nil {
+		r.MachineCacheVersion = wiring.CacheVersion(mgr, &v1beta1.Machine{})
 	}
 	return r.Wiring().Add(mgr, nil)
 }
 
 // Wiring is the one table of what wakes a set.
-func (r *Reconciler) Wiring() wiring.Table {
-	return wiring.Table{
+func (r *Reconciler) Wiring() wiring.Controller {
+	return wiring.Controller{
 		Name: "machineset", Reconciler: r, Concurrency: r.Concurrency,
-		For: &wiring.Watch{Object: &v1beta1.MachineSet{}, News: r.echo.Others(setChanged())},
+		For: &wiring.Watch{Object: &v1beta1.MachineSet{}, Predicate: r.echo.Filter(setChanged())},
 		Watches: []wiring.Watch{
-			wiring.Urgent(&v1beta1.MachineSet{}),
-			{Object: &v1beta1.Machine{}, Keys: r.machineEvents(), News: machineChanged()},
-			{Object: &v1beta1.MachineDeployment{}, Keys: handler.EnqueueRequestsFromMapFunc(r.setsOfDeployment), News: predicate.GenerationChangedPredicate{}},
+			wiring.SpecChangesFirst(&v1beta1.MachineSet{}),
+			{Object: &v1beta1.Machine{}, Keys: r.machineEvents(), Predicate: machineChanged()},
+			{Object: &v1beta1.MachineDeployment{}, Keys: handler.EnqueueRequestsFromMapFunc(r.setsOfDeployment), Predicate: predicate.GenerationChangedPredicate{}},
 		},
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// SetAside reports whether the Machine was set aside. It belongs to no set then, whatever else it says.
-func SetAside(m *v1beta1.Machine) bool {
+// Preserved reports whether the Machine is preserved. It belongs to no set then, whatever else it says.
+func Preserved(m *v1beta1.Machine) bool {
 	_, aside := m.Annotations[v1beta1.AnnotationPreservedUntil]
 	return aside
 }
@@ -78,7 +78,7 @@ func Due(m *v1beta1.Machine) bool {
 	default:
 		return false
 	}
-	return m.DeletionTimestamp.IsZero() && !SetAside(m) && m.Status.Instance != nil && !m.Replacing() && !untouchable(m)
+	return m.DeletionTimestamp.IsZero() && !Preserved(m) && m.Status.Instance != nil && !m.Replacing() && !untouchable(m)
 }
 
 // untouchable reports whether an annotation or a label forbids to do anything to the Machine.

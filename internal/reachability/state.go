@@ -7,9 +7,9 @@ import (
 
 const (
 	// failuresToAway is how many looks in a row must fail until a cluster counts as away: one request may be lost.
-	failuresToAway = 2
+	failuresUntilUnreachable = 2
 	// keptOutages is how many outages are remembered. Whoever has to know of one learns of it when it ends.
-	keptOutages = 32
+	maxOutages = 32
 )
 
 // Outage is a time in which an API server did not answer: from when it was last seen to answer until it did again and this
@@ -19,7 +19,7 @@ type Outage struct{ From, To time.Time }
 // State is what is known of an API server.
 type State struct {
 	// Away says that it counts as unreachable: it failed two looks in a row and none succeeded since, or was never seen.
-	Away bool
+	Unreachable bool
 	// Since is since when that is so. An absence begins with the first look that failed, a presence with the end of the first
 	// that succeeded.
 	Since time.Time
@@ -37,10 +37,10 @@ type State struct {
 }
 
 // Unknown is the state of an API server before it is looked at for the first time. It counts as away.
-func Unknown(now time.Time) State { return State{Away: true, Since: now, seen: now} }
+func Unknown(now time.Time) State { return State{Unreachable: true, Since: now, seen: now} }
 
 // Known reports whether there was any look at it.
-func (s State) Known() bool { return !s.Away || s.failures > 0 }
+func (s State) Known() bool { return !s.Unreachable || s.failures > 0 }
 
 // Failing reports whether the last look failed.
 func (s State) Failing() bool { return s.failures > 0 }
@@ -52,17 +52,17 @@ func (s State) Observe(sent, now time.Time, ok bool) State {
 		if s.failures++; s.failures == 1 {
 			s.failing = sent
 		}
-		if !s.Away && s.failures >= failuresToAway {
-			s.Away, s.Since = true, s.failing
+		if !s.Unreachable && s.failures >= failuresUntilUnreachable {
+			s.Unreachable, s.Since = true, s.failing
 			s.Epoch++
 		}
 		return s
 	}
-	if s.Away {
+	if s.Unreachable {
 		if s.Known() {
-			s.Past = append(slices.Clone(s.Past[max(0, len(s.Past)-keptOutages+1):]), Outage{From: s.seen, To: now})
+			s.Past = append(slices.Clone(s.Past[max(0, len(s.Past)-maxOutages+1):]), Outage{From: s.seen, To: now})
 		}
-		s.Away, s.Since = false, now
+		s.Unreachable, s.Since = false, now
 		s.Epoch++
 	}
 	s.seen, s.failing, s.failures, s.Refused = sent, time.Time{}, 0, false
@@ -71,7 +71,7 @@ func (s State) Observe(sent, now time.Time, ok bool) State {
 
 // ObserveRefusal is Observe of a look that was answered with a refusal of this process's credentials: it sees as little as
 // one that nobody answered.
-func (s State) ObserveRefusal(sent, now time.Time) State {
+func (s State) ObserveRefusedCredentials(sent, now time.Time) State {
 	s = s.Observe(sent, now, false)
 	s.Refused = true
 	return s
@@ -80,7 +80,7 @@ func (s State) ObserveRefusal(sent, now time.Time) State {
 // StandStill returns how a clock that does not advance in outages is set: began, when something began that is given a certain time,
 // is moved on by what of the outages fell into it. counted is until when outages are in began already; it is returned
 // anew, and began differs only if it does. Outages are widened to whole seconds, in which the API keeps times.
-func StandStill(past []Outage, began, counted time.Time) (newBegan, newCounted time.Time) {
+func ExcludeOutages(past []Outage, began, counted time.Time) (newBegan, newCounted time.Time) {
 	for _, o := range past {
 		from, to := o.From.Truncate(time.Second), o.To.Add(time.Second-time.Nanosecond).Truncate(time.Second)
 		for _, t := range []time.Time{began, counted} {

@@ -57,8 +57,8 @@ func TestAClusterIsJudgedByWhatIsSeenOfIt(t *testing.T) {
 			for _, l := range tc.looks {
 				s = s.Observe(at(l.sent), at(l.over), l.ok)
 			}
-			if s.Away != tc.away || s.Known() != tc.known || !s.Since.Equal(tc.since) || s.Epoch != tc.epoch {
-				t.Errorf("away %t, known %t, since %s, epoch %d; want %t, %t, %s, %d", s.Away, s.Known(), s.Since, s.Epoch, tc.away, tc.known, tc.since, tc.epoch)
+			if s.Unreachable != tc.away || s.Known() != tc.known || !s.Since.Equal(tc.since) || s.Epoch != tc.epoch {
+				t.Errorf("away %t, known %t, since %s, epoch %d; want %t, %t, %s, %d", s.Unreachable, s.Known(), s.Since, s.Epoch, tc.away, tc.known, tc.since, tc.epoch)
 			}
 			if !equal(s.Past, tc.past) {
 				t.Errorf("past outages %v, want %v", s.Past, tc.past)
@@ -69,7 +69,7 @@ func TestAClusterIsJudgedByWhatIsSeenOfIt(t *testing.T) {
 
 func TestAStateIsNotChangedByTheOneThatFollows(t *testing.T) {
 	s := Unknown(start)
-	for i := range 3 * keptOutages {
+	for i := range 3 * maxOutages {
 		before, past := s, slices.Clone(s.Past)
 		moment := at(float64(100 * i))
 		s = s.Observe(moment, moment, false).Observe(moment, moment, false).Observe(moment.Add(time.Second), moment.Add(time.Second), true)
@@ -77,8 +77,8 @@ func TestAStateIsNotChangedByTheOneThatFollows(t *testing.T) {
 			t.Fatal("the state before has changed")
 		}
 	}
-	if n := len(s.Past); n != keptOutages {
-		t.Errorf("%d outages are kept, want %d", n, keptOutages)
+	if n := len(s.Past); n != maxOutages {
+		t.Errorf("%d outages are kept, want %d", n, maxOutages)
 	}
 }
 
@@ -105,7 +105,7 @@ func TestAClockStandsStillInOutages(t *testing.T) {
 		{"parts of seconds, counted", outages(130.4, 190.2), 161, 191, 161, 191},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			began, counted := StandStill(tc.past, at(tc.began), at(tc.counted))
+			began, counted := ExcludeOutages(tc.past, at(tc.began), at(tc.counted))
 			if !began.Equal(at(tc.newBegan)) || !counted.Equal(at(tc.newCount)) {
 				t.Errorf("began %s, counted %s; want %s, %s", began.Sub(start), counted.Sub(start), at(tc.newBegan).Sub(start), at(tc.newCount).Sub(start))
 			}
@@ -132,11 +132,11 @@ func FuzzWhateverIsSeen(f *testing.F) {
 			before := s
 			s = s.Observe(sent, now, ok)
 			switch {
-			case ok && s.Away:
+			case ok && s.Unreachable:
 				t.Fatal("away after it answered")
-			case !before.Away && s.Away != (failed >= failuresToAway):
-				t.Fatalf("away %t after %d failures", s.Away, failed)
-			case (before.Away != s.Away) != (before.Epoch != s.Epoch):
+			case !before.Unreachable && s.Unreachable != (failed >= failuresUntilUnreachable):
+				t.Fatalf("away %t after %d failures", s.Unreachable, failed)
+			case (before.Unreachable != s.Unreachable) != (before.Epoch != s.Epoch):
 				t.Fatal("the epoch does not say what changed")
 			case s.Since.After(now):
 				t.Fatal("since the future")
@@ -149,11 +149,11 @@ func FuzzWhateverIsSeen(f *testing.F) {
 			if stamp.After(now) {
 				continue // It has not begun.
 			}
-			newStamp, newCounted := StandStill(s.Past, stamp, counted)
+			newStamp, newCounted := ExcludeOutages(s.Past, stamp, counted)
 			if newStamp.Before(stamp) || newStamp.After(now.Add(time.Second)) || newCounted.Before(counted) {
 				t.Fatalf("the clock was set from %s to %s at %s", stamp, newStamp, now)
 			}
-			if again, _ := StandStill(s.Past, newStamp, newCounted); !again.Equal(newStamp) {
+			if again, _ := ExcludeOutages(s.Past, newStamp, newCounted); !again.Equal(newStamp) {
 				t.Fatal("an outage counts twice")
 			}
 			stamp, counted = newStamp, newCounted
@@ -164,18 +164,18 @@ func FuzzWhateverIsSeen(f *testing.F) {
 // F-33.
 func TestACredentialThatIsRefusedIsAnOutageUntilItIsAccepted(t *testing.T) {
 	s := Unknown(start).Observe(at(1), at(2), true)
-	s = s.ObserveRefusal(at(60), at(61))
-	if s.Away {
+	s = s.ObserveRefusedCredentials(at(60), at(61))
+	if s.Unreachable {
 		t.Error("one refusal counts as an outage")
 	}
-	s = s.ObserveRefusal(at(66), at(67))
-	if !s.Away || !s.Refused || !s.Since.Equal(at(60)) || s.Epoch != 2 {
+	s = s.ObserveRefusedCredentials(at(66), at(67))
+	if !s.Unreachable || !s.Refused || !s.Since.Equal(at(60)) || s.Epoch != 2 {
 		t.Errorf("after two refusals: %+v", s)
 	}
-	if s = s.Observe(at(70), at(71), false); !s.Away || !s.Refused {
+	if s = s.Observe(at(70), at(71), false); !s.Unreachable || !s.Refused {
 		t.Errorf("after a look that fails otherwise: %+v", s)
 	}
-	if s = s.Observe(at(75), at(76), true); s.Away || s.Refused || !equal(s.Past, outages(1, 76)) {
+	if s = s.Observe(at(75), at(76), true); s.Unreachable || s.Refused || !equal(s.Past, outages(1, 76)) {
 		t.Errorf("after the renewal: %+v", s)
 	}
 }

@@ -143,7 +143,7 @@ func (w *Watch) watch(ctx context.Context, c *cluster) {
 func (w *Watch) look(ctx context.Context, c *cluster) time.Duration {
 	sent := w.options.Clock.Now()
 	err := w.ask(ctx, w.options.Timeout/3, c.Ping)
-	if before := w.stateOf(c); err == nil && before.Away && before.Known() {
+	if before := w.stateOf(c); err == nil && before.Unreachable && before.Known() {
 		// What was seen before the outage is not what is there after it. Until that is known, nothing is decided.
 		if err = w.ask(ctx, w.options.Timeout, c.CaughtUp); err != nil && ctx.Err() == nil {
 			w.options.Log.Info("A cluster answers again, and its caches do not follow yet", "cluster", c.name, "cause", err.Error())
@@ -156,12 +156,12 @@ func (w *Watch) look(ctx context.Context, c *cluster) time.Duration {
 	defer w.mu.Unlock()
 	before := c.state
 	if now := w.options.Clock.Now(); errors.Is(err, ErrCredentialsRefused) {
-		c.state = before.ObserveRefusal(sent, now)
+		c.state = before.ObserveRefusedCredentials(sent, now)
 	} else {
 		c.state = before.Observe(sent, now, err == nil)
 	}
 	w.tell(c, before, err)
-	if c.state.Away || c.state.Failing() {
+	if c.state.Unreachable || c.state.Failing() {
 		return min(w.options.Period, w.options.Timeout/6)
 	}
 	return w.options.Period
@@ -177,17 +177,17 @@ func (w *Watch) ask(ctx context.Context, limit time.Duration, question func(cont
 func (w *Watch) tell(c *cluster, before State, cause error) {
 	log := w.options.Log.WithValues("cluster", c.name)
 	switch now := c.state; {
-	case now.Away && now.Refused && (!before.Away || !before.Refused):
+	case now.Unreachable && now.Refused && (!before.Unreachable || !before.Refused):
 		log.Info("A cluster refuses the credentials of this process: until they are renewed, no machines are added or exchanged", "cause", cause.Error())
-	case now.Away && (!before.Away || !before.Known()):
+	case now.Unreachable && (!before.Unreachable || !before.Known()):
 		log.Info("A cluster is away: until it answers, no machines are added or exchanged", "cause", cause.Error())
-	case !now.Away && before.Away && before.Known():
+	case !now.Unreachable && before.Unreachable && before.Known():
 		log.Info("A cluster that was away answers again", "after", now.Since.Sub(before.Since).Round(time.Second).String())
 	}
 	if w.options.Frozen != nil {
 		for _, reason := range outageReasons {
 			value := 0.0
-			if slices.ContainsFunc(w.clusters(), func(c *cluster) bool { return c.state.Away && c.reason() == reason }) {
+			if slices.ContainsFunc(w.clusters(), func(c *cluster) bool { return c.state.Unreachable && c.reason() == reason }) {
 				value = 1
 			}
 			w.options.Frozen.WithLabelValues(reason).Set(value)
@@ -216,7 +216,7 @@ func (w *Watch) Settle(ctx context.Context) {
 	limit := w.options.Clock.NewTimer(settleTime)
 	defer limit.Stop()
 	for _, c := range w.clusters() {
-		if !w.stateOf(c).Away {
+		if !w.stateOf(c).Unreachable {
 			continue
 		}
 		looked := make(chan struct{})
@@ -257,7 +257,7 @@ func (w *Watch) Stopped() (reason, message string) {
 func (w *Watch) stopped() (reason, message string) {
 	for _, c := range w.clusters() {
 		switch s := c.state; {
-		case !s.Away:
+		case !s.Unreachable:
 		case s.Refused:
 			return c.reason(), fmt.Sprintf("The %s cluster refuses the credentials of this process since %s. Renew them in its kubeconfig file, or give it back its permissions.", c.name, s.Since.UTC().Format(time.RFC3339))
 		case !s.Known():
@@ -270,16 +270,16 @@ func (w *Watch) stopped() (reason, message string) {
 }
 
 // TargetAway reports whether the target cluster counts as away, and since when. Where there is none, it never does.
-func (w *Watch) TargetAway() (since time.Time, away bool) {
+func (w *Watch) TargetUnreachable() (since time.Time, away bool) {
 	s := w.stateOf(w.target)
-	return s.Since, s.Away
+	return s.Since, s.Unreachable
 }
 
 // TargetRefuses reports whether the target cluster counts as away because it refuses the credentials of this process.
 // Machines can join it then, and their pods run, and nothing of that is seen.
 func (w *Watch) TargetRefuses() bool {
 	s := w.stateOf(w.target)
-	return s.Away && s.Refused
+	return s.Unreachable && s.Refused
 }
 
 // TargetEpoch changes whenever the target cluster goes away or comes back.
@@ -314,7 +314,7 @@ func (w *Watch) StableSince() (since time.Time, stable bool) {
 	}
 	since = w.leading
 	for _, c := range w.clusters() {
-		if c.state.Away {
+		if c.state.Unreachable {
 			return time.Time{}, false
 		}
 		if c.state.Since.After(since) {

@@ -155,7 +155,7 @@ func TestTwoLooksThatFailStopTheProcessAndOneThatSucceedsLetsItGoOn(t *testing.T
 	w.wantStopped("")
 	w.after(5*time.Second, false)
 	w.wantStopped("The target cluster cannot be reached since 2026-03-01T12:01:00Z.")
-	if since, away := w.TargetAway(); !away || !since.Equal(at(60)) {
+	if since, away := w.TargetUnreachable(); !away || !since.Equal(at(60)) {
 		t.Errorf("away %t since %s", away, since)
 	}
 	w.after(5*time.Second, false)
@@ -243,7 +243,7 @@ func TestTheControlClusterStopsTheProcessToo(t *testing.T) {
 	w.clock.Step(5 * time.Second)
 	w.eventually("stopped", func() bool { reason, _ := w.Stopped(); return reason != "" })
 	w.wantStopped("The control cluster cannot be reached since 2026-03-01T12:01:00Z.")
-	if _, away := w.TargetAway(); away {
+	if _, away := w.TargetUnreachable(); away {
 		t.Error("the target counts as away")
 	}
 }
@@ -254,7 +254,7 @@ func TestWhatWasNotSeenYetCountsAsAway(t *testing.T) {
 	if reason, message := w.Stopped(); reason == "" || !strings.Contains(message, "not known yet") {
 		t.Errorf("stopped: %s %q", reason, message)
 	}
-	if _, away := w.TargetAway(); !away {
+	if _, away := w.TargetUnreachable(); !away {
 		t.Error("the target does not count as away")
 	}
 }
@@ -271,7 +271,7 @@ func TestWithoutATargetOnlyTheControlClusterCounts(t *testing.T) {
 	if reason, message := w.Stopped(); reason != "" {
 		t.Errorf("stopped: %s %q", reason, message)
 	}
-	if _, away := w.TargetAway(); away {
+	if _, away := w.TargetUnreachable(); away {
 		t.Error("a target that there is not is away")
 	}
 	cancel()

@@ -16,27 +16,27 @@ import (
 //
 // It knows more than the last one: where a second write is made before the event of the first has come, that event would be
 // taken for somebody else's, the pass that it wakes would write as well, and so on for ever.
-type Echo struct {
+type OwnWrites struct {
 	mu       sync.Mutex
 	versions map[types.UID][]string
 }
 
 // mostUnheard bounds what is known of one object: a cache may stand still.
-const mostUnheard = 16
+const maxPending = 16
 
 // Wrote notes an object as a write of this reconciler returned it.
-func (e *Echo) Wrote(o client.Object) {
+func (e *OwnWrites) Record(o client.Object) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.versions == nil {
 		e.versions = map[types.UID][]string{}
 	}
 	versions := append(e.versions[o.GetUID()], o.GetResourceVersion())
-	e.versions[o.GetUID()] = versions[max(0, len(versions)-mostUnheard):]
+	e.versions[o.GetUID()] = versions[max(0, len(versions)-maxPending):]
 }
 
 // heard reports whether the object is as this reconciler wrote it. What it wrote before that never comes any more.
-func (e *Echo) heard(o client.Object) bool {
+func (e *OwnWrites) consume(o client.Object) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	versions := e.versions[o.GetUID()]
@@ -54,11 +54,11 @@ func (e *Echo) heard(o client.Object) bool {
 
 // Others lets through what news lets through, and whatever else others have written. An event that overtakes the answer to
 // the write that it tells of counts as others': one look too many.
-func (e *Echo) Others(news predicate.Predicate) predicate.Predicate {
+func (e *OwnWrites) Filter(news predicate.Predicate) predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: news.Create,
 		UpdateFunc: func(u event.UpdateEvent) bool {
-			own := e.heard(u.ObjectNew) || u.ObjectNew.GetResourceVersion() == u.ObjectOld.GetResourceVersion()
+			own := e.consume(u.ObjectNew) || u.ObjectNew.GetResourceVersion() == u.ObjectOld.GetResourceVersion()
 			return news.Update(u) || !own
 		},
 		DeleteFunc: func(d event.DeleteEvent) bool {
@@ -69,14 +69,14 @@ func (e *Echo) Others(news predicate.Predicate) predicate.Predicate {
 	}
 }
 
-func (e *Echo) forget(uid types.UID) {
+func (e *OwnWrites) forget(uid types.UID) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.versions, uid)
 }
 
 // CopyTo makes another Echo know the same.
-func (e *Echo) CopyTo(other *Echo) {
+func (e *OwnWrites) CopyTo(other *OwnWrites) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	other.versions = make(map[types.UID][]string, len(e.versions))

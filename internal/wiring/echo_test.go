@@ -15,18 +15,18 @@ func object(uid types.UID, version string) *metav1.PartialObjectMetadata {
 
 func TestAnEchoIsWhatOneWroteLast(t *testing.T) {
 	t.Parallel()
-	e := &Echo{}
+	e := &OwnWrites{}
 	nothing := predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
-	others := e.Others(nothing)
+	others := e.Filter(nothing)
 	update := func(uid types.UID, from, to string) bool {
 		return others.Update(event.UpdateEvent{ObjectOld: object(uid, from), ObjectNew: object(uid, to)})
 	}
-	e.Wrote(object("a", "5"))
+	e.Record(object("a", "5"))
 	for _, version := range []string{"2", "4"} {
-		e.Wrote(object("c", version))
+		e.Record(object("c", version))
 	}
 	for _, version := range []string{"2", "3", "4"} {
-		e.Wrote(object("d", version))
+		e.Record(object("d", version))
 	}
 	for _, tc := range []struct {
 		what     string
@@ -49,13 +49,13 @@ func TestAnEchoIsWhatOneWroteLast(t *testing.T) {
 			t.Errorf("%s wakes: %t", tc.what, got)
 		}
 	}
-	e.Wrote(object("a", "7"))
+	e.Record(object("a", "7"))
 	others.Delete(event.DeleteEvent{Object: object("a", "8")})
 	if len(e.versions) != 0 {
 		t.Errorf("what is gone is remembered: %v", e.versions)
 	}
-	news := e.Others(predicate.Funcs{})
-	e.Wrote(object("a", "9"))
+	news := e.Filter(predicate.Funcs{})
+	e.Record(object("a", "9"))
 	if !news.Update(event.UpdateEvent{ObjectOld: object("a", "8"), ObjectNew: object("a", "9")}) {
 		t.Error("an own write that is news does not wake")
 	}

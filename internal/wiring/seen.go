@@ -10,7 +10,7 @@ import (
 
 // SeenBy returns a function that tells up to which resource version the manager's cache of a kind is complete, "" if that
 // is not known.
-func SeenBy(mgr manager.Manager, kind client.Object) func() string {
+func CacheVersion(mgr manager.Manager, kind client.Object) func() string {
 	return func() string {
 		informer, err := mgr.GetCache().GetInformer(context.Background(), kind)
 		if err != nil {

@@ -18,10 +18,10 @@ const urgency = 100
 // Urgent watches the objects of a kind whose spec changes after they were created, beside the watch that names all of them. Such
 // a key goes ahead of others: somebody asks something of a fleet that runs, and must not wait for hundreds of new fleets, or
 // for whatever is told of the machines of broken ones.
-func Urgent(object client.Object) Watch {
+func SpecChangesFirst(object client.Object) Watch {
 	return Watch{
 		Object: object,
-		News: predicate.Funcs{
+		Predicate: predicate.Funcs{
 			CreateFunc:  func(event.CreateEvent) bool { return false },
 			UpdateFunc:  predicate.GenerationChangedPredicate{}.Update,
 			DeleteFunc:  func(event.DeleteEvent) bool { return false },

@@ -25,10 +25,10 @@ func tell(t *testing.T, q workqueue.TypedRateLimitingInterface[reconcile.Request
 	t.Helper()
 	for _, w := range watches {
 		if was == nil {
-			if e := (event.CreateEvent{Object: is}); w.News == nil || w.News.Create(e) {
+			if e := (event.CreateEvent{Object: is}); w.Predicate == nil || w.Predicate.Create(e) {
 				w.Keys.Create(t.Context(), e, q)
 			}
-		} else if e := (event.UpdateEvent{ObjectOld: was, ObjectNew: is}); w.News == nil || w.News.Update(e) {
+		} else if e := (event.UpdateEvent{ObjectOld: was, ObjectNew: is}); w.Predicate == nil || w.Predicate.Update(e) {
 			w.Keys.Update(t.Context(), e, q)
 		}
 	}
@@ -38,7 +38,7 @@ func tell(t *testing.T, q workqueue.TypedRateLimitingInterface[reconcile.Request
 func TestAChangeOfASpecWaitsForNoNewObject(t *testing.T) {
 	q := priorityqueue.New[reconcile.Request]("test")
 	defer q.ShutDown()
-	watches := []Watch{{Keys: &handler.EnqueueRequestForObject{}}, Urgent(&v1beta1.MachineDeployment{})}
+	watches := []Watch{{Keys: &handler.EnqueueRequestForObject{}}, SpecChangesFirst(&v1beta1.MachineDeployment{})}
 	for i := range 500 {
 		tell(t, q, watches, nil, deployment(fmt.Sprintf("new-%d", i), 1))
 	}

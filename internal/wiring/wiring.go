@@ -28,7 +28,7 @@ const (
 )
 
 // Table is all that wakes one controller.
-type Table struct {
+type Controller struct {
 	// Name of the controller, of its queue's metrics and in its logs.
 	Name string
 	// Reconciler is what is woken.
@@ -56,7 +56,7 @@ type Watch struct {
 	// Keys enqueues those concerned. It defaults to the object's own name.
 	Keys handler.EventHandler
 	// News drops events that are no news to the controller; nil lets all through.
-	News predicate.Predicate
+	Predicate predicate.Predicate
 }
 
 // FirstRetry and LongestRetry bound the time between two passes over a key that fail. Every event of a key that is in trouble
@@ -83,7 +83,7 @@ const (
 type TargetEvents func(object client.Object, keys handler.EventHandler, news ...predicate.Predicate) source.Source
 
 // Everything returns For and Watches with their defaults filled in.
-func (t Table) Everything() []Watch {
+func (t Controller) AllWatches() []Watch {
 	var all []Watch
 	if t.For != nil {
 		all = append(all, *t.For)
@@ -96,8 +96,8 @@ func (t Table) Everything() []Watch {
 		if all[i].Keys == nil {
 			all[i].Keys = &handler.EnqueueRequestForObject{}
 		}
-		if all[i].News == nil {
-			all[i].News = predicate.Funcs{}
+		if all[i].Predicate == nil {
+			all[i].Predicate = predicate.Funcs{}
 		}
 	}
 	return all
@@ -105,18 +105,18 @@ func (t Table) Everything() []Watch {
 
 // Add makes a manager of the control cluster run the controller. Where there is no target cluster, events is nil and the
 // watches of its objects are left out.
-func (t Table) Add(mgr manager.Manager, events TargetEvents) error {
+func (t Controller) Add(mgr manager.Manager, events TargetEvents) error {
 	if t.Retries == nil {
 		t.Retries = retries()
 	}
 	b := builder.ControllerManagedBy(mgr).Named(t.Name).WithOptions(controller.Options{
 		MaxConcurrentReconciles: t.Concurrency, ReconciliationTimeout: t.Timeout, RateLimiter: t.Retries,
 	})
-	for i, w := range t.Everything() {
-		switch news := builder.WithPredicates(w.News); {
+	for i, w := range t.AllWatches() {
+		switch news := builder.WithPredicates(w.Predicate); {
 		case w.Cluster == Target:
 			if events != nil {
-				b = b.WatchesRawSource(events(w.Object, w.Keys, w.News))
+				b = b.WatchesRawSource(events(w.Object, w.Keys, w.Predicate))
 			}
 		case t.For != nil && i == 0:
 			b = b.For(w.Object, news)

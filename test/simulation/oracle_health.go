@@ -130,7 +130,7 @@ func (o *oracle) mayGiveUp(before, after *v1beta1.Machine) {
 	if before.Status.FailureReason != "" || after.Status.FailureReason != v1beta1.FailureJoinClusterTimeout {
 		return
 	}
-	began, _ := reachability.StandStill(w.guards.past[toTarget], after.CreationTimestamp.Time, time.Time{})
+	began, _ := reachability.ExcludeOutages(w.guards.past[toTarget], after.CreationTimestamp.Time, time.Time{})
 	if l := w.guards.links[toTarget]; l.down() && o.passBegan().Sub(l.cut) > noticed {
 		o.breach("I6", "machine %s failed to join the target cluster, which is away since %s", after.Name, l.cut.Sub(epoch))
 	} else if age := w.clock.Since(began); age < after.Spec.Timeouts.CreationOrDefault()-2*time.Second {

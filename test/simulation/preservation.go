@@ -70,7 +70,7 @@ func (o *oracle) mayEndKeeping(c apiserver.Change, m *v1beta1.Machine) {
 	if c.Actor == Manager && preservation.Due(m) {
 		o.breach("preservation", "%s deleted machine %s, which was to be set aside", c.Actor, m.Name)
 	}
-	if !preservation.SetAside(m) || c.Actor != Manager && c.Actor != Provider {
+	if !preservation.Preserved(m) || c.Actor != Manager && c.Actor != Provider {
 		return
 	}
 	if until, err := preservation.Until(m); err != nil || o.world.clock.at.Before(until) {
@@ -93,7 +93,7 @@ func (o *oracle) mayEndKeeping(c apiserver.Change, m *v1beta1.Machine) {
 // setAside counts the machines that are set aside, or are about to be.
 func setAside(machines []client.Object) (n int) {
 	for _, o := range machines {
-		if m := o.(*v1beta1.Machine); preservation.SetAside(m) || preservation.Due(m) {
+		if m := o.(*v1beta1.Machine); preservation.Preserved(m) || preservation.Due(m) {
 			n++
 		}
 	}

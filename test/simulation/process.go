@@ -63,7 +63,7 @@ type Process struct {
 // controller is one row of controllers of a process.
 type controller struct {
 	process *Process
-	table   wiring.Table
+	table   wiring.Controller
 	queue   *queue
 }
 
@@ -136,7 +136,7 @@ func (p *Process) fork(w *World) (*Process, error) {
 }
 
 // wire makes what the process consists of, with the memory of another one; that has none where the process is new.
-func (p *Process) wire(origin *Process) ([]wiring.Table, error) {
+func (p *Process) wire(origin *Process) ([]wiring.Controller, error) {
 	p.control, p.target = newCache(p.world.control, p.world.scheme), newCache(p.world.target, p.world.scheme)
 	p.watchClusters(origin)
 	switch p.name {
@@ -180,7 +180,7 @@ func (p *Process) cached(kinds []operator.Kind, c *cache, cluster wiring.Cluster
 	return nil
 }
 
-func (p *Process) manager(origin *Process) ([]wiring.Table, error) {
+func (p *Process) manager(origin *Process) ([]wiring.Controller, error) {
 	ctx := context.Background()
 	err := p.cached([]operator.Kind{
 		{Object: &v1beta1.MachineDeployment{}}, {Object: &v1beta1.MachineSet{}}, {Object: &v1beta1.Machine{}}, {Object: &v1beta1.MachineClass{}},
@@ -204,8 +204,8 @@ func (p *Process) manager(origin *Process) ([]wiring.Table, error) {
 	c, live := newCachedClient(p, p.control, Manager), p.live(p.control)
 	p.sets = remembering(origin.sets, machineset.Options{
 		Client: c, Live: live, Recorder: recorder{p}, Clock: p.clock,
-		MachinesSeen: machines.version,
-		Stopped:      func() (r machineset.Reason) { r.Reason, r.Message = p.stopped(); return r },
+		MachineCacheVersion: machines.version,
+		Stopped:             func() (r machineset.Reason) { r.Reason, r.Message = p.stopped(); return r },
 		Run: func(n int, f func(int)) {
 			for i := range n {
 				f(i)
@@ -217,13 +217,13 @@ func (p *Process) manager(origin *Process) ([]wiring.Table, error) {
 		},
 	}, machineset.New, (*machineset.Reconciler).Fork)
 	p.deployments = remembering(origin.deployments, machinedeployment.Options{
-		Client: c, Live: live, Recorder: recorder{p}, Clock: p.clock, MachinesSeen: machines.version, Stopped: p.stopped,
+		Client: c, Live: live, Recorder: recorder{p}, Clock: p.clock, MachineCacheVersion: machines.version, Stopped: p.stopped,
 	}, machinedeployment.New, (*machinedeployment.Reconciler).Fork)
 	more, err := p.managerRooms(origin)
-	return append([]wiring.Table{p.sets.Wiring(), p.deployments.Wiring()}, more...), err
+	return append([]wiring.Controller{p.sets.Wiring(), p.deployments.Wiring()}, more...), err
 }
 
-func (p *Process) provider(origin *Process) ([]wiring.Table, error) {
+func (p *Process) provider(origin *Process) ([]wiring.Controller, error) {
 	ctx := context.Background()
 	err := p.cached([]operator.Kind{
 		{Object: &v1beta1.Machine{}}, {Object: &v1beta1.MachineClass{}}, {Object: wiring.Secrets(), Transform: operator.TransformMetadata},
@@ -257,7 +257,7 @@ func (p *Process) provider(origin *Process) ([]wiring.Table, error) {
 		return nil, err
 	}
 	p.machines = remembering(origin.machines, machine.Options{
-		Cloud: guarded, ClusterID: clusterID, Client: control, Live: controlLive, MachinesSeen: seen.version,
+		Cloud: guarded, ClusterID: clusterID, Client: control, Live: controlLive, MachineCacheVersion: seen.version,
 		Classes: classes, Reach: p.outages(),
 		Recorder: recorder{p}, Clock: p.clock, Drainer: p.drains, PreserveTimeout: keptFor,
 		Target: &machine.Target{Nodes: target, Live: targetLive, APIEndpoint: "https://target.example:6443", CABundle: []byte("PEM")},
@@ -266,7 +266,7 @@ func (p *Process) provider(origin *Process) ([]wiring.Table, error) {
 		Driver: guarded, Client: control, Live: controlLive, Recorder: recorder{p}, Clock: p.clock,
 	}, machineclass.New, (*machineclass.Reconciler).Fork)
 	more, err := p.providerRooms(origin, guarded, classes)
-	return slices.Concat([]wiring.Table{p.machines.Wiring(p.control, p.drains.Wakes()), p.drains.Wiring()}, p.classes.Wiring(p.control), more), err
+	return slices.Concat([]wiring.Controller{p.machines.Wiring(p.control, p.drains.Wakes()), p.drains.Wiring()}, p.classes.Wiring(p.control), more), err
 }
 
 // live returns the process's connection to a cluster itself.
@@ -275,10 +275,10 @@ func (p *Process) live(c *cache) *liveClient {
 }
 
 // add adds a controller with its queue.
-func (p *Process) add(t wiring.Table, q *queue) error {
+func (p *Process) add(t wiring.Controller, q *queue) error {
 	c := &controller{process: p, table: t, queue: q}
 	p.controllers = append(p.controllers, c)
-	for _, w := range t.Everything() {
+	for _, w := range t.AllWatches() {
 		from := p.control
 		if w.Cluster == wiring.Target {
 			from = p.target
@@ -312,7 +312,7 @@ func (p *Process) hearAll() {
 func (s *subscription) handle(ctx context.Context) {
 	e := s.events[0]
 	s.events = s.events[1:]
-	news, keys, q := s.watch.News, s.watch.Keys, s.controller.queue
+	news, keys, q := s.watch.Predicate, s.watch.Keys, s.controller.queue
 	switch e := e.(type) {
 	case event.CreateEvent:
 		if news.Create(e) {

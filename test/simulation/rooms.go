@@ -189,11 +189,11 @@ func (r Rooms) providerKinds() []operator.Kind {
 }
 
 // managerRooms makes the rooms of the manager.
-func (p *Process) managerRooms(origin *Process) ([]wiring.Table, error) {
+func (p *Process) managerRooms(origin *Process) ([]wiring.Controller, error) {
 	w := p.world
 	control, live := newCachedClient(p, p.control, Manager), p.live(p.control)
 	target, targetLive := newCachedClient(p, p.target, Manager), p.live(p.target)
-	var tables []wiring.Table
+	var tables []wiring.Controller
 	if w.guards.rooms.has(Marks) {
 		p.marker = remembering(origin.marker, machinedeployment.MarkerOptions{
 			Client: control, Nodes: target, Synced: p.target.synced, Clock: p.clock, Stopped: p.stopped, Run: oneByOne,
@@ -223,10 +223,10 @@ func (p *Process) managerRooms(origin *Process) ([]wiring.Table, error) {
 }
 
 // providerRooms makes the rooms of a provider.
-func (p *Process) providerRooms(origin *Process, driver provider.Driver, classes *resolve.Resolver) ([]wiring.Table, error) {
+func (p *Process) providerRooms(origin *Process, driver provider.Driver, classes *resolve.Resolver) ([]wiring.Controller, error) {
 	w := p.world
 	live, targetLive := p.live(p.control), p.live(p.target)
-	var tables []wiring.Table
+	var tables []wiring.Controller
 	if w.guards.rooms.has(Approval) {
 		if err := approval.RegisterIndexes(context.Background(), p.target); err != nil {
 			return nil, err
@@ -253,7 +253,7 @@ func (p *Process) providerRooms(origin *Process, driver provider.Driver, classes
 			Mismatch: func() error { return nil },
 			Record:   &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: leases, Name: "machinist-cluster"}},
 			Ledger:   pages.Book{Client: live, Namespace: leases},
-			Reach:    p.reach, Doubt: p.machines.Doubt, Recorder: recorder{p}, Clock: p.clock,
+			Reach:    p.reach, Doubt: p.machines.CheckInstance, Recorder: recorder{p}, Clock: p.clock,
 		}, orphans.New, (*orphans.Collector).Fork)
 		tables = append(tables, p.orphans.Wiring())
 	}

@@ -49,7 +49,7 @@ func TestATokenIsOfNoUseForTheNameOfANodeThatIsThere(t *testing.T) {
 	w.make(node)
 	m := w.machine("m")
 	name := w.post(w.asToken(w.token(m)), forClient(w.node("m")))
-	w.wantTold(name, ReasonNameTaken)
+	w.wantTold(name, ReasonNameInUse)
 	// When the other one goes, the name is free.
 	if err := w.Delete(t.Context(), node); err != nil {
 		t.Fatal(err)
@@ -148,7 +148,7 @@ func TestANodeServesUnderTheAddressesThatTheProviderKnows(t *testing.T) {
 	node, own := w.asNode(w.node("m")), []string{w.node("m")}
 	w.wantSigned(w.post(node, forServing(w.node("m"), own, []string{"10.0.0.5"})), ReasonNodeServes)
 	foreign := w.post(node, forServing(w.node("m"), own, []string{"10.0.0.5", "10.0.0.6"}))
-	w.wantTold(foreign, ReasonForeignAddress)
+	w.wantTold(foreign, ReasonUnknownAddress)
 	w.wantTold(w.post(node, forServing(w.node("m"), own, []string{"10.0.0.5"}, uri)), ReasonMalformed)
 	if n := w.cloud.calls(); n != 1 {
 		t.Errorf("the provider was asked %d times within five minutes", n)

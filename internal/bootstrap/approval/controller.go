@@ -120,31 +120,31 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // confirm decides once more with the Machine, the Node and the other Machines of that name as they are at the API servers. A
 // Machine of that name which the cache does not have at all is seen by its Node, if it has joined, and has no better claim
 // to the name if it has not.
-func (r *Reconciler) confirm(ctx context.Context, request request, facts Facts) (Verdict, error) {
+func (r *Reconciler) confirm(ctx context.Context, request request, facts Facts) (Decision, error) {
 	live := &v1beta1.Machine{}
 	err := r.Live.Get(ctx, client.ObjectKeyFromObject(facts.Machine), live)
 	switch {
 	case apierrors.IsNotFound(err):
 		live = nil
 	case err != nil:
-		return Verdict{}, fmt.Errorf("read machine %s before approving its certificate: %w", client.ObjectKeyFromObject(facts.Machine), err)
+		return Decision{}, fmt.Errorf("read machine %s before approving its certificate: %w", client.ObjectKeyFromObject(facts.Machine), err)
 	}
 	facts.Machine, facts.Now = live, r.Clock.Now()
 	name := request.requester
 	if request.kind == join {
 		name = request.wanted
-		if facts.Rival, err = r.rivalNow(ctx, name, live); err != nil {
-			return Verdict{}, err
+		if facts.OtherMachine, err = r.rivalNow(ctx, name, live); err != nil {
+			return Decision{}, err
 		}
 	}
 	if facts.Node, err = nodeFrom(ctx, r.Target, name); err != nil {
-		return Verdict{}, err
+		return Decision{}, err
 	}
 	return request.decide(facts), nil
 }
 
 // approve approves the request as it was read: if anything about it changed, the API server refuses.
-func (r *Reconciler) approve(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, v Verdict) (reconcile.Result, error) {
+func (r *Reconciler) approve(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, v Decision) (reconcile.Result, error) {
 	log := logf.FromContext(ctx).WithValues("requester", csr.Spec.Username, "signer", csr.Spec.SignerName, "reason", v.Reason)
 	approved := csr.DeepCopy()
 	now := metav1.NewTime(r.Clock.Now())
@@ -167,7 +167,7 @@ func (r *Reconciler) approve(ctx context.Context, csr *certificatesv1.Certificat
 }
 
 // leave leaves the request pending, and tells those who should know. again is when new addresses may be had.
-func (r *Reconciler) leave(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, request request, facts Facts, v Verdict, again time.Duration) (reconcile.Result, error) {
+func (r *Reconciler) leave(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, request request, facts Facts, v Decision, again time.Duration) (reconcile.Result, error) {
 	log := logf.FromContext(ctx).WithValues("requester", csr.Spec.Username, "signer", csr.Spec.SignerName, "reason", v.Reason)
 	now := r.Clock.Now()
 	age := now.Sub(csr.CreationTimestamp.Time)
@@ -175,7 +175,7 @@ func (r *Reconciler) leave(ctx context.Context, csr *certificatesv1.CertificateS
 	if again > 0 && age < patience {
 		result.RequeueAfter = again
 	}
-	if !v.Tell {
+	if !v.Report {
 		log.V(1).Info("Left a kubelet's certificate pending", "why", v.Message)
 		return result, nil
 	}

@@ -27,7 +27,7 @@ type Facts struct {
 	// Machine is the one that the token was made for or, if a node asks, the one that it is; nil if there is none.
 	Machine *v1beta1.Machine
 	// Rival is another Machine with a better claim to the name of the node; nil if there is none.
-	Rival *v1beta1.Machine
+	OtherMachine *v1beta1.Machine
 	// Node is the Node that has the name already; nil if there is none.
 	Node *Node
 	// Addresses are those that the provider gave the Machine's instance lately; nil if it was not asked.
@@ -41,36 +41,36 @@ type Node struct {
 }
 
 // Verdict is what becomes of a request.
-type Verdict struct {
+type Decision struct {
 	// Approve it, or leave it pending.
 	Approve bool
 	Reason  Reason
 	// Message says why, for people. It may quote the request but holds no secret.
 	Message string
 	// Tell is true when a person should know that the request is left pending.
-	Tell bool
+	Report bool
 }
 
-func approve(reason Reason, format string, args ...any) Verdict {
-	return Verdict{Approve: true, Reason: reason, Message: fmt.Sprintf(format, args...)}
+func approve(reason Reason, format string, args ...any) Decision {
+	return Decision{Approve: true, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
 // pass leaves a request pending, quietly.
-func pass(reason Reason, format string, args ...any) Verdict {
-	return Verdict{Reason: reason, Message: fmt.Sprintf(format, args...)}
+func pass(reason Reason, format string, args ...any) Decision {
+	return Decision{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
 // refuse leaves a request pending, and says so. It is no denial.
-func refuse(reason Reason, format string, args ...any) Verdict {
-	return Verdict{Reason: reason, Message: fmt.Sprintf(format, args...), Tell: true}
+func refuse(reason Reason, format string, args ...any) Decision {
+	return Decision{Reason: reason, Message: fmt.Sprintf(format, args...), Report: true}
 }
 
 // Decide returns what becomes of a pending request. It never approves without a Machine of the provider.
-func Decide(csr *certificatesv1.CertificateSigningRequest, f Facts) Verdict {
+func Decide(csr *certificatesv1.CertificateSigningRequest, f Facts) Decision {
 	return readRequest(csr).decide(f)
 }
 
-func (r request) decide(f Facts) Verdict {
+func (r request) decide(f Facts) Decision {
 	switch r.kind {
 	case join:
 		return r.decideJoin(f)
@@ -80,7 +80,7 @@ func (r request) decide(f Facts) Verdict {
 	return pass(ReasonNotOurs, "the requester is no kubelet")
 }
 
-func (r request) decideJoin(f Facts) Verdict {
+func (r request) decideJoin(f Facts) Decision {
 	m := f.Machine
 	switch {
 	case f.Token == nil:
@@ -112,15 +112,15 @@ func (r request) decideJoin(f Facts) Verdict {
 		return refuse(ReasonNameUnknown, "the provider does not tell under which node name the instance registers")
 	case r.wanted != name:
 		return refuse(ReasonWrongName, "it is for node %s, but the machine's is %s", quoted(r.wanted), name)
-	case f.Rival != nil:
-		return refuse(ReasonNameTaken, "machine %s has the node name %s, too, and had it first", client.ObjectKeyFromObject(f.Rival), name)
+	case f.OtherMachine != nil:
+		return refuse(ReasonNameInUse, "machine %s has the node name %s, too, and had it first", client.ObjectKeyFromObject(f.OtherMachine), name)
 	case f.Node != nil && (f.Node.ProviderID == "" || f.Node.ProviderID != m.Spec.ProviderID):
-		return refuse(ReasonNameTaken, "node %s exists already and is not this machine's", name)
+		return refuse(ReasonNameInUse, "node %s exists already and is not this machine's", name)
 	}
 	return approve(ReasonMachineJoins, "The instance of machine %s joins with the machine's bootstrap token.", client.ObjectKeyFromObject(m))
 }
 
-func (r request) decideNode(f Facts) Verdict {
+func (r request) decideNode(f Facts) Decision {
 	m := f.Machine
 	switch {
 	case m == nil:
@@ -141,7 +141,7 @@ func (r request) decideNode(f Facts) Verdict {
 	case foreign != "" && f.Addresses == nil:
 		return pass(ReasonAddressesNotKnown, "the addresses of the machine's instance are not known")
 	case foreign != "":
-		return refuse(ReasonForeignAddress, "it is also for %s, which the provider does not know as an address of the instance", quoted(foreign))
+		return refuse(ReasonUnknownAddress, "it is also for %s, which the provider does not know as an address of the instance", quoted(foreign))
 	}
 	return approve(ReasonNodeServes, "The node of machine %s serves under its own addresses.", client.ObjectKeyFromObject(m))
 }

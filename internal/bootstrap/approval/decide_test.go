@@ -97,9 +97,9 @@ func TestAJoinIsApprovedForExactlyTheMachineOfTheToken(t *testing.T) {
 		{"before the status is written", forClient("n1").byToken(t), joining(withMachine(func(m *v1beta1.Machine) { m.Status.Instance = nil })), ReasonNameNotKnownYet},
 		{"a provider that does not tell the name", forClient("n1").byToken(t), joining(withMachine(func(m *v1beta1.Machine) { m.Status.Instance.NodeName = "" })), ReasonNameUnknown},
 		{"another node's name", forClient("n2").byToken(t), joining(), ReasonWrongName},
-		{"a name that is another machine's", forClient("n1").byToken(t), joining(func(f *Facts) { f.Rival = launched(joined) }), ReasonNameTaken},
-		{"a name that is another node's", forClient("n1").byToken(t), joining(func(f *Facts) { f.Node = &Node{UID: "x", ProviderID: "acme:///2"} }), ReasonNameTaken},
-		{"a name that is a node's of unknown origin", forClient("n1").byToken(t), joining(func(f *Facts) { f.Node = &Node{UID: "x"} }), ReasonNameTaken},
+		{"a name that is another machine's", forClient("n1").byToken(t), joining(func(f *Facts) { f.OtherMachine = launched(joined) }), ReasonNameInUse},
+		{"a name that is another node's", forClient("n1").byToken(t), joining(func(f *Facts) { f.Node = &Node{UID: "x", ProviderID: "acme:///2"} }), ReasonNameInUse},
+		{"a name that is a node's of unknown origin", forClient("n1").byToken(t), joining(func(f *Facts) { f.Node = &Node{UID: "x"} }), ReasonNameInUse},
 
 		{"an administrator's group", forClient("n1", organizations("system:masters")).byToken(t), joining(), ReasonMalformed},
 		{"one more group", forClient("n1", organizations("system:nodes", "system:masters")).byToken(t), joining(), ReasonMalformed},
@@ -152,11 +152,11 @@ func TestANodeIsApprovedForItselfOnly(t *testing.T) {
 		{"serving under everything it has", forServing("n1", []string{"n1", "n1.internal.example"}, []string{"10.0.0.5", "2001:db8::5"}).byNode(t, "n1"), running(withAddresses), ReasonNodeServes},
 		{"serving under its name alone, the provider not asked", forServing("n1", own, nil).byNode(t, "n1"), running(), ReasonNodeServes},
 		{"serving, before the provider was asked", forServing("n1", own, ips).byNode(t, "n1"), running(), ReasonAddressesNotKnown},
-		{"serving, the provider knows no address", forServing("n1", own, ips).byNode(t, "n1"), running(func(f *Facts) { f.Addresses = []corev1.NodeAddress{} }), ReasonForeignAddress},
-		{"serving under another's address", forServing("n1", own, []string{"10.0.0.5", "10.0.0.6"}).byNode(t, "n1"), running(withAddresses), ReasonForeignAddress},
-		{"serving under another's name", forServing("n1", []string{"n1", "kubernetes.default.svc"}, ips).byNode(t, "n1"), running(withAddresses), ReasonForeignAddress},
-		{"serving under an address written as a name", forServing("n1", []string{"10.0.0.6"}, nil).byNode(t, "n1"), running(withAddresses), ReasonForeignAddress},
-		{"serving under any name", forServing("n1", []string{"*"}, nil).byNode(t, "n1"), running(withAddresses), ReasonForeignAddress},
+		{"serving, the provider knows no address", forServing("n1", own, ips).byNode(t, "n1"), running(func(f *Facts) { f.Addresses = []corev1.NodeAddress{} }), ReasonUnknownAddress},
+		{"serving under another's address", forServing("n1", own, []string{"10.0.0.5", "10.0.0.6"}).byNode(t, "n1"), running(withAddresses), ReasonUnknownAddress},
+		{"serving under another's name", forServing("n1", []string{"n1", "kubernetes.default.svc"}, ips).byNode(t, "n1"), running(withAddresses), ReasonUnknownAddress},
+		{"serving under an address written as a name", forServing("n1", []string{"10.0.0.6"}, nil).byNode(t, "n1"), running(withAddresses), ReasonUnknownAddress},
+		{"serving under any name", forServing("n1", []string{"*"}, nil).byNode(t, "n1"), running(withAddresses), ReasonUnknownAddress},
 		{"serving under nothing", forServing("n1", nil, nil).byNode(t, "n1"), running(withAddresses), ReasonMalformed},
 		{"serving with an e-mail address", forServing("n1", own, nil, email).byNode(t, "n1"), running(withAddresses), ReasonMalformed},
 		{"serving with a URI", forServing("n1", own, nil, uri).byNode(t, "n1"), running(withAddresses), ReasonMalformed},
@@ -180,8 +180,8 @@ func check(t *testing.T, csr *certificatesv1.CertificateSigningRequest, f Facts,
 	if got.Approve != slices.Contains(approved, got.Reason) || got.Message == "" {
 		t.Errorf("decided %+v", got)
 	}
-	if got.Tell == (got.Approve || slices.Contains(quiet, got.Reason)) {
-		t.Errorf("tell is %v for %s", got.Tell, got.Reason)
+	if got.Report == (got.Approve || slices.Contains(quiet, got.Reason)) {
+		t.Errorf("tell is %v for %s", got.Report, got.Reason)
 	}
 }
 

@@ -40,7 +40,7 @@ func (r *Reconciler) gather(ctx context.Context, request request) (Facts, error)
 		return Facts{}, err
 	}
 	if request.kind == join {
-		f.Rival = rival(machines, f.Machine)
+		f.OtherMachine = rival(machines, f.Machine)
 	} else if m := paired(machines, name); m != nil {
 		f.Machine = m.DeepCopy()
 	}

@@ -43,10 +43,10 @@ const (
 	ReasonNameUnknown Reason = "NameUnknown"
 	// ReasonWrongName surfaces when the request is for another node than the Machine will be.
 	ReasonWrongName Reason = "WrongName"
-	// ReasonNameTaken surfaces when the node name is that of another Machine or of a Node that is not the Machine's.
-	ReasonNameTaken Reason = "NameTaken"
-	// ReasonForeignAddress surfaces when a serving certificate is asked for an address that is not the instance's.
-	ReasonForeignAddress Reason = "ForeignAddress"
+	// ReasonNameInUse surfaces when the node name is that of another Machine or of a Node that is not the Machine's.
+	ReasonNameInUse Reason = "NameInUse"
+	// ReasonUnknownAddress surfaces when a serving certificate is asked for an address that is not the instance's.
+	ReasonUnknownAddress Reason = "UnknownAddress"
 )
 
 // EventReason is the reason of the event on a Machine that tells of a request left pending.

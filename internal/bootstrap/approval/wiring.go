@@ -21,23 +21,23 @@ import (
 // Wiring returns a table for each signer, so that requests for which the provider is asked never hold up those for which
 // it is not: a request is woken by itself, and by what changes the name or the pairing of a Machine or Node with its name.
 // synced reports whether the target cluster's cache was filled: before, nothing can be waiting for a Machine.
-func (r *Reconciler) Wiring(synced func() bool) []wiring.Table {
-	table := func(name, signer string) wiring.Table {
+func (r *Reconciler) Wiring(synced func() bool) []wiring.Controller {
+	table := func(name, signer string) wiring.Controller {
 		waiting := waitingFor(r.Cache, signer, synced)
-		return wiring.Table{
+		return wiring.Controller{
 			Name: name, Reconciler: r, Concurrency: r.Concurrency,
 			Watches: []wiring.Watch{
-				{Cluster: wiring.Target, Object: &certificatesv1.CertificateSigningRequest{}, News: pendingOf(signer)},
-				{Object: &v1beta1.Machine{}, News: machineChanged(), Keys: handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+				{Cluster: wiring.Target, Object: &certificatesv1.CertificateSigningRequest{}, Predicate: pendingOf(signer)},
+				{Object: &v1beta1.Machine{}, Predicate: machineChanged(), Keys: handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
 					return waiting(ctx, index.NodeName(o.(*v1beta1.Machine)))
 				})},
-				{Cluster: wiring.Target, Object: &corev1.Node{}, News: nodeChanged(), Keys: handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+				{Cluster: wiring.Target, Object: &corev1.Node{}, Predicate: nodeChanged(), Keys: handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
 					return waiting(ctx, o.GetName())
 				})},
 			},
 		}
 	}
-	return []wiring.Table{
+	return []wiring.Controller{
 		table("kubelet-client-certificate", certificatesv1.KubeAPIServerClientKubeletSignerName),
 		table("kubelet-serving-certificate", certificatesv1.KubeletServingSignerName),
 	}

@@ -57,24 +57,24 @@ func OrphansOf(now time.Time, namespace string, pages []ledger.Page, processes m
 
 // verdict says what becomes of an instance, by the word that the pass has for it.
 func verdict(word string, period time.Duration) string {
-	switch orphans.Verdict(word) {
+	switch orphans.Outcome(word) {
 	case orphans.Delete:
 		return "is being removed"
 	case orphans.Report:
 		return "is left where it is: --orphan-vms-action=report"
-	case orphans.Stray:
+	case orphans.Duplicate:
 		return "is left where it is: its machine exists and has another instance"
-	case orphans.Fresh:
+	case orphans.Unconfirmed:
 		return "was seen once; the next look, within " + duration.HumanDuration(period) + ", decides"
-	case orphans.Young:
+	case orphans.TooYoung:
 		return "is younger than --orphan-min-age; a later look decides"
-	case orphans.Unsettled:
+	case orphans.AfterOutage:
 		return "is left alone for now: a cluster was away not long ago"
 	case orphans.MostOrphaned:
 		return "is not removed until a person confirms: so many lost their machines at once (see the class's condition OrphanRemovalBlocked)"
 	case orphans.NodeReady:
 		return "is not removed until a person confirms: its Node is Ready (see the class's condition OrphanRemovalBlocked)"
-	case orphans.Excess:
+	case orphans.OverLimit:
 		return "is to be removed, and waits: only so many are in one look (--orphan-max-deletes)"
 	}
 	return word
@@ -149,7 +149,7 @@ func (o Orphans) report(w *strings.Builder, r OrphanReport, style printer.Style)
 			if e.Launched != nil {
 				made = printer.Age(o.Now, *e.Launched) + " ago"
 			}
-			rows[i] = []string{printer.Clean(nameOf(e)), printer.Clean(e.Machine), printer.Clean(e.Source), printer.Age(o.Now, e.FirstSeen) + " ago", made, verdict(e.Verdict, period)}
+			rows[i] = []string{printer.Clean(nameOf(e)), printer.Clean(e.Machine), printer.Clean(e.Source), printer.Age(o.Now, e.FirstSeen) + " ago", made, verdict(e.Outcome, period)}
 		}
 		_ = printer.Table(w, head, rows)
 	}

@@ -100,16 +100,16 @@ func TestTree(t *testing.T) {
 
 func TestOrphans(t *testing.T) {
 	launched := now.Add(-2 * time.Hour)
-	entry := func(id, machine string, v orphans.Verdict) ledger.Entry {
-		return ledger.Entry{ProviderID: id, Machine: machine, UID: "u", Source: "prod/small", FirstSeen: now.Add(-40 * time.Minute), Launched: &launched, Verdict: string(v)}
+	entry := func(id, machine string, v orphans.Outcome) ledger.Entry {
+		return ledger.Entry{ProviderID: id, Machine: machine, UID: "u", Source: "prod/small", FirstSeen: now.Add(-40 * time.Minute), Launched: &launched, Outcome: string(v)}
 	}
 	page := ledger.Page{Provider: "sim", Written: now.Add(-10 * time.Minute), Period: 1800, Total: 9, Unlisted: []ledger.Unlisted{{Source: "prod/dark", Why: "Unavailable"}}}
-	for _, v := range []orphans.Verdict{orphans.Delete, orphans.Report, orphans.Stray, orphans.Fresh, orphans.Young, orphans.Unsettled, orphans.Excess} {
+	for _, v := range []orphans.Outcome{orphans.Delete, orphans.Report, orphans.Duplicate, orphans.Unconfirmed, orphans.TooYoung, orphans.AfterOutage, orphans.OverLimit} {
 		page.Entries = append(page.Entries, entry("sim://"+string(v), "prod/m", v))
 	}
 	page.Entries = append(page.Entries, entry("sim://x\x1b[2J", "other/m", orphans.Delete))
 	page.Entries[6].Launched = nil
-	parts := entry("", "prod/m", orphans.Fresh)
+	parts := entry("", "prod/m", orphans.Unconfirmed)
 	parts.Parts = []string{"/resourcegroups/machines/networkinterfaces/m-nic-0", "/resourcegroups/machines/disks/m-os"}
 	page.Entries = append(page.Entries, parts)
 	processes := map[string]why.Process{"sim": atWork("machinist-provider-sim")}

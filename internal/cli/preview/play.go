@@ -28,7 +28,7 @@ type play struct {
 	machines   map[types.UID][]*v1beta1.Machine // by set
 	made       int
 	// last is what the last pass foresaw.
-	last machinedeployment.Foresight
+	last machinedeployment.Previewed
 	// asleep are sets that had nothing to do, and of which nothing has changed since.
 	asleep map[types.UID]bool
 	// propagated are machines that get in place what does not roll, released those that their sets let go since they do not
@@ -62,7 +62,7 @@ var errEndless = errors.New("the rollout has no end that can be foreseen")
 func (p *play) decide() (*Wave, error) {
 	w := &Wave{Create: map[string]int32{}}
 	for range mostPasses {
-		f, err := machinedeployment.Foresee(p.deployment, p.sets, p.machines, p.now)
+		f, err := machinedeployment.Preview(p.deployment, p.sets, p.machines, p.now)
 		if err != nil {
 			return nil, err
 		}

@@ -34,7 +34,7 @@ func Blocking(m *v1beta1.Machine) *metav1.Condition {
 		if holds(v1beta1.ConditionPreserved) {
 			return find(v1beta1.ConditionPreserved)
 		}
-		return &metav1.Condition{Type: v1beta1.ConditionPreserved, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonSetAside, Message: "It is kept until " + until + "."}
+		return &metav1.Condition{Type: v1beta1.ConditionPreserved, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonPreserved, Message: "It is kept until " + until + "."}
 	}
 	if reason := string(m.Status.FailureReason); reason != "" {
 		c := &metav1.Condition{Type: failed, Status: metav1.ConditionTrue, Reason: reason, Message: m.Status.FailureMessage}

@@ -57,7 +57,7 @@ func launchMeanings() map[string]Meaning {
 		v1beta1.ReasonAdoptionUnsupported: {Says: "It was created with a provider ID, and its provider cannot take instances over.", Ends: untilChanged, Do: "Let Machinist make a machine instead; the instance stays as it is."},
 		v1beta1.ReasonInstanceVanished:    {Says: "Its instance is gone at the cloud, and not by Machinist.", Ends: "Its set replaces it.", Do: "Somebody or something deletes instances behind Machinist's back: the cloud's audit log tells who."},
 
-		v1beta1.ReasonSetAside:         {Says: "It was set aside for a look: its node is cordoned, it belongs to no set, and nothing else is done about it.", Ends: "Then it is deleted.", Do: "To delete it now: kubectl delete ma NAME"},
+		v1beta1.ReasonPreserved:        {Says: "It was set aside for a look: its node is cordoned, it belongs to no set, and nothing else is done about it.", Ends: "Then it is deleted.", Do: "To delete it now: kubectl delete ma NAME"},
 		v1beta1.ReasonTooLate:          {Says: "It cannot be set aside any more: it is being deleted."},
 		v1beta1.ReasonTooManyPreserved: {Says: "It is not preserved: as many machines of its owner are already as --preserve-limit of the provider allows.", Ends: "Its set replaces it.", Do: "Delete preserved machines that nobody needs, or keep this one with " + v1beta1.AnnotationPreserve + "=" + v1beta1.PreserveNow + "."},
 		v1beta1.ConditionPreserved + "/" + v1beta1.ReasonInvalidConfiguration: {Says: "Its annotations about being set aside cannot be used.", Ends: untilChanged, Do: "Correct " + v1beta1.AnnotationPreserve + " or " + v1beta1.AnnotationPreservedUntil + " on it."},

@@ -138,8 +138,8 @@ func (c *Controller) Register(mgr manager.Manager, events wiring.TargetEvents) e
 }
 
 // Wiring is the one table of what wakes a drain: who asks for one, its own times, and a PodDisruptionBudget that changes.
-func (c *Controller) Wiring() wiring.Table {
-	return wiring.Table{
+func (c *Controller) Wiring() wiring.Controller {
+	return wiring.Controller{
 		Name: "drain", Reconciler: c, Concurrency: c.options.Workers,
 		Timeout: passTimeout,
 		Retries: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, maxRetry),

@@ -57,8 +57,8 @@ func TestMarksAreSeenBeforeSetsShrink(t *testing.T) {
 			delete(l.Items[i].Annotations, v1beta1.AnnotationDeleteMachine)
 		}
 	}
-	b.options.MachinesSeen = func() string { return was.ResourceVersion }
-	b.r.MachinesSeen = b.options.MachinesSeen
+	b.options.MachineCacheVersion = func() string { return was.ResourceVersion }
+	b.r.MachineCacheVersion = b.options.MachineCacheVersion
 	b.reconcile()
 	b.wantReplicas(map[string]int32{"a": 4, "b": 1})
 }
@@ -69,7 +69,7 @@ func TestMarksAreNotLookedForWhereAllMachinesGo(t *testing.T) {
 	b.create(3, rolling("1", "0"))
 	b.settle()
 	behind := func() string { return "1" }
-	b.options.MachinesSeen, b.r.MachinesSeen = behind, behind
+	b.options.MachineCacheVersion, b.r.MachineCacheVersion = behind, behind
 	for _, test := range []struct {
 		to   int32
 		live bool

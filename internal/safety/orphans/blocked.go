@@ -17,7 +17,7 @@ import (
 )
 
 // blockedReasons are the reasons of OrphanRemovalBlocked by the verdicts that wait for a person.
-var blockedReasons = map[Verdict]string{
+var blockedReasons = map[Outcome]string{
 	MostOrphaned: v1beta1.ReasonMostInstancesOrphaned,
 	NodeReady:    v1beta1.ReasonOrphanNodeReady,
 }
@@ -99,8 +99,8 @@ func blockedReason(source client.Object) string {
 // instances, or another class's may show them: MostInstancesOrphaned, which holds for all, goes only when two passes saw
 // nothing that waits, or when another class says the same.
 func (c *Collector) reportBlocked(ctx context.Context, state *State, plan Plan, listed []*scope, scopes map[string]*scope) {
-	waiting, counts := map[*scope]int{}, map[Verdict]int{}
-	names := map[*scope]map[Verdict][]string{}
+	waiting, counts := map[*scope]int{}, map[Outcome]int{}
+	names := map[*scope]map[Outcome][]string{}
 	orphaned := map[string]bool{}
 	for _, d := range state.orphans() {
 		orphaned[d.ID] = true
@@ -112,12 +112,12 @@ func (c *Collector) reportBlocked(ctx context.Context, state *State, plan Plan, 
 		}
 		s := scopes[d.ID]
 		waiting[s]++
-		if blockedReasons[d.Verdict] != "" {
-			counts[d.Verdict]++
+		if blockedReasons[d.Outcome] != "" {
+			counts[d.Outcome]++
 			if names[s] == nil {
-				names[s] = map[Verdict][]string{}
+				names[s] = map[Outcome][]string{}
 			}
-			names[s][d.Verdict] = append(names[s][d.Verdict], d.name())
+			names[s][d.Outcome] = append(names[s][d.Outcome], d.name())
 		}
 	}
 	c.Metrics.setBlocked(counts)
@@ -126,7 +126,7 @@ func (c *Collector) reportBlocked(ctx context.Context, state *State, plan Plan, 
 	}
 	nothingWaits := len(waiting) == 0 && state.Before != nil
 	for _, seen := range state.Before {
-		nothingWaits = nothingWaits && seen.Stray
+		nothingWaits = nothingWaits && seen.Duplicate
 	}
 	reporting := 0
 	for _, s := range listed {
@@ -165,7 +165,7 @@ func (c *Collector) reportBlocked(ctx context.Context, state *State, plan Plan, 
 
 // blockedCondition returns what a class says of the orphans that wait for a person, by their verdicts; its type is empty
 // where none does.
-func blockedCondition(class *v1beta1.MachineClass, names map[Verdict][]string, now time.Time) metav1.Condition {
+func blockedCondition(class *v1beta1.MachineClass, names map[Outcome][]string, now time.Time) metav1.Condition {
 	how := fmt.Sprintf(" To have them removed, annotate the class with %s=<time such as %s, at most %s ahead>.",
 		v1beta1.AnnotationRemoveOrphansUntil, exampleTime, v1beta1.MaxOrphanRemoval)
 	if _, invalid := confirmation(class, now); invalid != "" {

@@ -18,7 +18,7 @@ func TestMostInstancesAtOnceAreNoOrphans(t *testing.T) {
 		name          string
 		orphans, kept int
 		change        func(*State)
-		want          Verdict
+		want          Outcome
 	}{
 		{"one of one", 1, 0, nil, Delete},
 		{"two of two", 2, 0, nil, Delete},
@@ -59,13 +59,13 @@ func TestMostInstancesAtOnceAreNoOrphans(t *testing.T) {
 		{"they are only reported", 10, 0, func(s *State) { s.ReportOnly = true }, Report},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s := State{Rules: rules(), Now: now, Stable: ago(time.Hour), Recorded: map[types.UID]string{}, Live: map[types.UID]bool{}, Before: Sightings{}}
+			s := State{Rules: rules(), Now: now, Stable: ago(time.Hour), Recorded: map[types.UID]string{}, Live: map[types.UID]bool{}, Before: Observations{}}
 			s.MaxDeletes = 100
 			orphaned := map[string]bool{}
 			for n := range tc.orphans {
 				in := lost(n)
 				s.Instances = append(s.Instances, in)
-				s.Before[in.ProviderID] = Sighting{Machine: in.MachineUID, First: ago(30 * time.Minute)}
+				s.Before[in.ProviderID] = Observation{Machine: in.MachineUID, First: ago(30 * time.Minute)}
 				orphaned[in.ProviderID] = true
 			}
 			for n := range tc.kept {
@@ -76,10 +76,10 @@ func TestMostInstancesAtOnceAreNoOrphans(t *testing.T) {
 			}
 			plan := Decide(s)
 			for _, d := range plan.Decisions {
-				if orphaned[d.ID] && d.Verdict != tc.want {
-					t.Errorf("decided %s about %s, want %s", d.Verdict, d.ID, tc.want)
+				if orphaned[d.ID] && d.Outcome != tc.want {
+					t.Errorf("decided %s about %s, want %s", d.Outcome, d.ID, tc.want)
 				}
-				if orphaned[d.ID] && tc.want == MostOrphaned && !plan.Sightings[d.ID].Blocked && !s.Blocked {
+				if orphaned[d.ID] && tc.want == MostOrphaned && !plan.Observations[d.ID].Blocked && !s.Blocked {
 					t.Errorf("forgets that %s was one of most", d.ID)
 				}
 			}
@@ -99,8 +99,8 @@ func TestOrphansThatOnePassSawDoNotMakeOthersMost(t *testing.T) {
 		s.Instances = append(s.Instances, lost(n))
 	}
 	for _, d := range Decide(s).Decisions {
-		if _, again := s.Before[d.ID]; again != (d.Verdict == Delete) {
-			t.Errorf("decided %s about %s", d.Verdict, d.ID)
+		if _, again := s.Before[d.ID]; again != (d.Outcome == Delete) {
+			t.Errorf("decided %s about %s", d.Outcome, d.ID)
 		}
 	}
 }
@@ -112,12 +112,12 @@ func TestAnOrphanWhoseNodeIsReadyWaitsForAPerson(t *testing.T) {
 		Rules: rules(), Now: now, Stable: ago(time.Hour), Live: map[types.UID]bool{}, Before: seen(in), Instances: []provider.Instance{in},
 		NodeReady: map[string]string{in.ProviderID: "node"},
 	}
-	if d := Decide(s).Decisions[0]; d.Verdict != NodeReady {
-		t.Errorf("decided %s", d.Verdict)
+	if d := Decide(s).Decisions[0]; d.Outcome != NodeReady {
+		t.Errorf("decided %s", d.Outcome)
 	}
 	s.Confirmed = map[string]bool{in.ProviderID: true}
-	if d := Decide(s).Decisions[0]; d.Verdict != Delete {
-		t.Errorf("decided %s after a person confirmed", d.Verdict)
+	if d := Decide(s).Decisions[0]; d.Outcome != Delete {
+		t.Errorf("decided %s after a person confirmed", d.Outcome)
 	}
 }
 
@@ -193,7 +193,7 @@ func TestMostOrphanedInstancesStayUntilAPersonConfirms(t *testing.T) {
 func TestAConditionAboutOneInstanceSaysOne(t *testing.T) {
 	class := &v1beta1.MachineClass{}
 	for _, test := range []struct {
-		verdict Verdict
+		verdict Outcome
 		names   []string
 		want    string
 	}{
@@ -202,7 +202,7 @@ func TestAConditionAboutOneInstanceSaysOne(t *testing.T) {
 		{MostOrphaned, []string{"a"}, "1 instance has no Machine, most "},
 		{MostOrphaned, []string{"a", "b"}, "2 instances have no Machine, most "},
 	} {
-		if got := blockedCondition(class, map[Verdict][]string{test.verdict: test.names}, time.Now()).Message; !strings.HasPrefix(got, test.want) {
+		if got := blockedCondition(class, map[Outcome][]string{test.verdict: test.names}, time.Now()).Message; !strings.HasPrefix(got, test.want) {
 			t.Errorf("%v of %v: %q, want it to begin with %q", test.verdict, test.names, got, test.want)
 		}
 	}

@@ -97,7 +97,7 @@ func (c *Collector) Reconcile(ctx context.Context, _ reconcile.Request) (reconci
 	// Until the end of the pass nothing was seen: one that is cut off is none.
 	c.memory.sightings = nil
 	plan := c.pass(ctx, now, before)
-	c.memory.sightings, c.memory.instances = plan.Sightings, plan.Instances
+	c.memory.sightings, c.memory.instances = plan.Observations, plan.Instances
 	return reconcile.Result{RequeueAfter: max(now.Add(c.Rules.Period).Sub(c.Clock.Now()), time.Millisecond)}, nil
 }
 

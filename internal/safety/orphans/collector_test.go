@@ -434,7 +434,7 @@ func TestAForkKeepsItsOwnCounsel(t *testing.T) {
 	if len(fork.memory.sightings) != 1 || !fork.memory.began.Equal(w.clock.Now()) {
 		t.Fatalf("the fork remembers %+v", fork.memory)
 	}
-	fork.memory.sightings["another"] = Sighting{Machine: types.UID("x")}
+	fork.memory.sightings["another"] = Observation{Machine: types.UID("x")}
 	if len(w.collector.memory.sightings) != 1 {
 		t.Error("the origin remembers what its fork saw")
 	}

@@ -31,7 +31,7 @@ func (c *Collector) keep(ctx context.Context, now time.Time, page ledger.Page) {
 func pageOf(plan Plan, scopes map[string]*scope, unlisted []ledger.Unlisted) ledger.Page {
 	page := ledger.Page{Unlisted: unlisted}
 	for _, d := range plan.Decisions {
-		sighting, seen := plan.Sightings[d.ID]
+		sighting, seen := plan.Observations[d.ID]
 		if !seen {
 			continue // It is owned, foreign, or nobody could say.
 		}
@@ -40,7 +40,7 @@ func pageOf(plan Plan, scopes map[string]*scope, unlisted []ledger.Unlisted) led
 		}
 		e := ledger.Entry{
 			ProviderID: d.Instance.ProviderID, Parts: d.Parts, Machine: d.Instance.MachineKey, UID: string(d.Instance.MachineUID),
-			FirstSeen: sighting.First, Verdict: string(d.Verdict),
+			FirstSeen: sighting.First, Outcome: string(d.Outcome),
 		}
 		if s := scopes[d.ID]; s != nil {
 			e.Source = nameOf(s.source)

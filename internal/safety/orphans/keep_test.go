@@ -44,13 +44,13 @@ func TestWhatAPassFindsIsKeptWhereItCanBeRead(t *testing.T) {
 	w.pass()
 	seen := w.clock.Now()
 	page, _ = w.page()
-	if page.Total != 1 || len(page.Entries) != 1 || page.Entries[0].ProviderID != orphan.ProviderID || page.Entries[0].Verdict != string(Fresh) ||
+	if page.Total != 1 || len(page.Entries) != 1 || page.Entries[0].ProviderID != orphan.ProviderID || page.Entries[0].Outcome != string(Unconfirmed) ||
 		page.Entries[0].Source != w.namespace+"/small" || !page.Entries[0].FirstSeen.Equal(seen.UTC().Truncate(time.Second)) {
 		t.Errorf("kept %+v", page)
 	}
 	w.pass()
 	page, told := w.page()
-	if page.Entries[0].Verdict != string(Report) {
+	if page.Entries[0].Outcome != string(Report) {
 		t.Errorf("kept %+v", page)
 	}
 	w.pass()
@@ -61,7 +61,7 @@ func TestWhatAPassFindsIsKeptWhereItCanBeRead(t *testing.T) {
 	// A process that starts has seen nothing yet; when it was first seen is known all the same.
 	w.collector = New(w.collector.Options)
 	w.look()
-	if page, _ = w.page(); page.Entries[0].Verdict != string(Fresh) || !page.Entries[0].FirstSeen.Equal(seen.UTC().Truncate(time.Second)) {
+	if page, _ = w.page(); page.Entries[0].Outcome != string(Unconfirmed) || !page.Entries[0].FirstSeen.Equal(seen.UTC().Truncate(time.Second)) {
 		t.Errorf("kept %+v after a restart", page)
 	}
 }

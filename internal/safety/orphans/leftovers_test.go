@@ -22,20 +22,20 @@ func TestPartsAreOrphansByTheRulesOfInstances(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		change func(*State, []provider.Leftover)
-		want   Verdict
+		want   Outcome
 	}{
 		{"they are orphans", nil, Delete},
-		{"seen for the first time", func(s *State, _ []provider.Leftover) { s.Before = nil }, Fresh},
-		{"of another cluster", func(_ *State, p []provider.Leftover) { p[0].ClusterID, p[1].ClusterID = "theirs", "theirs" }, Foreign},
+		{"seen for the first time", func(s *State, _ []provider.Leftover) { s.Before = nil }, Unconfirmed},
+		{"of another cluster", func(_ *State, p []provider.Leftover) { p[0].ClusterID, p[1].ClusterID = "theirs", "theirs" }, OtherInstallation},
 		{"without a UID", func(_ *State, p []provider.Leftover) { p[0].MachineUID, p[1].MachineUID = "", "" }, Untagged},
 		{"without a name", func(_ *State, p []provider.Leftover) { p[0].MachineKey, p[1].MachineKey = "", "" }, Untagged},
-		{"in another namespace", func(s *State, _ []provider.Leftover) { s.Namespace = "n" }, Foreign},
+		{"in another namespace", func(s *State, _ []provider.Leftover) { s.Namespace = "n" }, OtherInstallation},
 		{"the machine is at the API server", func(s *State, p []provider.Leftover) { s.Live[p[0].MachineUID] = true }, Owned},
 		{"the machine is launching", func(s *State, p []provider.Leftover) { s.Recorded[p[0].MachineUID] = "" }, Owned},
 		{"the machine has an instance", func(s *State, p []provider.Leftover) { s.Recorded[p[0].MachineUID] = "sim:///other" }, Owned},
 		{"an instance of the machine is listed", func(s *State, _ []provider.Leftover) { s.Instances = []provider.Instance{lost(1)} }, Owned},
-		{"the API server did not answer", func(s *State, _ []provider.Leftover) { s.Live = nil }, Unjudged},
-		{"one of them is young", func(_ *State, p []provider.Leftover) { p[1].LaunchTime = ago(20*time.Minute - 1) }, Young},
+		{"the API server did not answer", func(s *State, _ []provider.Leftover) { s.Live = nil }, Undetermined},
+		{"one of them is young", func(_ *State, p []provider.Leftover) { p[1].LaunchTime = ago(20*time.Minute - 1) }, TooYoung},
 		{"of unknown age, seen long ago", func(_ *State, p []provider.Leftover) { p[1].LaunchTime = time.Time{} }, Delete},
 		{"of unknown age, seen lately", func(s *State, p []provider.Leftover) {
 			p[1].LaunchTime = time.Time{}
@@ -43,9 +43,9 @@ func TestPartsAreOrphansByTheRulesOfInstances(t *testing.T) {
 				sighting.First = ago(10 * time.Minute)
 				s.Before[id] = sighting
 			}
-		}, Young},
-		{"after an outage", func(s *State, _ []provider.Leftover) { s.Stable = ago(time.Minute) }, Unsettled},
-		{"none may be removed", func(s *State, _ []provider.Leftover) { s.MaxDeletes = 0 }, Excess},
+		}, TooYoung},
+		{"after an outage", func(s *State, _ []provider.Leftover) { s.Stable = ago(time.Minute) }, AfterOutage},
+		{"none may be removed", func(s *State, _ []provider.Leftover) { s.MaxDeletes = 0 }, OverLimit},
 		{"they are only reported", func(s *State, _ []provider.Leftover) { s.ReportOnly = true }, Report},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -54,14 +54,14 @@ func TestPartsAreOrphansByTheRulesOfInstances(t *testing.T) {
 			parts := []provider.Leftover{part(1), disk}
 			s := State{Rules: rules(), Now: now, Stable: ago(time.Hour), Recorded: map[types.UID]string{}, Live: map[types.UID]bool{"uid-9": true}}
 			id := group("ns/small", parts, map[string]bool{})[0].ID
-			s.Before = Sightings{id: {Machine: "uid-1", First: ago(30 * time.Minute)}}
+			s.Before = Observations{id: {Machine: "uid-1", First: ago(30 * time.Minute)}}
 			if tc.change != nil {
 				tc.change(&s, parts)
 			}
 			s.Leftovers = group("ns/small", parts, map[string]bool{})
 			plan := Decide(s)
 			for _, d := range plan.Decisions {
-				if len(d.Parts) > 0 && (d.Verdict != tc.want || len(d.Parts) != 2) {
+				if len(d.Parts) > 0 && (d.Outcome != tc.want || len(d.Parts) != 2) {
 					t.Errorf("decided %+v, want %s", d, tc.want)
 				}
 			}

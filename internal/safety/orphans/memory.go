@@ -10,7 +10,7 @@ type memory struct {
 	// began is when the last pass did, zero before the first.
 	began time.Time
 	// sightings are those of the last pass, instances its numbers of instances by namespace.
-	sightings Sightings
+	sightings Observations
 	instances map[string]int
 	// mismatch is what was made known of another cluster id.
 	mismatch string

@@ -38,7 +38,7 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 }
 
 // setBlocked reports how many orphans each verdict keeps.
-func (m *Metrics) setBlocked(n map[Verdict]int) {
+func (m *Metrics) setBlocked(n map[Outcome]int) {
 	if m == nil {
 		return
 	}

@@ -103,7 +103,7 @@ func readiness(node *corev1.Node) corev1.NodeCondition {
 
 // nodeMayGo reports whether nothing on the Node of an orphan keeps the instance. A Node that is Ready goes only if a person
 // confirmed that, and empty, as that of a Machine does.
-func (c *Collector) nodeMayGo(ctx context.Context, in *provider.Instance, sighting *Sighting, confirmed bool) (bool, error) {
+func (c *Collector) nodeMayGo(ctx context.Context, in *provider.Instance, sighting *Observation, confirmed bool) (bool, error) {
 	nodes, err := c.liveNodesOf(ctx, in)
 	if err != nil {
 		return false, err
@@ -126,7 +126,7 @@ func (c *Collector) nodeMayGo(ctx context.Context, in *provider.Instance, sighti
 
 // drain cordons a Node, empties it and waits for its volumes, and reports whether that is done. The times are those of a
 // Machine that says nothing of its own, and count anew after an outage.
-func (c *Collector) drain(ctx context.Context, in *provider.Instance, node *corev1.Node, sighting *Sighting) (bool, error) {
+func (c *Collector) drain(ctx context.Context, in *provider.Instance, node *corev1.Node, sighting *Observation) (bool, error) {
 	node, err := drain.Cordon(ctx, c.Target.Live, node)
 	if err != nil {
 		return false, client.IgnoreNotFound(err)
@@ -170,7 +170,7 @@ func (c *Collector) forgetDrain(in *provider.Instance) {
 }
 
 // endDrain puts the Node of an orphan back into service whose removal nobody confirms any longer.
-func (c *Collector) endDrain(ctx context.Context, in *provider.Instance, sighting *Sighting) error {
+func (c *Collector) endDrain(ctx context.Context, in *provider.Instance, sighting *Observation) error {
 	if c.Target == nil || sighting.Drain.UID == "" {
 		return nil
 	}

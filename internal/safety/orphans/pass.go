@@ -8,7 +8,7 @@ import (
 )
 
 // pass looks at all instances once, and returns what it saw for the next one.
-func (c *Collector) pass(ctx context.Context, now time.Time, before Sightings) Plan {
+func (c *Collector) pass(ctx context.Context, now time.Time, before Observations) Plan {
 	known, err := c.observe(ctx)
 	if err != nil {
 		c.log(ctx).Error(err, "Orphaned instances are not looked for")
@@ -83,13 +83,13 @@ func (c *Collector) carryOut(ctx context.Context, known *fleet, plan Plan, scope
 	for i := range plan.Decisions {
 		d := &plan.Decisions[i]
 		in := &d.Instance
-		sighting := plan.Sightings[d.ID]
+		sighting := plan.Observations[d.ID]
 		at := scopes[d.ID]
 		log := c.log(ctx).WithValues("providerID", in.ProviderID, "machine", in.MachineKey, "uid", in.MachineUID, "launched", in.LaunchTime)
 		if len(d.Parts) > 0 {
 			log = log.WithValues("parts", d.Parts)
 		}
-		switch verdict := d.Verdict; verdict {
+		switch verdict := d.Outcome; verdict {
 		case Delete:
 			if !c.stable() || ctx.Err() != nil {
 				log.Info("An orphaned instance is left alone for now")
@@ -107,13 +107,13 @@ func (c *Collector) carryOut(ctx context.Context, known *fleet, plan Plan, scope
 				log.Error(err, "Cannot remove an orphaned instance")
 				c.Metrics.count(actionFailed)
 				news.add(at.source, reasonFailed, d.name()+": "+string(provider.CodeOf(err)))
-			case removed && !sighting.Told:
+			case removed && !sighting.Reported:
 				log.Info("Removed an orphaned instance: it has no Machine")
 				c.Metrics.count(actionDeleted)
 				news.add(at.source, reasonDeleted, d.name())
-				sighting.Told = true
+				sighting.Reported = true
 			}
-			plan.Sightings[d.ID] = sighting
+			plan.Observations[d.ID] = sighting
 		case MostOrphaned, NodeReady:
 			if err := c.endDrain(ctx, in, &sighting); err != nil {
 				log.Error(err, "Cannot put the Node of an instance without a Machine back into service")
@@ -123,9 +123,9 @@ func (c *Collector) carryOut(ctx context.Context, known *fleet, plan Plan, scope
 				news.add(at.source, reasonBlocked, d.name())
 				sighting.Warned = true
 			}
-			plan.Sightings[d.ID] = sighting
-		case Report, Stray:
-			if sighting.Told {
+			plan.Observations[d.ID] = sighting
+		case Report, Duplicate:
+			if sighting.Reported {
 				continue
 			}
 			if verdict == Report {
@@ -137,8 +137,8 @@ func (c *Collector) carryOut(ctx context.Context, known *fleet, plan Plan, scope
 				c.Metrics.count(actionStray)
 				news.add(known.machines[in.MachineUID], reasonStray, in.ProviderID)
 			}
-			sighting.Told = true
-			plan.Sightings[d.ID] = sighting
+			sighting.Reported = true
+			plan.Observations[d.ID] = sighting
 		case Owned:
 		default:
 			log.V(1).Info("An instance is left alone", "verdict", verdict)
@@ -149,7 +149,7 @@ func (c *Collector) carryOut(ctx context.Context, known *fleet, plan Plan, scope
 
 // remove empties the Node of an instance that a person lets go, reads the instance again and, if it is what it was, begins or
 // goes on to remove it. It reports whether it did.
-func (c *Collector) remove(ctx context.Context, s *scope, planned *provider.Instance, sighting *Sighting, confirmed bool) (bool, error) {
+func (c *Collector) remove(ctx context.Context, s *scope, planned *provider.Instance, sighting *Observation, confirmed bool) (bool, error) {
 	if drained, err := c.nodeMayGo(ctx, planned, sighting, confirmed); err != nil || !drained {
 		return false, err
 	}

@@ -47,7 +47,7 @@ type State struct {
 	// listed; nil if there is none.
 	Live map[types.UID]bool
 	// Before is what the pass before has left, and InstancesBefore its Plan's Instances; nil if there was none.
-	Before          Sightings
+	Before          Observations
 	InstancesBefore map[string]int
 
 	// NodeReady has the names of Ready Nodes, by the IDs of the instances without a Machine that they belong to.
@@ -60,20 +60,20 @@ type State struct {
 
 // Sightings are the orphans, and the strays, of one pass by the IDs of their decisions. What a pass did not see, or could not
 // judge, is not among them.
-type Sightings map[string]Sighting
+type Observations map[string]Observation
 
 // Sighting is what is remembered of one.
-type Sighting struct {
+type Observation struct {
 	// Machine is the UID in its tags. Another one makes it another instance.
 	Machine types.UID
 	// Stray tells a stray from an orphan.
-	Stray bool
+	Duplicate bool
 	// First is when it was first seen.
 	First time.Time
 	// Attempts counts the calls that should remove it.
 	Attempts int
 	// Told says that it was counted and made known.
-	Told bool
+	Reported bool
 	// Blocked says that it was one of most instances when they lost their Machines. Machines that are created in their place
 	// make it one of few, and change nothing about that.
 	Blocked bool
@@ -94,40 +94,40 @@ type Drain struct {
 }
 
 // Verdict is what is made of an instance, and why.
-type Verdict string
+type Outcome string
 
 const (
 	// Delete is for what is removed now.
-	Delete Verdict = "Delete"
+	Delete Outcome = "Delete"
 	// Report is for what would be removed if only reports were not asked for.
-	Report Verdict = "Report"
-	// Stray is for an instance of a Machine that has another one. It is left alone: only the Machine's own controller can
+	Report Outcome = "Report"
+	// Duplicate is for an instance of a Machine that has another one. It is left alone: only the Machine's own controller can
 	// know what is going on.
-	Stray Verdict = "Stray"
+	Duplicate Outcome = "Duplicate"
 
 	// MostOrphaned is for one of so many that lost their Machines at once that none is removed until a person confirms.
-	MostOrphaned Verdict = "MostOrphaned"
+	MostOrphaned Outcome = "MostOrphaned"
 	// NodeReady is for one whose Node is Ready. It is not removed until a person confirms.
-	NodeReady Verdict = "NodeReady"
+	NodeReady Outcome = "NodeReady"
 
 	// The other ones leave it where it is.
 
-	// Foreign is for an instance of another installation, by its cluster id or its namespace.
-	Foreign Verdict = "Foreign"
+	// OtherInstallation is for an instance of another installation, by its cluster id or its namespace.
+	OtherInstallation Outcome = "OtherInstallation"
 	// Untagged is for one that does not say whose it is.
-	Untagged Verdict = "Untagged"
+	Untagged Outcome = "Untagged"
 	// Owned is for one that has a Machine, and for parts whose machine has an instance.
-	Owned Verdict = "Owned"
-	// Unjudged is for one without a Machine in the cache, when the API server could not be asked.
-	Unjudged Verdict = "Unjudged"
-	// Fresh is for an orphan, or a stray, that the pass before did not see.
-	Fresh Verdict = "Fresh"
-	// Young is for one that may just have been made.
-	Young Verdict = "Young"
-	// Unsettled is for one that is seen too soon after an outage.
-	Unsettled Verdict = "Unsettled"
-	// Excess is for those that are too many for one pass.
-	Excess Verdict = "Excess"
+	Owned Outcome = "Owned"
+	// Undetermined is for one without a Machine in the cache, when the API server could not be asked.
+	Undetermined Outcome = "Undetermined"
+	// Unconfirmed is for an orphan, or a stray, that the pass before did not see.
+	Unconfirmed Outcome = "Unconfirmed"
+	// TooYoung is for one that may just have been made.
+	TooYoung Outcome = "TooYoung"
+	// AfterOutage is for one that is seen too soon after an outage.
+	AfterOutage Outcome = "AfterOutage"
+	// OverLimit is for those that are too many for one pass.
+	OverLimit Outcome = "OverLimit"
 )
 
 // Decision is about one instance, or about the parts of one machine that belong to no instance.
@@ -138,7 +138,7 @@ type Decision struct {
 	Instance provider.Instance
 	// Parts are the names of leftovers; empty for an instance.
 	Parts   []string
-	Verdict Verdict
+	Outcome Outcome
 }
 
 // Plan is what follows from a State.
@@ -147,8 +147,8 @@ type Plan struct {
 	// was tried least often and was seen first is first.
 	Decisions []Decision
 	// Sightings are for the next pass, and so is Instances: how many there are that carry our tags, by namespace; "" has all.
-	Sightings Sightings
-	Instances map[string]int
+	Observations Observations
+	Instances    map[string]int
 }
 
 // Decide tells orphans from what only looks like them. It removes an instance only if it carries our cluster id, the UID
@@ -161,28 +161,28 @@ type Plan struct {
 // What tells that the bookkeeping was lost, and not the instance, has it wait for a person: most instances lost their
 // Machines at once, or its Node is Ready.
 func Decide(s State) Plan {
-	p := Plan{Sightings: Sightings{}, Instances: map[string]int{}}
+	p := Plan{Observations: Observations{}, Instances: map[string]int{}}
 	subjects, verdicts := s.subjects()
 	var due []Decision
 	most := s.mostOrphaned(subjects, verdicts, p.Instances)
 	for i, d := range subjects {
 		in := &d.Instance
 		verdict := verdicts[i]
-		if verdict == Delete || verdict == Stray {
+		if verdict == Delete || verdict == Duplicate {
 			sighting, again := s.Before[d.ID]
-			if !again || sighting.Machine != in.MachineUID || sighting.Stray != (verdict == Stray) {
-				sighting, again = Sighting{Machine: in.MachineUID, Stray: verdict == Stray, First: latest(s.Now, s.Listed)}, false
+			if !again || sighting.Machine != in.MachineUID || sighting.Duplicate != (verdict == Duplicate) {
+				sighting, again = Observation{Machine: in.MachineUID, Duplicate: verdict == Duplicate, First: latest(s.Now, s.Listed)}, false
 			}
 			sighting.Blocked = verdict == Delete && (sighting.Blocked || most[everywhere] || most[namespaceOf(in)])
-			p.Sightings[d.ID] = sighting
+			p.Observations[d.ID] = sighting
 			switch {
 			case !again:
-				verdict = Fresh
+				verdict = Unconfirmed
 			case verdict == Delete:
 				verdict = s.when(d.ID, in, sighting)
 			}
 		}
-		d.Verdict = verdict
+		d.Outcome = verdict
 		if verdict == Delete {
 			due = append(due, d)
 			continue
@@ -190,11 +190,11 @@ func Decide(s State) Plan {
 		p.Decisions = append(p.Decisions, d)
 	}
 	slices.SortFunc(due, func(a, b Decision) int {
-		x, y := p.Sightings[a.ID], p.Sightings[b.ID]
+		x, y := p.Observations[a.ID], p.Observations[b.ID]
 		return cmp.Or(cmp.Compare(x.Attempts, y.Attempts), x.First.Compare(y.First), byID(a, b))
 	})
 	for i := max(s.MaxDeletes, 0); i < len(due); i++ {
-		due[i].Verdict = Excess
+		due[i].Outcome = OverLimit
 	}
 	slices.SortFunc(p.Decisions, byID)
 	p.Decisions = append(due, p.Decisions...)
@@ -202,7 +202,7 @@ func Decide(s State) Plan {
 }
 
 // subjects returns what is decided about, and whose each is.
-func (s *State) subjects() (subjects []Decision, verdicts []Verdict) {
+func (s *State) subjects() (subjects []Decision, verdicts []Outcome) {
 	claimed := map[string]bool{}
 	for _, id := range s.Recorded {
 		claimed[id] = true
@@ -215,7 +215,7 @@ func (s *State) subjects() (subjects []Decision, verdicts []Verdict) {
 	for i := range s.Leftovers {
 		subjects = append(subjects, s.Leftovers[i].subject())
 	}
-	verdicts = make([]Verdict, len(subjects))
+	verdicts = make([]Outcome, len(subjects))
 	for i := range subjects {
 		verdicts[i] = s.whose(&subjects[i], claimed, listed)
 	}
@@ -223,16 +223,16 @@ func (s *State) subjects() (subjects []Decision, verdicts []Verdict) {
 }
 
 // whose tells whose an instance is, or parts are: Delete if it is nobody's. listed are the machines of the listed instances.
-func (s *State) whose(d *Decision, claimed map[string]bool, listed map[types.UID]bool) Verdict {
+func (s *State) whose(d *Decision, claimed map[string]bool, listed map[types.UID]bool) Outcome {
 	in := &d.Instance
 	namespace, name, named := strings.Cut(in.MachineKey, "/")
 	switch {
 	case s.ClusterID == "" || in.ClusterID != s.ClusterID:
-		return Foreign
+		return OtherInstallation
 	case d.ID == "" || in.MachineUID == "" || !named || namespace == "" || name == "" || strings.Contains(name, "/"):
 		return Untagged
 	case s.Namespace != "" && namespace != s.Namespace:
-		return Foreign
+		return OtherInstallation
 	case claimed[d.ID]:
 		return Owned
 	}
@@ -241,11 +241,11 @@ func (s *State) whose(d *Decision, claimed map[string]bool, listed map[types.UID
 	case len(d.Parts) > 0 && (cached || listed[in.MachineUID]):
 		return Owned
 	case cached && recorded != "":
-		return Stray
+		return Duplicate
 	case cached, s.Live[in.MachineUID]:
 		return Owned
 	case s.Live == nil:
-		return Unjudged
+		return Undetermined
 	}
 	return Delete
 }
@@ -264,7 +264,7 @@ const (
 // counts the orphans that the pass before saw too, since a list may show for a while what Machines removed in order, and
 // compares them with the instances of both passes, whichever were fewer. What is being terminated does not count. instances
 // takes the numbers of this pass.
-func (s *State) mostOrphaned(subjects []Decision, verdicts []Verdict, instances map[string]int) map[string]bool {
+func (s *State) mostOrphaned(subjects []Decision, verdicts []Outcome, instances map[string]int) map[string]bool {
 	orphaned := map[string]int{}
 	for i := range subjects {
 		in := &subjects[i].Instance
@@ -272,9 +272,9 @@ func (s *State) mostOrphaned(subjects []Decision, verdicts []Verdict, instances 
 			continue
 		}
 		switch verdicts[i] {
-		case Owned, Stray:
+		case Owned, Duplicate:
 		case Delete:
-			if before, again := s.Before[subjects[i].ID]; again && before.Machine == in.MachineUID && !before.Stray {
+			if before, again := s.Before[subjects[i].ID]; again && before.Machine == in.MachineUID && !before.Duplicate {
 				orphaned[everywhere]++
 				orphaned[namespaceOf(in)]++
 			}
@@ -301,15 +301,15 @@ func namespaceOf(in *provider.Instance) string {
 }
 
 // when tells whether an orphan's time has come.
-func (s *State) when(id string, in *provider.Instance, seen Sighting) Verdict {
+func (s *State) when(id string, in *provider.Instance, seen Observation) Outcome {
 	switch {
 	case (seen.Blocked || s.Blocked) && !s.Confirmed[id] && !s.ReportOnly:
 		// Not only when its time has come: until the class says it, a restart forgets that most were lost.
 		return MostOrphaned
 	case !s.isOld(in, seen.First, s.Now):
-		return Young
+		return TooYoung
 	case s.Stable.IsZero() || s.Now.Sub(s.Stable) < s.Period:
-		return Unsettled
+		return AfterOutage
 	case s.ReportOnly:
 		return Report
 	case s.Confirmed[id]:
@@ -353,7 +353,7 @@ func Confirm(r Rules, planned, read *provider.Instance) bool {
 
 // candidates reports whether the cache alone cannot tell whose all instances are.
 func (s *State) candidates() bool {
-	return slices.ContainsFunc(Decide(*s).Decisions, func(d Decision) bool { return d.Verdict == Unjudged })
+	return slices.ContainsFunc(Decide(*s).Decisions, func(d Decision) bool { return d.Outcome == Undetermined })
 }
 
 // orphans returns what has no Machine, whatever is decided about it.
@@ -370,4 +370,4 @@ func (s *State) orphans() (all []Decision) {
 func byID(a, b Decision) int { return cmp.Compare(a.ID, b.ID) }
 
 // clone returns a copy that can be changed.
-func (s Sightings) clone() Sightings { return maps.Clone(s) }
+func (s Observations) clone() Observations { return maps.Clone(s) }

@@ -35,10 +35,10 @@ func owned(s *State, n int) provider.Instance {
 }
 
 // seen are the sightings of the pass before.
-func seen(instances ...provider.Instance) Sightings {
-	out := Sightings{}
+func seen(instances ...provider.Instance) Observations {
+	out := Observations{}
 	for _, in := range instances {
-		out[in.ProviderID] = Sighting{Machine: in.MachineUID, First: ago(30 * time.Minute)}
+		out[in.ProviderID] = Observation{Machine: in.MachineUID, First: ago(30 * time.Minute)}
 	}
 	return out
 }
@@ -48,21 +48,21 @@ func TestAnOrphanIsWhatNothingSpeaksFor(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		change func(*State, *provider.Instance)
-		want   Verdict
+		want   Outcome
 		kept   bool // in the sightings
 	}{
 		{"it is an orphan", nil, Delete, true},
 		{"its removal has begun", func(_ *State, in *provider.Instance) { in.State = provider.StateTerminating }, Delete, true},
-		{"seen for the first time", func(s *State, _ *provider.Instance) { s.Before = nil }, Fresh, true},
+		{"seen for the first time", func(s *State, _ *provider.Instance) { s.Before = nil }, Unconfirmed, true},
 		{"seen before as another machine's", func(s *State, in *provider.Instance) {
-			s.Before = Sightings{in.ProviderID: {Machine: "another", First: ago(time.Hour)}}
-		}, Fresh, true},
+			s.Before = Observations{in.ProviderID: {Machine: "another", First: ago(time.Hour)}}
+		}, Unconfirmed, true},
 		{"seen before as a stray", func(s *State, in *provider.Instance) {
-			s.Before = Sightings{in.ProviderID: {Machine: in.MachineUID, Stray: true, First: ago(time.Hour)}}
-		}, Fresh, true},
-		{"of another cluster", func(_ *State, in *provider.Instance) { in.ClusterID = "theirs" }, Foreign, false},
-		{"of a cluster whose id begins with ours", func(_ *State, in *provider.Instance) { in.ClusterID = "ours/ns" }, Foreign, false},
-		{"of nobody's cluster", func(s *State, in *provider.Instance) { in.ClusterID, s.ClusterID = "", "" }, Foreign, false},
+			s.Before = Observations{in.ProviderID: {Machine: in.MachineUID, Duplicate: true, First: ago(time.Hour)}}
+		}, Unconfirmed, true},
+		{"of another cluster", func(_ *State, in *provider.Instance) { in.ClusterID = "theirs" }, OtherInstallation, false},
+		{"of a cluster whose id begins with ours", func(_ *State, in *provider.Instance) { in.ClusterID = "ours/ns" }, OtherInstallation, false},
+		{"of nobody's cluster", func(s *State, in *provider.Instance) { in.ClusterID, s.ClusterID = "", "" }, OtherInstallation, false},
 		{"without a UID", func(_ *State, in *provider.Instance) { in.MachineUID = "" }, Untagged, false},
 		{"without a name", func(_ *State, in *provider.Instance) { in.MachineKey = "" }, Untagged, false},
 		{"without a namespace", func(_ *State, in *provider.Instance) { in.MachineKey = "/m" }, Untagged, false},
@@ -73,40 +73,40 @@ func TestAnOrphanIsWhatNothingSpeaksFor(t *testing.T) {
 			s.Before = seen(*in)
 		}, Untagged, false},
 		{"in our namespace", func(s *State, _ *provider.Instance) { s.Namespace = "ns" }, Delete, true},
-		{"in another namespace", func(s *State, _ *provider.Instance) { s.Namespace = "n" }, Foreign, false},
+		{"in another namespace", func(s *State, _ *provider.Instance) { s.Namespace = "n" }, OtherInstallation, false},
 		{"its machine is at the API server", func(s *State, in *provider.Instance) { s.Live[in.MachineUID] = true }, Owned, false},
 		{"its machine is in the cache only", func(s *State, in *provider.Instance) { s.Recorded[in.MachineUID] = "" }, Owned, false},
 		{"its machine has recorded it", func(s *State, in *provider.Instance) { s.Recorded[in.MachineUID] = in.ProviderID }, Owned, false},
 		{"another machine has recorded it", func(s *State, in *provider.Instance) { s.Recorded["rescue"] = in.ProviderID }, Owned, false},
 		{"its machine has another instance", func(s *State, in *provider.Instance) {
 			s.Recorded[in.MachineUID] = "sim:///other"
-		}, Fresh, true},
+		}, Unconfirmed, true},
 		{"its machine had another instance before, too", func(s *State, in *provider.Instance) {
 			s.Recorded[in.MachineUID] = "sim:///other"
-			s.Before = Sightings{in.ProviderID: {Machine: in.MachineUID, Stray: true, First: ago(time.Hour)}}
-		}, Stray, true},
-		{"the API server did not answer", func(s *State, _ *provider.Instance) { s.Live = nil }, Unjudged, false},
+			s.Before = Observations{in.ProviderID: {Machine: in.MachineUID, Duplicate: true, First: ago(time.Hour)}}
+		}, Duplicate, true},
+		{"the API server did not answer", func(s *State, _ *provider.Instance) { s.Live = nil }, Undetermined, false},
 		{"there is no machine at all", func(s *State, _ *provider.Instance) { s.Live, s.Recorded = map[types.UID]bool{}, nil }, Delete, true},
-		{"young", func(_ *State, in *provider.Instance) { in.LaunchTime = ago(20*time.Minute - 1) }, Young, true},
+		{"young", func(_ *State, in *provider.Instance) { in.LaunchTime = ago(20*time.Minute - 1) }, TooYoung, true},
 		{"old by a clock that may be wrong, and seen lately", func(s *State, in *provider.Instance) {
 			in.LaunchTime = ago(20*time.Minute + clockDifference - 1)
-			s.Before = Sightings{in.ProviderID: {Machine: in.MachineUID, First: ago(20*time.Minute - 1)}}
-		}, Young, true},
+			s.Before = Observations{in.ProviderID: {Machine: in.MachineUID, First: ago(20*time.Minute - 1)}}
+		}, TooYoung, true},
 		{"old by any clock, and seen lately", func(s *State, in *provider.Instance) {
 			in.LaunchTime = ago(20*time.Minute + clockDifference)
-			s.Before = Sightings{in.ProviderID: {Machine: in.MachineUID, First: ago(time.Minute)}}
+			s.Before = Observations{in.ProviderID: {Machine: in.MachineUID, First: ago(time.Minute)}}
 		}, Delete, true},
 		{"just old enough", func(_ *State, in *provider.Instance) { in.LaunchTime = ago(20 * time.Minute) }, Delete, true},
-		{"made in the future", func(_ *State, in *provider.Instance) { in.LaunchTime = ago(-time.Hour) }, Young, true},
+		{"made in the future", func(_ *State, in *provider.Instance) { in.LaunchTime = ago(-time.Hour) }, TooYoung, true},
 		{"of unknown age, seen long ago", func(_ *State, in *provider.Instance) { in.LaunchTime = time.Time{} }, Delete, true},
 		{"of unknown age, seen lately", func(s *State, in *provider.Instance) {
 			in.LaunchTime = time.Time{}
-			s.Before = Sightings{in.ProviderID: {Machine: in.MachineUID, First: ago(10 * time.Minute)}}
-		}, Young, true},
-		{"after an outage", func(s *State, _ *provider.Instance) { s.Stable = ago(30*time.Minute - 1) }, Unsettled, true},
-		{"during an outage", func(s *State, _ *provider.Instance) { s.Stable = time.Time{} }, Unsettled, true},
+			s.Before = Observations{in.ProviderID: {Machine: in.MachineUID, First: ago(10 * time.Minute)}}
+		}, TooYoung, true},
+		{"after an outage", func(s *State, _ *provider.Instance) { s.Stable = ago(30*time.Minute - 1) }, AfterOutage, true},
+		{"during an outage", func(s *State, _ *provider.Instance) { s.Stable = time.Time{} }, AfterOutage, true},
 		{"long after an outage", func(s *State, _ *provider.Instance) { s.Stable = ago(30 * time.Minute) }, Delete, true},
-		{"none may be removed", func(s *State, _ *provider.Instance) { s.MaxDeletes = 0 }, Excess, true},
+		{"none may be removed", func(s *State, _ *provider.Instance) { s.MaxDeletes = 0 }, OverLimit, true},
 		{"they are only reported", func(s *State, _ *provider.Instance) { s.ReportOnly = true }, Report, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -120,10 +120,10 @@ func TestAnOrphanIsWhatNothingSpeaksFor(t *testing.T) {
 			}
 			s.Instances = []provider.Instance{in}
 			plan := Decide(s)
-			if len(plan.Decisions) != 1 || plan.Decisions[0].Verdict != tc.want {
+			if len(plan.Decisions) != 1 || plan.Decisions[0].Outcome != tc.want {
 				t.Errorf("decided %+v, want %s", plan.Decisions, tc.want)
 			}
-			if _, kept := plan.Sightings[in.ProviderID]; kept != tc.kept {
+			if _, kept := plan.Observations[in.ProviderID]; kept != tc.kept {
 				t.Errorf("remembered: %t, want %t", kept, tc.kept)
 			}
 		})
@@ -132,12 +132,12 @@ func TestAnOrphanIsWhatNothingSpeaksFor(t *testing.T) {
 
 // F-13.
 func TestNoMoreThanTheCapAreRemovedAndNoneIsForgotten(t *testing.T) {
-	s := State{Rules: rules(), Now: now, Stable: ago(time.Hour), Live: map[types.UID]bool{}, Before: Sightings{}}
+	s := State{Rules: rules(), Now: now, Stable: ago(time.Hour), Live: map[types.UID]bool{}, Before: Observations{}}
 	s.MaxDeletes = 2
 	for n := range 5 {
 		in := lost(n)
 		s.Instances = append(s.Instances, in, owned(&s, n+10), owned(&s, n+20))
-		s.Before[in.ProviderID] = Sighting{Machine: in.MachineUID, First: ago(time.Hour)}
+		s.Before[in.ProviderID] = Observation{Machine: in.MachineUID, First: ago(time.Hour)}
 	}
 	// Two resist, and must not keep the others from their turn.
 	for _, n := range []int{0, 1} {
@@ -151,7 +151,7 @@ func TestNoMoreThanTheCapAreRemovedAndNoneIsForgotten(t *testing.T) {
 
 	var got []string
 	for _, d := range Decide(s).Decisions {
-		if d.Verdict == Delete {
+		if d.Outcome == Delete {
 			got = append(got, d.Instance.ProviderID)
 		}
 	}
@@ -200,7 +200,7 @@ func FuzzNothingOfAnybodyIsRemoved(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, uint8(3), false)
 	f.Add([]byte{255, 254, 253, 16, 32, 64, 128, 7, 15, 31, 63, 127}, uint8(0), true)
 	f.Fuzz(func(t *testing.T, bits []byte, limit uint8, listed bool) {
-		s := State{Rules: rules(), Now: now, Recorded: map[types.UID]string{}, Before: Sightings{}}
+		s := State{Rules: rules(), Now: now, Recorded: map[types.UID]string{}, Before: Observations{}}
 		s.MaxDeletes = int(limit % 5)
 		if limit&8 != 0 {
 			s.Namespace = "ns"
@@ -228,7 +228,7 @@ func FuzzNothingOfAnybodyIsRemoved(f *testing.F) {
 				in.LaunchTime = time.Time{}
 			}
 			if a&16 != 0 {
-				s.Before[in.ProviderID] = Sighting{Machine: in.MachineUID, First: ago(time.Duration(b/2) * time.Minute), Attempts: int(b % 3), Stray: b&32 != 0}
+				s.Before[in.ProviderID] = Observation{Machine: in.MachineUID, First: ago(time.Duration(b/2) * time.Minute), Attempts: int(b % 3), Duplicate: b&32 != 0}
 			}
 			if a&32 != 0 && listed {
 				s.Live[in.MachineUID] = true
@@ -252,7 +252,7 @@ func FuzzNothingOfAnybodyIsRemoved(f *testing.F) {
 		removed := 0
 		for _, d := range plan.Decisions {
 			in := d.Instance
-			if d.Verdict != Delete {
+			if d.Outcome != Delete {
 				continue
 			}
 			removed++
@@ -263,7 +263,7 @@ func FuzzNothingOfAnybodyIsRemoved(f *testing.F) {
 				t.Errorf("removed %+v, which is not ours", in)
 			case !listed || s.Live[in.MachineUID] || cached:
 				t.Errorf("removed %+v, which has a Machine or may have one", in)
-			case !again || sighting.Machine != in.MachineUID || sighting.Stray:
+			case !again || sighting.Machine != in.MachineUID || sighting.Duplicate:
 				t.Errorf("removed %+v, which was not seen before", in)
 			case !in.LaunchTime.IsZero() && now.Sub(in.LaunchTime) < s.MinAge:
 				t.Errorf("removed %+v, which is young", in)
@@ -274,7 +274,7 @@ func FuzzNothingOfAnybodyIsRemoved(f *testing.F) {
 		if removed > s.MaxDeletes {
 			t.Errorf("removed %d, more than %d", removed, s.MaxDeletes)
 		}
-		for id := range plan.Sightings {
+		for id := range plan.Observations {
 			if !slices.ContainsFunc(plan.Decisions, func(d Decision) bool { return d.ID == id }) {
 				t.Errorf("remembers %s, which is not there", id)
 			}

@@ -40,7 +40,7 @@ func TestWhatIsNotOursIsNeverTouched(t *testing.T) {
 // F-11.
 func TestAMachineMadeAtThatMomentKeepsItsInstance(t *testing.T) {
 	w := newWorld(t)
-	sightings := Sightings{}
+	sightings := Observations{}
 	w.collector.memory.sightings = sightings
 	made := 0
 	w.cloud.onPage = func(string, int) error {
@@ -48,7 +48,7 @@ func TestAMachineMadeAtThatMomentKeepsItsInstance(t *testing.T) {
 		made++
 		m := w.machine(fmt.Sprintf("m-%d", made), "small", "")
 		in := w.lost(made, func(in *provider.Instance) { in.MachineUID = m.UID })
-		sightings[in.ProviderID] = Sighting{Machine: m.UID, First: ago(time.Hour)}
+		sightings[in.ProviderID] = Observation{Machine: m.UID, First: ago(time.Hour)}
 		return nil
 	}
 	w.look()

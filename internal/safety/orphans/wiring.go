@@ -12,10 +12,10 @@ import (
 )
 
 // Wiring returns what wakes the Collector: its start, and from then on itself. Its one key says nothing.
-func (c *Collector) Wiring() wiring.Table {
+func (c *Collector) Wiring() wiring.Controller {
 	start := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: "orphans"}})
 		return nil
 	})
-	return wiring.Table{Name: "orphans", Reconciler: c, Concurrency: 1, Sources: []source.Source{start}}
+	return wiring.Controller{Name: "orphans", Reconciler: c, Concurrency: 1, Sources: []source.Source{start}}
 }

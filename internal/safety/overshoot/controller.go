@@ -125,13 +125,13 @@ func (r *Reconciler) stepped(known *recollection, f *family, now time.Time, wrot
 	known.history = known.history.Rested(now, r.Limits)
 }
 
-func (r *Reconciler) sight(f *family, now time.Time) (Sight, bool) {
+func (r *Reconciler) sight(f *family, now time.Time) (Observation, bool) {
 	wanted, known := f.wanted()
-	return Sight{Now: now, Wanted: wanted, Recorded: f.recorded(), Live: f.count(), Frozen: f.frozen(), Unfreeze: f.unfreeze()}, known
+	return Observation{Now: now, Wanted: wanted, Recorded: f.recorded(), Live: f.count(), Frozen: f.frozen(), Unfreeze: f.unfreeze()}, known
 }
 
 // stepLive freezes a family that has too many machines, if the API server says so too, and completes a step that was cut off.
-func (r *Reconciler) stepLive(ctx context.Context, cached *family, known *recollection, seen Sight) (time.Duration, error) {
+func (r *Reconciler) stepLive(ctx context.Context, cached *family, known *recollection, seen Observation) (time.Duration, error) {
 	f, err := find(ctx, r.Live, known.key, false)
 	if err != nil {
 		return 0, err

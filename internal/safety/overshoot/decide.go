@@ -25,7 +25,7 @@ type History struct {
 }
 
 // Sight is what is seen of a family.
-type Sight struct {
+type Observation struct {
 	Now time.Time
 	// Wanted is how many machines there may be: replicas, and the surge of a deployment.
 	Wanted int
@@ -50,7 +50,7 @@ type Decision struct {
 
 // Learn returns the history with what a sight says about how many machines are wanted. Whoever wants fewer than before has
 // a period to delete the others: they are no overshoot.
-func (h History) Learn(s Sight, l Limits) History {
+func (h History) Learn(s Observation, l Limits) History {
 	was := h.tolerated(s.Now)
 	if !h.known {
 		was = max(was, s.Recorded)
@@ -66,7 +66,7 @@ func (h History) Learn(s Sight, l Limits) History {
 }
 
 // Doubt returns the history as one that does not know how many machines were wanted before.
-func (h History) Doubt() History {
+func (h History) ForgetWanted() History {
 	h.known = false
 	return h
 }
@@ -89,7 +89,7 @@ func (h History) Rested(now time.Time, l Limits) History {
 func (h History) Resting(now time.Time) bool { return now.Before(h.restUntil) }
 
 // Decide returns the next step for a family of which h was learned.
-func Decide(h History, s Sight, l Limits) Decision {
+func Decide(h History, s Observation, l Limits) Decision {
 	d := Decision{Step: Keep, High: h.tolerated(s.Now) + l.Up}
 	step := Keep
 	switch calm := s.Wanted + l.Up - l.Down; {

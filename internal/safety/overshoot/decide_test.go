@@ -11,18 +11,18 @@ var (
 )
 
 // at returns a sight a number of seconds after the start.
-func at(seconds, wanted, live int, change ...func(*Sight)) Sight {
-	s := Sight{Now: start.Add(time.Duration(seconds) * time.Second), Wanted: wanted, Recorded: wanted, Live: live}
+func at(seconds, wanted, live int, change ...func(*Observation)) Observation {
+	s := Observation{Now: start.Add(time.Duration(seconds) * time.Second), Wanted: wanted, Recorded: wanted, Live: live}
 	for _, f := range change {
 		f(&s)
 	}
 	return s
 }
 
-func isFrozen(s *Sight) { s.Frozen = true }
-func unfreeze(s *Sight) { s.Unfreeze = true }
-func nothing(s *Sight)  { s.Recorded = 0 }
-func recorded(s *Sight) { s.Recorded = s.Live }
+func isFrozen(s *Observation) { s.Frozen = true }
+func unfreeze(s *Observation) { s.Unfreeze = true }
+func nothing(s *Observation)  { s.Recorded = 0 }
+func recorded(s *Observation) { s.Recorded = s.Live }
 
 // What is too much, and when enough of it is gone.
 //
@@ -30,8 +30,8 @@ func recorded(s *Sight) { s.Recorded = s.Live }
 func TestDecide(t *testing.T) {
 	for name, test := range map[string]struct {
 		// before are looked at first; steps that follow from them are taken.
-		before []Sight
-		sight  Sight
+		before []Observation
+		sight  Observation
 		want   Decision
 	}{
 		"as many as wanted":             {sight: at(0, 3, 3), want: Decision{Step: Keep, High: 5}},
@@ -43,20 +43,20 @@ func TestDecide(t *testing.T) {
 		"too few":                       {sight: at(0, 3, 0, isFrozen), want: Decision{Step: Thaw, High: 5}},
 		"unfrozen by a person":          {sight: at(0, 3, 9, isFrozen, unfreeze), want: Decision{Step: Thaw, High: 5}},
 		"not to be frozen":              {sight: at(0, 3, 9, unfreeze), want: Decision{Step: Thaw, High: 5}},
-		"frozen just now, few enough":   {before: []Sight{at(0, 3, 6)}, sight: at(20, 3, 3, isFrozen), want: Decision{Step: Keep, High: 5, Wait: 40 * time.Second}},
-		"frozen a period ago":           {before: []Sight{at(0, 3, 6)}, sight: at(60, 3, 3, isFrozen), want: Decision{Step: Thaw, High: 5}},
-		"thawed just now, too many":     {before: []Sight{at(0, 3, 3, isFrozen)}, sight: at(59, 3, 6), want: Decision{Step: Keep, High: 5, Wait: time.Second}},
-		"thawed a period ago":           {before: []Sight{at(0, 3, 3, isFrozen)}, sight: at(60, 3, 6), want: Decision{Step: Freeze, High: 5}},
-		"frozen just now, and a person": {before: []Sight{at(0, 3, 6)}, sight: at(1, 3, 6, isFrozen, unfreeze), want: Decision{Step: Thaw, High: 5}},
-		"fewer wanted just now":         {before: []Sight{at(0, 9, 9)}, sight: at(10, 3, 9), want: Decision{Step: Keep, High: 11, Wait: time.Minute}},
-		"fewer wanted, but more made":   {before: []Sight{at(0, 9, 9)}, sight: at(10, 3, 12), want: Decision{Step: Freeze, High: 11}},
-		"fewer wanted a while ago":      {before: []Sight{at(0, 9, 9), at(10, 3, 9)}, sight: at(69, 3, 9), want: Decision{Step: Keep, High: 11, Wait: time.Second}},
-		"fewer wanted a period ago":     {before: []Sight{at(0, 9, 9), at(10, 3, 9)}, sight: at(70, 3, 9), want: Decision{Step: Freeze, High: 5}},
-		"ever fewer":                    {before: []Sight{at(0, 9, 9), at(10, 8, 9), at(60, 3, 9)}, sight: at(100, 3, 9), want: Decision{Step: Keep, High: 11, Wait: 20 * time.Second}},
-		"fewer, then more":              {before: []Sight{at(0, 9, 9), at(10, 3, 9), at(20, 9, 9)}, sight: at(30, 9, 12), want: Decision{Step: Freeze, High: 11}},
+		"frozen just now, few enough":   {before: []Observation{at(0, 3, 6)}, sight: at(20, 3, 3, isFrozen), want: Decision{Step: Keep, High: 5, Wait: 40 * time.Second}},
+		"frozen a period ago":           {before: []Observation{at(0, 3, 6)}, sight: at(60, 3, 3, isFrozen), want: Decision{Step: Thaw, High: 5}},
+		"thawed just now, too many":     {before: []Observation{at(0, 3, 3, isFrozen)}, sight: at(59, 3, 6), want: Decision{Step: Keep, High: 5, Wait: time.Second}},
+		"thawed a period ago":           {before: []Observation{at(0, 3, 3, isFrozen)}, sight: at(60, 3, 6), want: Decision{Step: Freeze, High: 5}},
+		"frozen just now, and a person": {before: []Observation{at(0, 3, 6)}, sight: at(1, 3, 6, isFrozen, unfreeze), want: Decision{Step: Thaw, High: 5}},
+		"fewer wanted just now":         {before: []Observation{at(0, 9, 9)}, sight: at(10, 3, 9), want: Decision{Step: Keep, High: 11, Wait: time.Minute}},
+		"fewer wanted, but more made":   {before: []Observation{at(0, 9, 9)}, sight: at(10, 3, 12), want: Decision{Step: Freeze, High: 11}},
+		"fewer wanted a while ago":      {before: []Observation{at(0, 9, 9), at(10, 3, 9)}, sight: at(69, 3, 9), want: Decision{Step: Keep, High: 11, Wait: time.Second}},
+		"fewer wanted a period ago":     {before: []Observation{at(0, 9, 9), at(10, 3, 9)}, sight: at(70, 3, 9), want: Decision{Step: Freeze, High: 5}},
+		"ever fewer":                    {before: []Observation{at(0, 9, 9), at(10, 8, 9), at(60, 3, 9)}, sight: at(100, 3, 9), want: Decision{Step: Keep, High: 11, Wait: 20 * time.Second}},
+		"fewer, then more":              {before: []Observation{at(0, 9, 9), at(10, 3, 9), at(20, 9, 9)}, sight: at(30, 9, 12), want: Decision{Step: Freeze, High: 11}},
 		"a new process, fewer wanted":   {sight: at(0, 3, 9, recorded), want: Decision{Step: Keep, High: 11, Wait: time.Minute}},
 		"a new process, none recorded":  {sight: at(0, 3, 9, nothing), want: Decision{Step: Freeze, High: 5}},
-		"frozen, fewer wanted just now": {before: []Sight{at(0, 9, 12), at(70, 3, 8, isFrozen)}, sight: at(80, 3, 8, isFrozen), want: Decision{Step: Keep, High: 11}},
+		"frozen, fewer wanted just now": {before: []Observation{at(0, 9, 12), at(70, 3, 8, isFrozen)}, sight: at(80, 3, 8, isFrozen), want: Decision{Step: Keep, High: 11}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var h History
@@ -79,7 +79,7 @@ func TestDecide(t *testing.T) {
 func TestWhatASetBringsAlongIsToleratedForAPeriod(t *testing.T) {
 	h := History{}.Learn(at(0, 3, 3), limits)
 	joined := at(100, 3, 13, recorded)
-	h = h.Doubt().Learn(joined, limits)
+	h = h.ForgetWanted().Learn(joined, limits)
 	if got := Decide(h, joined, limits); got.Step != Keep || got.Wait != limits.Period {
 		t.Errorf("at first: %+v", got)
 	}
@@ -117,7 +117,7 @@ func FuzzDecide(f *testing.F) {
 		var h History
 		var stepped time.Time
 		now, frozen := start, false
-		look := func(s Sight) Decision {
+		look := func(s Observation) Decision {
 			h = h.Learn(s, l)
 			d := Decide(h, s, l)
 			switch {
@@ -135,10 +135,10 @@ func FuzzDecide(f *testing.F) {
 			}
 			return d
 		}
-		var last Sight
+		var last Observation
 		for ; len(story) >= 3; story = story[3:] {
 			now = now.Add(time.Duration(story[2]) * time.Second)
-			last = Sight{Now: now, Wanted: int(story[0]), Recorded: int(story[1]) / 2, Live: int(story[1]), Frozen: frozen}
+			last = Observation{Now: now, Wanted: int(story[0]), Recorded: int(story[1]) / 2, Live: int(story[1]), Frozen: frozen}
 			look(last)
 		}
 		// When nothing more happens it comes to rest by what it waits for itself, where the numbers say.

@@ -37,7 +37,7 @@ func (known *recollection) meet(sets []*v1beta1.MachineSet) {
 	uids := make([]types.UID, 0, len(sets))
 	for _, set := range sets {
 		if set.Status.Replicas > 0 && !slices.Contains(known.sets, set.UID) {
-			known.history = known.history.Doubt()
+			known.history = known.history.ForgetWanted()
 		}
 		uids = append(uids, set.UID)
 	}

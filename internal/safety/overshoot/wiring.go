@@ -34,14 +34,14 @@ func split(key types.NamespacedName) (kind string, name types.NamespacedName) {
 }
 
 // Wiring is the one table of what wakes the controller.
-func (r *Reconciler) Wiring() wiring.Table {
-	return wiring.Table{
+func (r *Reconciler) Wiring() wiring.Controller {
+	return wiring.Controller{
 		// One at a time: families are many and looks are short.
 		Name: "overshoot", Reconciler: r, Concurrency: 1,
 		Watches: []wiring.Watch{
-			{Object: &v1beta1.MachineDeployment{}, Keys: handler.EnqueueRequestsFromMapFunc(familyOfDeployment), News: ownerChanged()},
-			{Object: &v1beta1.MachineSet{}, Keys: handler.EnqueueRequestsFromMapFunc(familyOfSet), News: ownerChanged()},
-			{Object: &v1beta1.Machine{}, Keys: handler.EnqueueRequestsFromMapFunc(r.familyOfMachine), News: numberChanged()},
+			{Object: &v1beta1.MachineDeployment{}, Keys: handler.EnqueueRequestsFromMapFunc(familyOfDeployment), Predicate: ownerChanged()},
+			{Object: &v1beta1.MachineSet{}, Keys: handler.EnqueueRequestsFromMapFunc(familyOfSet), Predicate: ownerChanged()},
+			{Object: &v1beta1.Machine{}, Keys: handler.EnqueueRequestsFromMapFunc(r.familyOfMachine), Predicate: numberChanged()},
 		},
 	}
 }

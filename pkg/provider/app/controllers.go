@@ -101,7 +101,7 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 		Signals:         signals,
 	}
 	if s.maxInFlightCreates > 0 {
-		machines.Places = cloud.NewPlaces(s.maxInFlightCreates)
+		machines.Slots = cloud.NewSlots(s.maxInFlightCreates)
 	}
 	if _, ok := driver.(provider.Interrupter); ok {
 		machines.Interrupter = guarded
@@ -153,7 +153,7 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 			}
 		}
 	}
-	machines.MachinesSeen = wiring.SeenBy(mgr, &v1beta1.Machine{})
+	machines.MachineCacheVersion = wiring.CacheVersion(mgr, &v1beta1.Machine{})
 	reconciler := machine.New(machines)
 	if err := reconciler.Wiring(control.Cache, drainWakes).Add(mgr, targetEvents); err != nil {
 		return err
@@ -170,7 +170,7 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 	if err := classes.Register(mgr); err != nil {
 		return fmt.Errorf("add the machine class controller: %w", err)
 	}
-	return addOrphans(op, s, guarded, reconciler.Doubt, orphanTarget)
+	return addOrphans(op, s, guarded, reconciler.CheckInstance, orphanTarget)
 }
 
 // addOrphanDrains wires the drains of Nodes that no Machine has. They are apart from those of Machines, whose reconciler ends

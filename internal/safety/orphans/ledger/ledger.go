@@ -69,7 +69,7 @@ type Entry struct {
 	FirstSeen time.Time  `json:"firstSeen"`
 	Launched  *time.Time `json:"launched,omitempty"`
 	// Verdict is what the pass made of it, by a name of package orphans.
-	Verdict string `json:"verdict"`
+	Outcome string `json:"verdict"`
 }
 
 // Book is where the pages of one provider are kept.

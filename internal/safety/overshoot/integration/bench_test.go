@@ -66,7 +66,7 @@ func newBench(t testing.TB) *bench {
 	cached, quiet := b.cached(), events.NewFakeRecorder(100000)
 	b.sets = machineset.New(machineset.Options{
 		Client: cached, Live: b.admin, Recorder: quiet, Clock: b.clock,
-		MachinesSeen: func() string { return "999999999999" }, // What reads the API server has seen everything.
+		MachineCacheVersion: func() string { return "999999999999" }, // What reads the API server has seen everything.
 	})
 	b.deployments = machinedeployment.New(machinedeployment.Options{Client: cached, Live: b.admin, Recorder: quiet, Clock: b.clock})
 	b.restart()

@@ -22,9 +22,10 @@ help: ## List the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
 .PHONY: build
-build: ## Build the binaries into bin/
+build: ## Build the binaries, and the licence notices of what they contain, into bin/
 	$(GO) build -trimpath -o bin/ ./cmd/...
 	cd providers/azure && $(GO) build -trimpath -o ../../bin/ ./cmd/...
+	@cd hack/tools && GOWORK=off $(GO) run ./notices -folders ../..,../../providers/azure >../../bin/THIRD_PARTY_NOTICES
 
 .PHONY: controlplane
 controlplane: ## Build etcd, kube-apiserver and the rest of a control plane into the cache (about 5 minutes, once)
@@ -87,6 +88,10 @@ verify: ## Fail where generated files differ from their sources, a rule has no t
 .PHONY: lint
 lint: ## Run golangci-lint, built from its pinned module
 	hack/lint.sh
+
+.PHONY: vulncheck
+vulncheck: ## Run govulncheck, built from its pinned module; where its database cannot be reached it says so
+	hack/vulncheck.sh
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target FUZZTIME (50000x) times each

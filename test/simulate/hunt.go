@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // mutantRuns bounds how long a mutant is looked for at random: the rarest shows in one run of three thousand. mutantPlans
@@ -169,11 +170,25 @@ func (m mutant) plant() (map[string]string, error) {
 		}
 		source = string(read)
 	}
-	if n := strings.Count(source, m.from); n != 1 {
-		return nil, fmt.Errorf("%s has %d times what is to be replaced: %q", m.file, n, m.from)
+	found := asQuoted(m.from).FindAllStringIndex(source, -1)
+	if len(found) != 1 {
+		return nil, fmt.Errorf("%s has %d times the text that is replaced: %q", m.file, len(found), m.from)
 	}
-	planted[file] = strings.Replace(source, m.from, m.to, 1)
+	planted[file] = source[:found[0][0]] + m.to + source[found[0][1]:]
 	return planted, nil
+}
+
+// asQuoted matches a quote from a source however its lines are broken.
+func asQuoted(from string) *regexp.Regexp {
+	quote := strings.TrimLeft(from, " \t\n")
+	pattern := strings.Join(strings.FieldsFunc(regexp.QuoteMeta(quote), unicode.IsSpace), `\s+`)
+	if strings.TrimRight(quote, " \t\n") != quote {
+		pattern += `\s+`
+	}
+	if quote != from {
+		pattern = `[ \t]*` + pattern
+	}
+	return regexp.MustCompile(pattern)
 }
 
 // build builds this command with the bug.

@@ -49,22 +49,25 @@ func hunt(ctx context.Context, match string, every int, kind bool) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	all := slices.DeleteFunc(slices.Concat(mutants, planMutants(), drainMutants(), guardMutants(), cloudMutants()), func(m mutant) bool { return !pattern.MatchString(m.name) })
-	if kind {
-		all = slices.DeleteFunc(all, func(m mutant) bool { return m.cloud == "" })
-	}
-	var chosen []mutant
+	all := slices.Concat(mutants, planMutants(), drainMutants(), guardMutants(), cloudMutants())
 	var stale []error
-	for i, m := range all {
+	for _, m := range all {
 		if _, err := m.plant(); err != nil {
 			stale = append(stale, fmt.Errorf("mutant %s: %w", m.name, err))
-		}
-		if i%every == 0 {
-			chosen = append(chosen, m)
 		}
 	}
 	if len(stale) > 0 {
 		return errors.Join(stale...)
+	}
+	all = slices.DeleteFunc(all, func(m mutant) bool { return !pattern.MatchString(m.name) })
+	if kind {
+		all = slices.DeleteFunc(all, func(m mutant) bool { return m.cloud == "" })
+	}
+	var chosen []mutant
+	for i, m := range all {
+		if i%every == 0 {
+			chosen = append(chosen, m)
+		}
 	}
 	all = chosen
 	ctx, cancel := context.WithCancel(ctx)

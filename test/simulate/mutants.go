@@ -30,7 +30,7 @@ var withoutRoom = &mutant{file: "internal/machineset/room.go", from: "	if len(si
 var mutants = []mutant{
 	{
 		name: "wake-up-dropped", file: "internal/machine/wiring.go",
-		from:     "Keys: handler.EnqueueRequestsFromMapFunc(machinesOfNode(cache)), News: nodeChanged(r.Signals)}",
+		from:     "Keys: handler.EnqueueRequestsFromMapFunc(machinesOfNode(cache)), Predicate: nodeChanged(r.Signals)}",
 		to:       "Keys: handler.Funcs{}, News: nodeChanged(r.Signals)}",
 		scenario: "create", finds: "at rest, but|after the last disturbance",
 	},

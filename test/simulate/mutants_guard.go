@@ -129,13 +129,13 @@ func guardMutants() []mutant {
 		},
 		{
 			name: "outage-taken-for-silence", file: "internal/reachability/state.go",
-			from: "if !s.Away && s.failures >= failuresToAway {", to: "if !s.Away && s.failures >= 1000*failuresToAway {",
+			from: "if !s.Unreachable && s.failures >= failuresUntilUnreachable {", to: "if !s.Away && s.failures >= 1000*failuresToAway {",
 			scenario: "target-outage", finds: "I6",
 		},
 		{
 			name: "outage-counts-as-time-to-join", file: "internal/machine/outage.go",
-			from: "	began, _ = reachability.StandStill(past, began, time.Time{})\n", to: "	_ = past\n",
-			without:  &mutant{file: "internal/machine/outage.go", from: "	counted, _ = reachability.StandStill(past, counted, time.Time{})\n", to: ""},
+			from: "	began, _ = reachability.ExcludeOutages(past, began, time.Time{})\n", to: "	_ = past\n",
+			without:  &mutant{file: "internal/machine/outage.go", from: "	counted, _ = reachability.ExcludeOutages(past, counted, time.Time{})\n", to: ""},
 			scenario: "change-in-target-outage", finds: "I6: machine .* failed",
 		},
 		{

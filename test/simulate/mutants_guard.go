@@ -129,7 +129,7 @@ func guardMutants() []mutant {
 		},
 		{
 			name: "outage-taken-for-silence", file: "internal/reachability/state.go",
-			from: "if !s.Unreachable && s.failures >= failuresUntilUnreachable {", to: "if !s.Away && s.failures >= 1000*failuresToAway {",
+			from: "if !s.Unreachable && s.failures >= failuresUntilUnreachable {", to: "if !s.Unreachable && s.failures >= 1000*failuresUntilUnreachable {",
 			scenario: "target-outage", finds: "I6",
 		},
 		{

@@ -36,7 +36,7 @@ const longLaunched = 10 * time.Minute
 // began to lead.
 func (p *pass) showsWithin() time.Duration {
 	settle := p.Cloud.CreateSettle()
-	since := p.memory.createdAt(p.machine)
+	since := p.states.createdAt(p.machine)
 	if since.IsZero() {
 		launched := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionLaunched)
 		switch {
@@ -56,27 +56,27 @@ func (p *pass) showsWithin() time.Duration {
 func (p *pass) absent() bool {
 	if left := p.showsWithin(); left > 0 {
 		p.undecided = true
-		p.memory.update(p.machine, func(m *recollection) { m.asked = false })
-		p.wakeIn(left)
+		p.states.update(p.machine, func(m *machineState) { m.instance.checked = false })
+		p.requeueIn(left)
 		return false
 	}
 	recheck := recheckAfter(p.Cloud.CreateSettle())
-	first := p.memory.of(p.machine).missingSince
+	first := p.states.get(p.machine).instance.missingSince
 	if first.IsZero() {
 		first = p.Clock.Now() // The second read must be that much later than the answer to this one.
-		p.memory.update(p.machine, func(m *recollection) { m.missingSince, m.asked = first, false })
+		p.states.update(p.machine, func(m *machineState) { m.instance.missingSince, m.instance.checked = first, false })
 	} else if p.now.Sub(first) >= recheck {
 		return true
 	}
 	p.undecided = true
-	p.wakeIn(first.Add(recheck).Sub(p.now))
+	p.requeueIn(first.Add(recheck).Sub(p.now))
 	return false
 }
 
 // shown takes note of something that contradicts the last NotFound.
 func (p *pass) shown() {
-	if !p.memory.of(p.machine).missingSince.IsZero() {
-		p.memory.update(p.machine, func(m *recollection) { m.missingSince = time.Time{} })
+	if !p.states.get(p.machine).instance.missingSince.IsZero() {
+		p.states.update(p.machine, func(m *machineState) { m.instance.missingSince = time.Time{} })
 	}
 }
 
@@ -93,7 +93,7 @@ func (p *pass) followAbsent(known bool) progress {
 	if !known {
 		p.launching("Waiting for the provider to show the instance.")
 	}
-	p.wakeIn(p.pollInterval())
+	p.requeueIn(p.pollInterval())
 	return progress(known)
 }
 
@@ -110,10 +110,10 @@ func (p *pass) confirmGone(ctx context.Context, inputs resolve.Resolved, result 
 	poll := pollInterval(p.now.Sub(p.nothingToDeleteSince()))
 	if left := p.showsWithin(); left > 0 {
 		p.deleting(v1beta1.ReasonCreateSettling, "The provider does not show the instance; waiting until it would have shown.")
-		p.wakeIn(min(left, poll))
+		p.requeueIn(min(left, poll))
 		return wait
 	}
-	instance, err := p.lookUp(ctx, inputs)
+	instance, err := p.getInstance(ctx, inputs)
 	switch {
 	case provider.IsNotFound(err):
 		return p.goneForGood()
@@ -124,14 +124,14 @@ func (p *pass) confirmGone(ctx context.Context, inputs resolve.Resolved, result 
 		return p.goneForGood() // The provider ID is another's by now.
 	}
 	p.deleting(v1beta1.ReasonInstanceTerminating, "The provider reports that the instance is gone, and still shows it.")
-	p.wakeIn(poll)
+	p.requeueIn(poll)
 	return wait
 }
 
 // goneForGood keeps that nothing is to be confirmed again where what follows takes longer. It is written only with what
 // that waits for.
 func (p *pass) goneForGood() progress {
-	p.memory.update(p.machine, func(m *recollection) { m.deleteAccepted = true })
+	p.states.update(p.machine, func(m *machineState) { m.teardown.accepted = true })
 	p.operation(v1beta1.OperationDelete, v1beta1.OperationProcessing, "The instance is gone.", "")
 	return next
 }
@@ -139,7 +139,7 @@ func (p *pass) goneForGood() progress {
 // deletionAccepted reports whether the cloud has accepted the removal of the instance, from this process or from one before
 // it, or it was confirmed to be gone.
 func (p *pass) deletionAccepted() bool {
-	if p.memory.of(p.machine).deleteAccepted {
+	if p.states.get(p.machine).teardown.accepted {
 		return true
 	}
 	last := p.machine.Status.LastOperation
@@ -148,10 +148,10 @@ func (p *pass) deletionAccepted() bool {
 
 // nothingToDeleteSince is when this process was first told, in this deletion, that there is nothing to delete.
 func (p *pass) nothingToDeleteSince() time.Time {
-	since := p.memory.of(p.machine).deletingSince
+	since := p.states.get(p.machine).teardown.nothingFoundSince
 	if since.IsZero() {
 		since = p.now
-		p.memory.update(p.machine, func(m *recollection) { m.deletingSince = since })
+		p.states.update(p.machine, func(m *machineState) { m.teardown.nothingFoundSince = since })
 	}
 	return since
 }

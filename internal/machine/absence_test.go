@@ -520,7 +520,7 @@ func TestAdoptingAnInstanceThatShowsLate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lagging(20*time.Second))
 	id := w.adoptable()
-	w.foreignNode(id)
+	w.nodeOfAnother(id)
 	w.born("m", of(id))
 	w.reconcile("m")
 	w.wantPhase(w.get("m"), v1beta1.MachinePending)

@@ -21,7 +21,7 @@ import (
 
 // refusedAdoption is how often an instance that cannot be taken over is looked at again: somebody may make it, or take
 // another's tags off it.
-var refusedAdoption = consequence{v1beta1.ReasonAdoptionRefused, 10 * time.Second, 10 * time.Minute}
+var refusedAdoption = retryPolicy{v1beta1.ReasonAdoptionRefused, 10 * time.Second, 10 * time.Minute}
 
 // undescribed reports whether the Machine has a provider ID and nothing was ever recorded of that instance: it is to be
 // adopted, or the process was killed between the two writes that record a launch.
@@ -71,21 +71,21 @@ func (p *pass) adopt(ctx context.Context) (progress, error) {
 	if !p.machine.Adopting() && !p.adoptionAllowed(inputs) {
 		return wait, nil
 	}
-	if elder, err := p.elder(ctx); err != nil || elder != nil {
-		if elder != nil {
+	if first, err := p.firstWithProviderID(ctx); err != nil || first != nil {
+		if first != nil {
 			p.launchRefused(v1beta1.ReasonDuplicateProviderID, fmt.Sprintf("Machine %s has the same provider ID %s and was first.",
-				client.ObjectKeyFromObject(elder), p.machine.Spec.ProviderID))
+				client.ObjectKeyFromObject(first), p.machine.Spec.ProviderID))
 		}
 		return wait, err
 	}
 	// Two workers must not find the same instance without tags and put theirs on it, one after the other.
-	if !p.memory.beginAdoption(p.machine) {
-		p.wakeIn(time.Second)
+	if !p.states.beginAdoption(p.machine) {
+		p.requeueIn(time.Second)
 		return wait, nil
 	}
-	defer p.memory.endAdoption(p.machine)
+	defer p.states.endAdoption(p.machine)
 
-	instance, err := p.lookUp(ctx, inputs)
+	instance, err := p.getInstance(ctx, inputs)
 	switch {
 	case provider.IsNotFound(err):
 		p.adoptionRefused(fmt.Sprintf("The provider has no instance %s.", p.machine.Spec.ProviderID))
@@ -123,7 +123,7 @@ func (p *pass) tag(ctx context.Context, inputs resolve.Resolved) (progress, erro
 	if err := p.confirm(ctx, "it adopts its instance"); err != nil {
 		return wait, err
 	}
-	if err := p.confirmHold(ctx, inputs); err != nil {
+	if err := p.confirmClassProtection(ctx, inputs); err != nil {
 		return wait, err
 	}
 	if !p.machine.Adopting() {
@@ -156,8 +156,8 @@ func (p *pass) tag(ctx context.Context, inputs resolve.Resolved) (progress, erro
 // adopted records that the instance is ours. Nobody knows what it was made from; it is taken for what its class
 // describes, so that it is not replaced for that.
 func (p *pass) adopted(inputs resolve.Resolved, instance *provider.Instance) {
-	p.memory.update(p.machine, func(m *recollection) { *m = recollection{} })
-	p.memory.noteCreated(p.machine, p.Clock.Now(), p.Cloud.CreateSettle())
+	p.states.update(p.machine, func(m *machineState) { *m = machineState{} })
+	p.states.noteCreated(p.machine, p.Clock.Now(), p.Cloud.CreateSettle())
 	if p.setCondition(v1beta1.ConditionLaunched, true, v1beta1.ReasonInstanceAdopted, "") {
 		p.note(v1beta1.ReasonInstanceAdopted, "Launch", fmt.Sprintf("Instance %s is the machine's from now on.", instance.ProviderID))
 		p.operation(v1beta1.OperationCreate, v1beta1.OperationProcessing, "The instance was adopted; waiting for its node.", "")
@@ -193,7 +193,7 @@ func (p *pass) notAdoptable(in *provider.Instance) string {
 
 // elder returns another Machine with the same provider ID that was there before, nil if there is none. The cache only
 // tells where to look.
-func (p *pass) elder(ctx context.Context) (*v1beta1.Machine, error) {
+func (p *pass) firstWithProviderID(ctx context.Context) (*v1beta1.Machine, error) {
 	id := p.machine.Spec.ProviderID
 	same := &v1beta1.MachineList{}
 	if err := p.Client.List(ctx, same, client.MatchingFields{index.MachineByProviderID: id}); err != nil {
@@ -221,7 +221,7 @@ func (p *pass) elder(ctx context.Context) (*v1beta1.Machine, error) {
 func (p *pass) excludeLaunch(ctx context.Context, inputs resolve.Resolved) (progress, error) {
 	if left := p.createUnsettled(); left > 0 {
 		p.trying(v1beta1.ReasonProvisioning, "Waiting until an instance that may have been asked for before would have shown.")
-		p.wakeIn(left)
+		p.requeueIn(left)
 		return wait, nil
 	}
 	made, err := p.Cloud.Get(ctx, provider.GetRequest{Machine: identity(p.machine), Class: inputs.Class(), ClusterID: p.ClusterID})
@@ -233,7 +233,7 @@ func (p *pass) excludeLaunch(ctx context.Context, inputs resolve.Resolved) (prog
 		return wait, nil
 	}
 	p.trying(v1beta1.ReasonProvisioning, fmt.Sprintf("The machine has the instance %s already, and cannot take over %s.", made.ProviderID, p.machine.Spec.ProviderID))
-	p.wakeIn(refusedAdoption.most)
+	p.requeueIn(refusedAdoption.most)
 	return wait, nil
 }
 
@@ -241,7 +241,7 @@ func (p *pass) excludeLaunch(ctx context.Context, inputs resolve.Resolved) (prog
 // configuration it is no failure of the machine.
 func (p *pass) adoptionRefused(why string) {
 	p.launchRefused(refusedAdoption.reason, why)
-	p.wakeIn(refusedAdoption.backoff(p.lookedInVain(), 0, string(p.machine.UID)))
+	p.requeueIn(refusedAdoption.backoff(p.countFailedCheck(), 0, string(p.machine.UID)))
 }
 
 // adoptionDelayed records an error that says nothing of the instance.
@@ -263,7 +263,7 @@ func (p *pass) findUndescribed(ctx context.Context) (progress, error) {
 	if err != nil || !bool(proceed) {
 		return wait, err
 	}
-	instance, err := p.lookUp(ctx, inputs)
+	instance, err := p.getInstance(ctx, inputs)
 	switch {
 	case err != nil && !provider.IsNotFound(err):
 		p.deleteFailed(err)
@@ -284,17 +284,17 @@ func (p *pass) findUndescribed(ctx context.Context) (progress, error) {
 }
 
 // lookedInVain counts a look at an instance that came to nothing.
-func (p *pass) lookedInVain() (times int32) {
-	p.memory.update(p.machine, func(m *recollection) {
-		m.lookupFailures++
-		times = m.lookupFailures
+func (p *pass) countFailedCheck() (times int32) {
+	p.states.update(p.machine, func(m *machineState) {
+		m.instance.getFailures++
+		times = m.instance.getFailures
 	})
 	return times
 }
 
 // resolveInputs finds what the Machine is made from, or says what is in the way.
 func (p *pass) resolveInputs(ctx context.Context) (resolve.Resolved, progress, error) {
-	if why := foreign(p.machine); why != "" {
+	if why := unsupportedSchema(p.machine); why != "" {
 		p.launchRefused(v1beta1.ReasonUnknownTypeVersion, why)
 		return resolve.Resolved{}, wait, nil
 	}
@@ -307,14 +307,14 @@ func (p *pass) resolveInputs(ctx context.Context) (resolve.Resolved, progress, e
 		return resolve.Resolved{}, wait, fmt.Errorf("resolve what the machine is made from: %w", err)
 	}
 	if p.provider == "" {
-		p.wakeIn(time.Second) // The class came after the Machine was found to have none: it is to be claimed first.
+		p.requeueIn(time.Second) // The class came after the Machine was found to have none: it is to be claimed first.
 		return resolve.Resolved{}, wait, nil
 	}
 	if inputs.Provider != p.Cloud.Name() {
 		p.launchRefused(v1beta1.ReasonInvalidConfiguration, fmt.Sprintf("Label %s is %q, but what the machine is made from is for provider %q.", v1beta1.LabelProvider, p.provider, inputs.Provider))
 		return resolve.Resolved{}, wait, nil
 	}
-	if proceed := p.awaitHold(inputs); !bool(proceed) {
+	if proceed := p.awaitClassProtection(inputs); !bool(proceed) {
 		return resolve.Resolved{}, wait, nil
 	}
 	return inputs, next, nil

@@ -22,7 +22,7 @@ func (w *world) adoptable() string {
 	w.class("small", joinsWithToken)
 	w.allow("small", v1beta1.AdoptionAllow)
 	id := "fake://" + w.namespace + "/legacy-1"
-	w.cloud.foreign(id, nodeNameOf(w.namespace, "legacy"))
+	w.cloud.unsupportedSchema(id, nodeNameOf(w.namespace, "legacy"))
 	return id
 }
 
@@ -39,7 +39,7 @@ func (w *world) allow(class string, policy v1beta1.AdoptionPolicy) {
 }
 
 // foreignNode makes the Node of an instance that is nobody's.
-func (w *world) foreignNode(id string) *corev1.Node {
+func (w *world) nodeOfAnother(id string) *corev1.Node {
 	w.t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeNameOf(w.namespace, "legacy")}}
 	node.Spec.ProviderID = id
@@ -82,7 +82,7 @@ func TestAnExistingInstanceIsAdopted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	id := w.adoptable()
-	node := w.foreignNode(id)
+	node := w.nodeOfAnother(id)
 	w.born("m", of(id))
 	m := w.untilPhase("m", v1beta1.MachineRunning)
 	w.wantCondition(m, v1beta1.ConditionLaunched, metav1.ConditionTrue, v1beta1.ReasonInstanceAdopted)
@@ -117,7 +117,7 @@ func TestAdoptionNeedsTheLeaveOfTheClass(t *testing.T) {
 	w.allow("small", v1beta1.AdoptionForbid)
 	w.born("m", of(id))
 	other := "fake://" + w.namespace + "/legacy-2"
-	w.cloud.foreign(other, "another")
+	w.cloud.unsupportedSchema(other, "another")
 	w.born("inline", of(other), func(m *v1beta1.Machine) {
 		m.Spec.ClassRef, m.Spec.Provider = nil, fakeProvider
 		m.Spec.ProviderSpec = &runtime.RawExtension{Raw: []byte(`{"kind":"Fake"}`)}
@@ -142,8 +142,8 @@ func TestAdoptionNeedsTheLeaveOfTheClass(t *testing.T) {
 func TestAnInstanceThatCannotBeAdopted(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		spoil func(w *world, id string)
-		says  string
+		spoil   func(w *world, id string)
+		message string
 	}{
 		"missing":           {func(w *world, id string) { w.cloud.vanish(id) }, "has no instance"},
 		"being removed":     {func(w *world, id string) { w.cloud.state(id, provider.StateTerminating, "") }, "is Terminating"},
@@ -161,8 +161,8 @@ func TestAnInstanceThatCannotBeAdopted(t *testing.T) {
 			m := w.get("m")
 			w.wantPhase(m, v1beta1.MachinePending)
 			refused := w.wantCondition(m, v1beta1.ConditionLaunched, metav1.ConditionFalse, v1beta1.ReasonAdoptionRefused)
-			if !strings.Contains(refused.Message, c.says) {
-				t.Errorf("the message is %q, want %q in it", refused.Message, c.says)
+			if !strings.Contains(refused.Message, c.message) {
+				t.Errorf("the message is %q, want %q in it", refused.Message, c.message)
 			}
 			w.step(time.Hour)
 			var last time.Duration
@@ -177,7 +177,7 @@ func TestAnInstanceThatCannotBeAdopted(t *testing.T) {
 				t.Errorf("asked of the cloud: %q", calls)
 			}
 			// What was in the way ends.
-			w.cloud.foreign(id, "n")
+			w.cloud.unsupportedSchema(id, "n")
 			w.reconcile("m")
 			w.wantCondition(w.get("m"), v1beta1.ConditionLaunched, metav1.ConditionTrue, v1beta1.ReasonInstanceAdopted)
 		})
@@ -204,9 +204,9 @@ func TestErrorsOfAdoption(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	id := w.adoptable()
-	away := provider.Errorf(provider.Unavailable, "busy")
-	w.cloud.fail("Get", away, provider.Errorf(provider.InvalidArgument, "%q is no ID of this cloud", id))
-	w.cloud.fail("Adopt", away, provider.Errorf(provider.FailedPrecondition, "locked"), provider.Errorf(provider.Unimplemented, "cannot"))
+	unreachable := provider.Errorf(provider.Unavailable, "busy")
+	w.cloud.fail("Get", unreachable, provider.Errorf(provider.InvalidArgument, "%q is no ID of this cloud", id))
+	w.cloud.fail("Adopt", unreachable, provider.Errorf(provider.FailedPrecondition, "locked"), provider.Errorf(provider.Unimplemented, "cannot"))
 	w.born("m", of(id))
 	for i, want := range []string{
 		v1beta1.ReasonProviderUnavailable, v1beta1.ReasonAdoptionRefused, v1beta1.ReasonProviderUnavailable, v1beta1.ReasonAdoptionRefused, v1beta1.ReasonAdoptionUnsupported,
@@ -229,20 +229,20 @@ func TestTheYoungerOfTwoWaits(t *testing.T) {
 	w.allow("small", v1beta1.AdoptionForbid)
 	w.born("a", of(id))
 	w.born("b", of(id))
-	elder, younger := "a", "b"
+	first, younger := "a", "b"
 	if older(w.get("b"), w.get("a")) {
-		elder, younger = "b", "a" // They may be of the same second: then the UID decides.
+		first, younger = "b", "a" // They may be of the same second: then the UID decides.
 	}
-	w.reconcile(elder)
+	w.reconcile(first)
 	w.allow("small", v1beta1.AdoptionAllow)
 	w.reconcile(younger)
 	c := w.wantCondition(w.get(younger), v1beta1.ConditionLaunched, metav1.ConditionFalse, v1beta1.ReasonDuplicateProviderID)
-	if !strings.Contains(c.Message, w.namespace+"/"+elder) {
+	if !strings.Contains(c.Message, w.namespace+"/"+first) {
 		t.Errorf("the message is %q", c.Message)
 	}
 	w.wantUntouched(id)
-	w.delete(elder)
-	w.untilGone(elder)
+	w.delete(first)
+	w.untilGone(first)
 	w.wantUntouched(id)
 	w.reconcile(younger)
 	w.wantCondition(w.get(younger), v1beta1.ConditionLaunched, metav1.ConditionTrue, v1beta1.ReasonInstanceAdopted)
@@ -269,17 +269,17 @@ func TestTwoWorkersDoNotAdoptOneInstance(t *testing.T) {
 	m := w.born("m", of(id))
 	other := m.DeepCopy()
 	other.UID = "another"
-	w.process.memory.beginAdoption(other)
+	w.process.states.beginAdoption(other)
 	if result := w.reconcile("m"); result.RequeueAfter != time.Second {
 		t.Errorf("looks again after %s", result.RequeueAfter)
 	}
 	if calls := w.effects.calls(); len(calls) > 0 {
 		t.Errorf("asked of the cloud: %q", calls)
 	}
-	w.process.memory.endAdoption(other)
+	w.process.states.endAdoption(other)
 	w.reconcile("m")
 	w.wantCondition(w.get("m"), v1beta1.ConditionLaunched, metav1.ConditionTrue, v1beta1.ReasonInstanceAdopted)
-	if n := len(w.process.memory.adopting); n != 0 {
+	if n := len(w.process.states.adopting); n != 0 {
 		t.Errorf("%d adoptions are said to be under way", n)
 	}
 }
@@ -289,18 +289,18 @@ func TestTwoWorkersDoNotAdoptOneInstance(t *testing.T) {
 func TestAnInstanceThatWasNotAdoptedStays(t *testing.T) {
 	t.Parallel()
 	for name, annotation := range map[string]string{"plain": "", "by force": v1beta1.AnnotationForceDelete} {
-		for _, looked := range []bool{false, true} {
+		for _, checked := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t)
 				id := w.adoptable()
 				w.allow("small", v1beta1.AdoptionForbid)
-				w.foreignNode(id)
+				w.nodeOfAnother(id)
 				w.born("m", of(id), func(m *v1beta1.Machine) { m.Finalizers = []string{v1beta1.MachineFinalizer} })
 				if annotation != "" {
 					w.annotate("m", annotation)
 				}
-				if looked {
+				if checked {
 					w.reconcile("m")
 				}
 				w.delete("m")
@@ -326,7 +326,7 @@ func TestTagsThatMayComeAreWaitedFor(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			id := w.adoptable()
-			w.foreignNode(id)
+			w.nodeOfAnother(id)
 			w.born("m", of(id))
 			w.cloud.will("Adopt", scripted{err: provider.Errorf(provider.DeadlineExceeded, "no answer"), late: c.late})
 			w.reconcile("m")
@@ -360,7 +360,7 @@ func TestAnAdoptionThatIsCutGoesOn(t *testing.T) {
 				for at := 1; ; at++ {
 					w := newWorld(t)
 					id := w.adoptable()
-					w.foreignNode(id)
+					w.nodeOfAnother(id)
 					w.born("m", of(id))
 					w.effects.next = cut{at: at, after: mode.after, dies: mode.dies}
 					if deletedEarly {

@@ -37,9 +37,9 @@ func (p *pass) extendToken(ctx context.Context) (progress, error) {
 		p.hasRun() || m.Status.FailureReason != "" || paused(m) || p.outage() {
 		return next, nil
 	}
-	due := p.memory.of(m).extendTokenAt
+	due := p.states.get(m).launch.extendTokenAt
 	if left := due.Sub(p.now); left > 0 {
-		p.wakeIn(left)
+		p.requeueIn(left)
 		return next, nil
 	}
 	ends, err := p.tokens.Extend(ctx, p.attempt(), p.now.Add(tokenReserve), p.now.Add(tokenLife(p.joinTimeLeft())))
@@ -53,8 +53,8 @@ func (p *pass) extendToken(ctx context.Context) (progress, error) {
 		due = ends.Add(-tokenReserve)
 		due = later(due, p.now.Add(time.Minute))
 	}
-	p.memory.update(m, func(m *recollection) { m.extendTokenAt = due })
-	p.wakeIn(due.Sub(p.now))
+	p.states.update(m, func(m *machineState) { m.launch.extendTokenAt = due })
+	p.requeueIn(due.Sub(p.now))
 	return next, nil
 }
 
@@ -68,13 +68,13 @@ func later(a, b time.Time) time.Time {
 // findLaunched looks for an instance of this Machine whose answer was lost. Where there is none, the next attempt is
 // opened once a Create still under way at the cloud would have shown.
 func (p *pass) findLaunched(ctx context.Context, inputs resolve.Resolved, attempt bootstrap.Attempt) (*provider.Instance, error) {
-	instance, err := p.lookUp(ctx, inputs)
+	instance, err := p.getInstance(ctx, inputs)
 	if err == nil || !provider.IsNotFound(err) {
 		return instance, err
 	}
 	if left := p.createUnsettled(); left > 0 {
 		p.preparing("Waiting until an instance that may have been asked for would have shown.")
-		p.wakeIn(left)
+		p.requeueIn(left)
 		return nil, nil
 	}
 	return nil, p.openAttempt(ctx, attempt)
@@ -82,7 +82,7 @@ func (p *pass) findLaunched(ctx context.Context, inputs resolve.Resolved, attemp
 
 // createUnsettled returns how long a Create, of this process or of one before it, may still take effect unseen.
 func (p *pass) createUnsettled() time.Duration {
-	since := p.memory.of(p.machine).ambiguousAt
+	since := p.states.get(p.machine).launch.ambiguousAt
 	if since.Before(p.leading) {
 		since = p.leading
 	}
@@ -103,12 +103,12 @@ func (p *pass) openAttempt(ctx context.Context, last bootstrap.Attempt) error {
 	}
 	p.machine.Status.Launch = launch
 	p.preparing(fmt.Sprintf("Attempt %d to create the instance begins.", launch.Attempt))
-	p.memory.update(p.machine, func(m *recollection) { *m = recollection{} })
+	p.states.update(p.machine, func(m *machineState) { *m = machineState{} })
 	if launch.Attempt == last.Number {
-		p.wakeIn(time.Minute) // The number cannot grow any more, so nothing else keeps this from going round at once.
+		p.requeueIn(time.Minute) // The number cannot grow any more, so nothing else keeps this from going round at once.
 		return nil
 	}
-	p.wakeIn(time.Millisecond)
+	p.requeueIn(time.Millisecond)
 	return nil
 }
 
@@ -130,7 +130,7 @@ func (p *pass) renderUserData(ctx context.Context, inputs resolve.Resolved, atte
 		life := tokenLife(p.machine.Spec.Timeouts.CreationOrDefault())
 		token, err := p.tokens.Ensure(ctx, attempt, p.now.Add(life))
 		if !errors.Is(err, bootstrap.ErrMayNotMake) {
-			p.memory.update(p.machine, func(m *recollection) { m.token = true })
+			p.states.update(p.machine, func(m *machineState) { m.launch.token = true })
 		}
 		if err != nil {
 			p.preparing("The bootstrap token cannot be made: " + err.Error())

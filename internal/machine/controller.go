@@ -98,12 +98,12 @@ type Target struct {
 // Reconciler brings Machines of one provider to what they shall be.
 type Reconciler struct {
 	Options
-	tokens bootstrap.Tokens
-	joins  *approval.Joins
-	memory *memory
-	reign  *reign
-	echo   *wiring.OwnWrites
-	doubts doubts
+	tokens    bootstrap.Tokens
+	joins     *approval.Joins
+	states    *stateStore
+	term      *leadershipTerm
+	ownWrites *wiring.OwnWrites
+	trigger   trigger
 }
 
 // New returns a Reconciler.
@@ -123,7 +123,7 @@ func New(o Options) *Reconciler {
 	if o.Slots == nil {
 		o.Slots = unlimited{}
 	}
-	r := &Reconciler{Options: o, memory: newMemory(), reign: &reign{}, echo: &wiring.OwnWrites{}}
+	r := &Reconciler{Options: o, states: newStateStore(), term: &leadershipTerm{}, ownWrites: &wiring.OwnWrites{}}
 	if o.Target != nil {
 		r.tokens = bootstrap.Tokens{Client: o.Target.Live}
 		r.joins = approval.NewJoins(o.Target.Live)
@@ -134,10 +134,10 @@ func New(o Options) *Reconciler {
 // Reconcile makes one pass over a Machine.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	now := r.Clock.Now()
-	leading := r.memory.since(now)
-	keepsPlace := false
+	leading := r.states.since(now)
+	keepsSlot := false
 	defer func() {
-		if !keepsPlace {
+		if !keepsSlot {
 			r.Slots.Release(req.NamespacedName)
 		}
 	}()
@@ -150,7 +150,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 		return reconcile.Result{}, fmt.Errorf("read machine: %w", err)
 	}
-	if r.memory.of(m).released {
+	if r.states.get(m).teardown.released {
 		return reconcile.Result{}, nil
 	}
 	name, err := r.providerOf(ctx, m)
@@ -163,7 +163,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	p := &pass{Reconciler: r, provider: name, machine: m.DeepCopy(), before: m, now: now, leading: leading}
 	p.machine.Status.Conditions = conditionlimit.Machine.Apply(p.machine.Status.Conditions)
 	err = p.run(ctx)
-	keepsPlace = p.keepsPlace()
+	keepsSlot = p.keepsSlot()
 	// What was learned is written even when a later step failed.
 	if !errors.Is(err, errStale) {
 		if statusErr := p.writeStatus(ctx); statusErr != nil && err == nil {
@@ -178,13 +178,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil && p.outage() {
 		// The wait after errors in a row would be long when the cluster is back, and nothing ends it.
 		logf.FromContext(ctx).Info("Looking again soon, since the target cluster is away", "cause", err.Error())
-		p.wakeIn(targetPoll)
+		p.requeueIn(targetPoll)
 		err = nil
 	}
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: p.wakeAfter}, nil
+	return reconcile.Result{RequeueAfter: p.requeueAfter}, nil
 }
 
 // confirm reads the Machine live before something is done that a newer version of it might forbid: a cache may be late by
@@ -232,7 +232,7 @@ func recordedProvider(m *v1beta1.Machine) string {
 
 // forget drops what is remembered of a Machine that is gone, or that nothing is done about any more.
 func (r *Reconciler) forget(machine types.NamespacedName) {
-	r.memory.forget(machine)
+	r.states.forget(machine)
 	if r.Drainer != nil {
 		r.Drainer.Forget(machine)
 	}
@@ -254,9 +254,9 @@ type pass struct {
 	// leading is since when this process works on Machines. What another one sent to the provider, it sent before.
 	leading time.Time
 	// wakeAfter is when to look again without an event; zero is never.
-	wakeAfter time.Duration
+	requeueAfter time.Duration
 	// heldUp is what an update that takes the node out of service waits for.
-	heldUp *metav1.Condition
+	waitsFor *metav1.Condition
 	// notOurs is true when a Machine is being deleted whose instance was never tagged: it stays as it is.
 	notOurs bool
 	// undecided is true when the cloud did not show the instance and it does not count as absent yet.
@@ -268,7 +268,7 @@ type pass struct {
 	// epoch is that of the outages which are left out of the drain's time.
 	epoch uint64
 	// telling is what is told of a drain, once it is written down.
-	telling told
+	unwrittenDrainReport drainReport
 	// queued is true when the Machine waits for a place among the creations under way, and silent when that is not worth
 	// a write yet.
 	queued, silent bool
@@ -323,7 +323,7 @@ func (p *pass) run(ctx context.Context) error {
 
 // live takes the steps of a Machine that is not being deleted, and reports whether it came to the last of them.
 func (p *pass) live(ctx context.Context) (complete bool, err error) {
-	for _, step := range []func(context.Context) (progress, error){p.claim, p.preserve, p.launch, p.extendToken, p.updateUnlessKept} {
+	for _, step := range []func(context.Context) (progress, error){p.claim, p.preserve, p.launch, p.extendToken, p.updateUnlessPreserved} {
 		if proceed, err := step(ctx); err != nil || !bool(proceed) {
 			return false, err
 		}
@@ -352,10 +352,10 @@ func (p *pass) claim(ctx context.Context) (progress, error) {
 }
 
 // wakeIn asks for another pass after d at the latest.
-func (p *pass) wakeIn(d time.Duration) {
+func (p *pass) requeueIn(d time.Duration) {
 	d = max(d, time.Millisecond)
-	if p.wakeAfter == 0 || d < p.wakeAfter {
-		p.wakeAfter = d
+	if p.requeueAfter == 0 || d < p.requeueAfter {
+		p.requeueAfter = d
 	}
 }
 
@@ -373,7 +373,7 @@ func (p *pass) patchMachine(ctx context.Context, change func(*v1beta1.Machine)) 
 
 // writeStatus writes what the pass changed, if anything.
 func (p *pass) writeStatus(ctx context.Context) error {
-	if p.gone || p.silent || equality.Semantic.DeepEqual(p.before.Status, p.machine.Status) || p.heldBack() {
+	if p.gone || p.silent || equality.Semantic.DeepEqual(p.before.Status, p.machine.Status) || p.onlyBooted() {
 		return nil
 	}
 	changed := p.machine.DeepCopy()
@@ -384,12 +384,12 @@ func (p *pass) writeStatus(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("patch machine status: %w", err)
 	}
-	p.echo.Record(changed)
+	p.ownWrites.Record(changed)
 	p.before, p.machine = changed, changed.DeepCopy()
-	p.memory.update(p.machine, func(m *recollection) {
-		m.booted = nil
-		if p.telling.kind != "" {
-			m.told = p.telling
+	p.states.update(p.machine, func(m *machineState) {
+		m.instance.booted = nil
+		if p.unwrittenDrainReport.kind != "" {
+			m.teardown.drainReport = p.unwrittenDrainReport
 		}
 	})
 	p.observeSpans()
@@ -409,7 +409,7 @@ func hasFinalizer(m *v1beta1.Machine) bool {
 
 // foreign says why the Machine is neither launched nor changed, only observed and deleted: it was written for a schema
 // that this process does not know. Empty if it was not.
-func foreign(m *v1beta1.Machine) string {
+func unsupportedSchema(m *v1beta1.Machine) string {
 	if v, labelled := m.Labels[v1beta1.LabelTypeVersion]; labelled && v != v1beta1.TypeVersion {
 		return fmt.Sprintf("Label %s is %q; this process knows %q. The machine can be deleted, nothing else.", v1beta1.LabelTypeVersion, v, v1beta1.TypeVersion)
 	}

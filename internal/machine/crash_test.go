@@ -103,7 +103,7 @@ func TestCutsAnywhereChangeNothing(t *testing.T) {
 				m, node := w.get("m"), w.getNode(nodeNameOf(w.namespace, "m"))
 				if requestOn(node) == (request{version: newVersion}) {
 					w.kubeletIs(newVersion, corev1.ConditionTrue)
-					w.agentSays(v1beta1.UpdateResultSucceeded)
+					w.agentAnswers(v1beta1.UpdateResultSucceeded)
 				}
 				return m.Status.Phase == v1beta1.MachineRunning && m.Status.Applied != nil && m.Status.Applied.Version == newVersion &&
 					!node.Spec.Unschedulable && requestOn(node) == request{}

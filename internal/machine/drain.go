@@ -56,7 +56,7 @@ func (p *pass) drain(ctx context.Context) (progress, error) {
 			Start: start, Deadline: p.drainDeadline(start), Announced: p.shownByNode(),
 			NodeReachable: reachable, NotReadySince: notReadySince(p.node), Force: p.forced(), Skip: skip, Epoch: p.epoch,
 		})
-		outcome = p.unlessTold(v1beta1.ConditionDrained, outcome)
+		outcome = p.unlessReported(v1beta1.ConditionDrained, outcome)
 		transition := p.setCondition(v1beta1.ConditionDrained, outcome.Done, outcome.Reason, outcome.Message)
 		if !outcome.Done {
 			if transition && outcome.Denied {
@@ -64,7 +64,7 @@ func (p *pass) drain(ctx context.Context) (progress, error) {
 			}
 			p.deleting(v1beta1.ReasonDraining, outcome.Message)
 			p.operation(v1beta1.OperationDrain, v1beta1.OperationProcessing, outcome.Message, "")
-			p.wakeIn(drainBackstop)
+			p.requeueIn(drainBackstop)
 			return wait, nil
 		}
 	}
@@ -86,18 +86,18 @@ func (p *pass) drain(ctx context.Context) (progress, error) {
 		Machine: key, UID: p.machine.UID, Node: p.node.Name, NodeUID: p.node.UID, Reported: p.node.Status.VolumesAttached,
 		Drained: drained, Timeout: p.machine.Spec.Timeouts.VolumeDetachOrDefault(), Force: p.forced(), Epoch: p.epoch,
 	})
-	outcome = p.unlessTold(v1beta1.ConditionVolumesDetached, outcome)
+	outcome = p.unlessReported(v1beta1.ConditionVolumesDetached, outcome)
 	p.setCondition(v1beta1.ConditionVolumesDetached, outcome.Done, outcome.Reason, outcome.Message)
 	if !outcome.Done {
 		p.deleting(v1beta1.ReasonWaitingForVolumeDetach, outcome.Message)
-		p.wakeIn(drainBackstop)
+		p.requeueIn(drainBackstop)
 		return wait, nil
 	}
 	return next, nil
 }
 
 // told is what this process wrote last of a drain that waits, and when.
-type told struct {
+type drainReport struct {
 	kind, reason, message string
 	at                    time.Time
 }
@@ -105,17 +105,17 @@ type told struct {
 // unlessTold returns the outcome in the words that are written down already if this process has told its own a moment ago
 // and somebody else has replaced them since. That is another leader, for as long as two take themselves for one: each has
 // its own view of the budgets, and they would correct each other without end.
-func (p *pass) unlessTold(kind string, o drain.Outcome) drain.Outcome {
+func (p *pass) unlessReported(kind string, o drain.Outcome) drain.Outcome {
 	if o.Done {
 		return o
 	}
-	last := p.memory.of(p.machine).told
-	repeats := last == told{kind, o.Reason, o.Message, last.at} && p.now.Sub(last.at) < drainBackstop
+	last := p.states.get(p.machine).teardown.drainReport
+	repeats := last == drainReport{kind, o.Reason, o.Message, last.at} && p.now.Sub(last.at) < drainBackstop
 	if written := meta.FindStatusCondition(p.machine.Status.Conditions, kind); repeats && written != nil && written.Status == metav1.ConditionFalse {
 		o.Reason, o.Message = written.Reason, written.Message
 		return o
 	}
-	p.telling = told{kind, o.Reason, o.Message, p.now}
+	p.unwrittenDrainReport = drainReport{kind, o.Reason, o.Message, p.now}
 	return o
 }
 

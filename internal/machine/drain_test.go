@@ -82,13 +82,13 @@ func TestAForcedDeletionEndsTheDrainOfANodeThatCannotBeRead(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// says is a Drainer with one answer.
-type says struct {
+// fixedDrainer is a Drainer with one answer.
+type fixedDrainer struct {
 	Drainer
 	message string
 }
 
-func (s says) Drain(context.Context, drain.Request) drain.Outcome {
+func (s fixedDrainer) Drain(context.Context, drain.Request) drain.Outcome {
 	return drain.Outcome{Reason: v1beta1.ReasonDraining, Message: s.message}
 }
 
@@ -105,7 +105,7 @@ func TestTwoLeadersDoNotRewriteEachOthersWords(t *testing.T) {
 	w.restart()
 	leaders[1] = w.process
 	for i, message := range []string{"first", "second"} {
-		leaders[i].Drainer = says{leaders[i].Drainer, message}
+		leaders[i].Drainer = fixedDrainer{leaders[i].Drainer, message}
 		w.process = leaders[i]
 		w.reconcile("m")
 	}
@@ -117,7 +117,7 @@ func TestTwoLeadersDoNotRewriteEachOthersWords(t *testing.T) {
 	}
 	// News is told, and after a while all is, since the other one may be gone.
 	w.process = leaders[0]
-	w.process.Drainer = says{w.process.Drainer, "third"}
+	w.process.Drainer = fixedDrainer{w.process.Drainer, "third"}
 	w.reconcile("m")
 	w.process = leaders[1]
 	w.wantQuiet("m")

@@ -111,7 +111,7 @@ func (e *effects) of(prefixes ...string) []string {
 func (e *effects) writes() []string { return e.of("API Machine", "API Node") }
 
 // waking returns the writes that wake their machine: all but those of its status.
-func (e *effects) waking() []string {
+func (e *effects) requeueing() []string {
 	return slices.DeleteFunc(e.writes(), func(what string) bool { return strings.HasSuffix(what, "status") })
 }
 

@@ -78,7 +78,7 @@ func (w *world) wantNothingLeft(name string) {
 	if tokens := w.tokens(); len(tokens) > 0 {
 		w.t.Errorf("bootstrap token %s is left of a machine that is gone", tokens[0].Name)
 	}
-	if r := w.process.memory.machines; len(r) > 0 {
+	if r := w.process.states.machines; len(r) > 0 {
 		w.t.Errorf("the process still remembers %v", r)
 	}
 }

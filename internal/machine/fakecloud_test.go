@@ -337,7 +337,7 @@ func (in *fakeInstance) tag(tags map[string]string) {
 }
 
 // foreign adds a running instance that somebody else made, without tags.
-func (c *fakeCloud) foreign(providerID, nodeName string) {
+func (c *fakeCloud) unsupportedSchema(providerID, nodeName string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.instances[providerID] = &fakeInstance{born: c.clock.Now().Add(-time.Hour), Instance: provider.Instance{

@@ -6,13 +6,13 @@ import "maps"
 // neither knows what the other does. It is for simulations, and must not be called during a pass.
 func (r *Reconciler) Fork(o Options) *Reconciler {
 	f := New(o)
-	r.memory.mu.Lock()
-	defer r.memory.mu.Unlock()
+	r.states.mu.Lock()
+	defer r.states.mu.Unlock()
 	// What a recollection points to is never changed.
-	r.echo.CopyTo(f.echo)
-	f.memory.machines, f.memory.began, f.memory.created = maps.Clone(r.memory.machines), r.memory.began, maps.Clone(r.memory.created)
-	r.reign.mu.Lock()
-	defer r.reign.mu.Unlock()
-	f.reign.floor, f.reign.inherited, f.reign.held = r.reign.floor, r.reign.inherited, maps.Clone(r.reign.held)
+	r.ownWrites.CopyTo(f.ownWrites)
+	f.states.machines, f.states.began, f.states.created = maps.Clone(r.states.machines), r.states.began, maps.Clone(r.states.created)
+	r.term.mu.Lock()
+	defer r.term.mu.Unlock()
+	f.term.minResourceVersion, f.term.inherited, f.term.protectedClasses = r.term.minResourceVersion, r.term.inherited, maps.Clone(r.term.protectedClasses)
 	return f
 }

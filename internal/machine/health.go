@@ -33,12 +33,14 @@ func (p *pass) observe(ctx context.Context) (progress, error) {
 	switch {
 	case ready != nil && ready.Status == corev1.ConditionTrue:
 		p.setCondition(v1beta1.ConditionNodeHealthy, true, v1beta1.ReasonNodeReady, "")
-		known := p.memory.of(p.machine)
-		if known.asked || known.doubted != "" || !known.missingSince.IsZero() {
+		known := p.states.get(p.machine)
+		if known.instance.checked || known.instance.suspectID != "" || !known.instance.missingSince.IsZero() {
 			// That it works says more than any read.
-			p.memory.update(p.machine, func(m *recollection) { m.asked, m.doubted, m.missingSince = false, "", time.Time{} })
+			p.states.update(p.machine, func(m *machineState) {
+				m.instance.checked, m.instance.suspectID, m.instance.missingSince = false, "", time.Time{}
+			})
 		}
-		if known.incomplete || p.machine.Status.Instance.State == v1beta1.InstancePending {
+		if known.instance.incomplete || p.machine.Status.Instance.State == v1beta1.InstancePending {
 			p.refreshInstance(ctx)
 		}
 		if !p.hasRun() {
@@ -47,7 +49,7 @@ func (p *pass) observe(ctx context.Context) (progress, error) {
 			}
 		}
 		p.arrived()
-		return next, p.uncordonUnlessKept(ctx)
+		return next, p.uncordonUnlessPreserved(ctx)
 	case ready != nil && ready.Status == corev1.ConditionFalse:
 		transition = p.setCondition(v1beta1.ConditionNodeHealthy, false, v1beta1.ReasonNodeNotReady, fmt.Sprintf("Node %s is not Ready: %s", p.node.Name, ready.Reason))
 	default:
@@ -64,7 +66,7 @@ func (p *pass) nodeGone(ctx context.Context) (progress, error) {
 	live := &corev1.Node{}
 	err := p.Target.Live.Get(ctx, client.ObjectKey{Name: ref.Name}, live)
 	if err == nil && live.UID == ref.UID {
-		p.wakeIn(time.Second) // The cache is late.
+		p.requeueIn(time.Second) // The cache is late.
 		return wait, nil
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -83,14 +85,14 @@ func (p *pass) nodeGone(ctx context.Context) (progress, error) {
 // checkInstance asks the provider whether the instance of a Node in trouble is still there: at the transition into it, and
 // again until it has answered, and as long as the instance is being removed. A process that began in the middle of it does not know, and asks.
 func (p *pass) checkInstance(ctx context.Context, transition bool) error {
-	if known := p.memory.of(p.machine); known.asked && !transition || p.machine.Status.FailureReason == v1beta1.FailureInstanceVanished {
+	if known := p.states.get(p.machine); known.instance.checked && !transition || p.machine.Status.FailureReason == v1beta1.FailureInstanceVanished {
 		return nil
 	}
 	inputs, err := p.Classes.ResolveForDeletion(ctx, p.machine)
 	if err != nil {
 		return fmt.Errorf("resolve the machine's class: %w", err)
 	}
-	instance, err := p.lookUp(ctx, inputs)
+	instance, err := p.getInstance(ctx, inputs)
 	switch {
 	case provider.IsNotFound(err):
 		if p.absent() {
@@ -103,9 +105,9 @@ func (p *pass) checkInstance(ctx context.Context, transition bool) error {
 		// A preempted instance is followed to its end: its Node said so when it had hardly begun.
 		going := instance.State == provider.StateTerminating
 		if going {
-			p.wakeIn(p.pollInterval())
+			p.requeueIn(p.pollInterval())
 		}
-		p.memory.update(p.machine, func(m *recollection) { m.asked, m.lookupFailures = !going, 0 })
+		p.states.update(p.machine, func(m *machineState) { m.instance.checked, m.instance.getFailures = !going, 0 })
 		p.shown()
 	}
 	return nil
@@ -120,12 +122,12 @@ func (p *pass) refreshInstance(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	instance, err := p.lookUp(ctx, inputs)
+	instance, err := p.getInstance(ctx, inputs)
 	left := p.showsWithin()
 	incomplete := provider.IsNotFound(err) && left > 0
-	p.memory.update(p.machine, func(m *recollection) { m.incomplete = incomplete })
+	p.states.update(p.machine, func(m *machineState) { m.instance.incomplete = incomplete })
 	if incomplete {
-		p.wakeIn(min(left, p.pollInterval()))
+		p.requeueIn(min(left, p.pollInterval()))
 	}
 	if err != nil {
 		return
@@ -153,14 +155,14 @@ func (p *pass) startupTaint() string {
 // dropToken deletes the bootstrap token once the machine has joined, or is gone. It is asked for at the transition only,
 // and before that is written down, lest a crash in between leave the token.
 func (p *pass) dropToken(ctx context.Context) error {
-	known := p.memory.of(p.machine)
-	if !known.ours || known.token {
+	known := p.states.get(p.machine)
+	if !known.launch.ownToken || known.launch.token {
 		err := p.tokens.Delete(ctx, p.attempt())
 		// Who may not read tokens has none to delete, unless it made one and lost the right since.
-		if err != nil && (known.token || !errors.Is(err, bootstrap.ErrMayNotRead)) {
+		if err != nil && (known.launch.token || !errors.Is(err, bootstrap.ErrMayNotRead)) {
 			return err
 		}
 	}
-	p.memory.update(p.machine, func(m *recollection) { m.ours, m.token = false, false })
+	p.states.update(p.machine, func(m *machineState) { m.launch.ownToken, m.launch.token = false, false })
 	return nil
 }

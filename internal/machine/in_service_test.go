@@ -84,11 +84,11 @@ func TestANodeThatServesGetsNoStartupTaints(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	id := w.adoptable()
-	node := w.foreignNode(id)
+	node := w.nodeOfAnother(id)
 	// Its administrator keeps some pods off it for good, by a taint that new Nodes only start with.
-	kept := w.getNode(node.Name)
-	kept.Spec.Taints = append(kept.Spec.Taints, taint("network", ""))
-	if err := w.api.Update(t.Context(), kept); err != nil {
+	preserved := w.getNode(node.Name)
+	preserved.Spec.Taints = append(preserved.Spec.Taints, taint("network", ""))
+	if err := w.api.Update(t.Context(), preserved); err != nil {
 		t.Fatal(err)
 	}
 	w.born("m", of(id), startsWith(evicting, taint("network", "")), func(m *v1beta1.Machine) {
@@ -115,7 +115,7 @@ func TestANodeThatStartsGetsStartupTaints(t *testing.T) {
 		id := w.adoptable()
 		w.born("m", of(id), startsWith(evicting))
 		w.untilPhase("m", v1beta1.MachineProvisioned)
-		w.wantHeldByStartupTaint(w.node("m", true, named(nodeNameOf(w.namespace, "legacy"))))
+		w.wantBlockedByStartupTaint(w.node("m", true, named(nodeNameOf(w.namespace, "legacy"))))
 	})
 	t.Run("Ready at once, and nothing keeps pods off it", func(t *testing.T) {
 		t.Parallel()
@@ -123,11 +123,11 @@ func TestANodeThatStartsGetsStartupTaints(t *testing.T) {
 		w.class("small", "")
 		w.born("m", startsWith(evicting))
 		w.reconcile("m")
-		w.wantHeldByStartupTaint(w.node("m", true, func(n *corev1.Node) { n.Spec.Taints = nil }))
+		w.wantBlockedByStartupTaint(w.node("m", true, func(n *corev1.Node) { n.Spec.Taints = nil }))
 	})
 }
 
-func (w *world) wantHeldByStartupTaint(node *corev1.Node) {
+func (w *world) wantBlockedByStartupTaint(node *corev1.Node) {
 	w.t.Helper()
 	w.reconcile("m")
 	w.wantCondition(w.get("m"), v1beta1.ConditionReady, metav1.ConditionFalse, v1beta1.ReasonWaitingForStartupTaints)
@@ -152,7 +152,7 @@ func TestANodeMadeAnewGetsNoStartupTaints(t *testing.T) {
 	w.class("small", "")
 	w.born("m", startsWith(evicting))
 	w.reconcile("m")
-	w.wantHeldByStartupTaint(w.node("m", true))
+	w.wantBlockedByStartupTaint(w.node("m", true))
 	w.dropNode(w.get("m"))
 	w.reconcile("m")
 	w.wantPhase(w.get("m"), v1beta1.MachineUnhealthy)

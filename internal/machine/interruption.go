@@ -41,7 +41,7 @@ func (p *pass) announced() (a announcement, found, known bool) {
 	if p.Interrupter == nil {
 		return a, found, known
 	}
-	polled := p.memory.of(p.machine).polled
+	polled := p.states.get(p.machine).instance.polled
 	if polled.providerID != p.machine.Spec.ProviderID {
 		return a, found, false
 	}
@@ -97,7 +97,7 @@ func (p *pass) withdrawInterruption() {
 	if p.machine.DeletionTimestamp.IsZero() {
 		p.endDrain()
 		p.withdrawn = true
-		p.wakeIn(time.Millisecond)
+		p.requeueIn(time.Millisecond)
 	}
 }
 
@@ -113,7 +113,7 @@ func (p *pass) heedInterruption(ctx context.Context) (progress, error) {
 	p.noteInterruption()
 	m := p.machine
 	if !interrupted(m) || m.Replacing() || m.Status.FailureReason != "" || p.node == nil ||
-		paused(m) || foreign(m) != "" || preservation.Preserved(m) || p.outage() {
+		paused(m) || unsupportedSchema(m) != "" || preservation.Preserved(m) || p.outage() {
 		return next, nil
 	}
 	if p.noticed != "" {
@@ -153,7 +153,7 @@ func (p *pass) noteInterruptionInDeletion(ctx context.Context) (progress, error)
 // the provider does not say it.
 func (p *pass) shownByNode() bool {
 	_, shown := p.Signals.Of(p.node)
-	return shown && interrupted(p.machine) && p.memory.of(p.machine).polled.reason == ""
+	return shown && interrupted(p.machine) && p.states.get(p.machine).instance.polled.reason == ""
 }
 
 // drainDeadline is when a drain that began at start ends. Where the instance is about to be taken away that is a moment

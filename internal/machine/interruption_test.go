@@ -43,7 +43,7 @@ func (w *world) untaintNode(name, key string) {
 }
 
 // nodeSays sets a condition of a Node, and Ready.
-func (w *world) nodeSays(name string, kind corev1.NodeConditionType, status corev1.ConditionStatus, reason string, ready corev1.ConditionStatus) {
+func (w *world) nodeReports(name string, kind corev1.NodeConditionType, status corev1.ConditionStatus, reason string, ready corev1.ConditionStatus) {
 	w.t.Helper()
 	node := w.getNode(name)
 	before := node.DeepCopy()
@@ -118,7 +118,7 @@ func TestANodeWithoutPodsIsDrainedInThePassThatSeesTheNotice(t *testing.T) {
 	w := newWorld(t)
 	w.class("small", "")
 	m := w.running("m")
-	w.nodeSays(m.Status.NodeRef.Name, "Terminating", corev1.ConditionTrue, "TerminationRequested", corev1.ConditionTrue)
+	w.nodeReports(m.Status.NodeRef.Name, "Terminating", corev1.ConditionTrue, "TerminationRequested", corev1.ConditionTrue)
 	w.reconcile("m")
 	m = w.get("m")
 	w.wantCondition(m, v1beta1.ConditionDrained, "True", v1beta1.ReasonDrained)
@@ -127,7 +127,7 @@ func TestANodeWithoutPodsIsDrainedInThePassThatSeesTheNotice(t *testing.T) {
 	w.wantQuiet("m")
 	// Nobody owns it, so nobody deletes it. What comes then is the end of any instance that goes by itself.
 	w.cloud.vanish(m.Spec.ProviderID)
-	w.nodeSays(m.Status.NodeRef.Name, "Terminating", corev1.ConditionTrue, "TerminationRequested", corev1.ConditionUnknown)
+	w.nodeReports(m.Status.NodeRef.Name, "Terminating", corev1.ConditionTrue, "TerminationRequested", corev1.ConditionUnknown)
 	m = w.untilPhase("m", v1beta1.MachineFailed)
 	w.wantCondition(m, v1beta1.ConditionReady, "False", v1beta1.ReasonInstanceVanished)
 	w.wantQuiet("m")

@@ -42,23 +42,23 @@ func (p *pass) launch(ctx context.Context) (progress, error) {
 
 	attempt := p.attempt()
 	fingerprint := fingerprintOf(p.machine, inputs, attempt)
-	if m := p.memory.of(p.machine); m.tried == fingerprint {
-		if m.notBefore.IsZero() {
+	if m := p.states.get(p.machine); m.launch.tried == fingerprint {
+		if m.launch.notBefore.IsZero() {
 			return wait, nil // Refused for good, and nothing has changed.
 		}
-		if left := m.notBefore.Sub(p.now); left > 0 {
+		if left := m.launch.notBefore.Sub(p.now); left > 0 {
 			if !p.refusedByProvider() {
 				p.failAfterTimeout(nil)
 			}
-			p.wakeIn(left)
+			p.requeueIn(left)
 			return wait, nil
 		}
 	}
 
 	if !p.Slots.Acquire(client.ObjectKeyFromObject(p.machine)) {
-		return p.awaitPlace(), nil
+		return p.awaitSlot(), nil
 	}
-	p.memory.update(p.machine, func(m *recollection) { m.queuedSince = time.Time{} })
+	p.states.update(p.machine, func(m *machineState) { m.launch.queuedSince = time.Time{} })
 
 	ours, err := p.ours(ctx)
 	if err != nil {
@@ -66,12 +66,12 @@ func (p *pass) launch(ctx context.Context) (progress, error) {
 	}
 	// Nothing is created for a Machine that has meanwhile gone, is going, or has its instance: a token that the cloud has
 	// forgotten would make a second one. The first creation for a Machine of which nobody else knows needs no such care.
-	if !ours || !p.memory.of(p.machine).ambiguousAt.IsZero() {
+	if !ours || !p.states.get(p.machine).launch.ambiguousAt.IsZero() {
 		if err := p.confirm(ctx, "creating its instance"); err != nil {
 			return wait, err
 		}
 	}
-	if err := p.confirmHold(ctx, inputs); err != nil {
+	if err := p.confirmClassProtection(ctx, inputs); err != nil {
 		return wait, err
 	}
 
@@ -79,8 +79,8 @@ func (p *pass) launch(ctx context.Context) (progress, error) {
 	if err != nil || !bool(proceed) {
 		return wait, err
 	}
-	unsettled := p.memory.of(p.machine).ambiguousAt
-	p.memory.update(p.machine, func(m *recollection) { m.ambiguousAt, m.ours = p.now, ours })
+	unsettled := p.states.get(p.machine).launch.ambiguousAt
+	p.states.update(p.machine, func(m *machineState) { m.launch.ambiguousAt, m.launch.ownToken = p.now, ours })
 	instance, err := p.Cloud.Create(ctx, provider.CreateRequest{
 		Machine:   identity(p.machine),
 		Class:     inputs.Class(),
@@ -93,10 +93,10 @@ func (p *pass) launch(ctx context.Context) (progress, error) {
 	switch code := provider.CodeOf(err); {
 	case err == nil, code.Ambiguous():
 		// The call may have lasted longer than the cloud takes to settle, which counts from its end.
-		p.memory.update(p.machine, func(m *recollection) { m.ambiguousAt = p.Clock.Now() })
+		p.states.update(p.machine, func(m *machineState) { m.launch.ambiguousAt = p.Clock.Now() })
 	default:
 		// It took no effect. One that was sent before it still may.
-		p.memory.update(p.machine, func(m *recollection) { m.ambiguousAt = unsettled })
+		p.states.update(p.machine, func(m *machineState) { m.launch.ambiguousAt = unsettled })
 	}
 	if provider.CodeOf(err) == provider.AlreadyExists {
 		// The token was used with other parameters: user data changed between a Create whose answer was lost and this one.
@@ -117,22 +117,24 @@ func (p *pass) launch(ctx context.Context) (progress, error) {
 func (p *pass) recordInstance(ctx context.Context, inputs resolve.Resolved, instance *provider.Instance) (progress, error) {
 	if instance.ProviderID == "" {
 		p.launching("The provider accepted the instance and has not named it yet.")
-		p.wakeIn(p.pollInterval())
+		p.requeueIn(p.pollInterval())
 		return wait, nil
 	}
 	if p.replaced(instance) {
 		p.launching("The provider still shows the instance that was replaced.")
-		p.wakeIn(p.pollInterval())
+		p.requeueIn(p.pollInterval())
 		return wait, nil
 	}
-	if !p.memory.of(p.machine).ambiguousAt.IsZero() {
+	if !p.states.get(p.machine).launch.ambiguousAt.IsZero() {
 		// Noted before it is written down: where only the answer to that is lost, the next pass finds the provider ID.
-		p.memory.noteCreated(p.machine, p.Clock.Now(), p.Cloud.CreateSettle())
+		p.states.noteCreated(p.machine, p.Clock.Now(), p.Cloud.CreateSettle())
 	}
 	if err := p.patchMachine(ctx, func(m *v1beta1.Machine) { m.Spec.ProviderID = instance.ProviderID }); err != nil {
 		return wait, err
 	}
-	p.memory.update(p.machine, func(m *recollection) { *m = recollection{ours: m.ours, token: m.token} })
+	p.states.update(p.machine, func(m *machineState) {
+		*m = machineState{launch: launchState{ownToken: m.launch.ownToken, token: m.launch.token}}
+	})
 	p.launched(inputs, instance)
 	return next, nil
 }
@@ -145,7 +147,7 @@ func (p *pass) followInstance(ctx context.Context) (progress, error) {
 	status := p.machine.Status.Instance
 	known := p.isTrue(v1beta1.ConditionLaunched) && status != nil
 	if known {
-		if gone, err := p.resolveDoubt(ctx); gone || err != nil {
+		if gone, err := p.checkSuspect(ctx); gone || err != nil {
 			return wait, err
 		}
 	}
@@ -155,12 +157,12 @@ func (p *pass) followInstance(ctx context.Context) (progress, error) {
 	if known && p.machine.Status.NodeRef != nil {
 		return next, nil // Its Node says more than the provider could.
 	}
-	if known && p.recallBoot() {
+	if known && p.restoreBooted() {
 		return next, nil
 	}
 	inputs, err := p.Classes.ResolveForDeletion(ctx, p.machine)
 	if missing, ok := errors.AsType[*resolve.Error](err); ok {
-		p.wakeIn(secretBackstop)
+		p.requeueIn(secretBackstop)
 		if !known {
 			p.launchRefused(missing.Reason, missing.Message)
 		}
@@ -169,7 +171,7 @@ func (p *pass) followInstance(ctx context.Context) (progress, error) {
 	if err != nil {
 		return wait, fmt.Errorf("resolve the machine's class: %w", err)
 	}
-	instance, err := p.lookUp(ctx, inputs)
+	instance, err := p.getInstance(ctx, inputs)
 	switch {
 	case provider.IsNotFound(err):
 		return p.followAbsent(known), nil
@@ -187,12 +189,12 @@ func (p *pass) followInstance(ctx context.Context) (progress, error) {
 	case undescribed(p.machine) && instance.OwnedBy(p.ClusterID, identity(p.machine)) != nil && p.showsWithin() > 0:
 		// The tags of what was made for the Machine may not show yet. Taken for somebody else's, it would be for good.
 		p.launching("Waiting until the provider would show the instance's tags.")
-		p.wakeIn(min(p.showsWithin(), p.pollInterval()))
+		p.requeueIn(min(p.showsWithin(), p.pollInterval()))
 		return wait, nil
 	case undescribed(p.machine) && instance.OwnedBy(p.ClusterID, identity(p.machine)) != nil:
 		return p.adopt(ctx)
 	}
-	p.memory.update(p.machine, func(m *recollection) { m.lookupFailures = 0 })
+	p.states.update(p.machine, func(m *machineState) { m.instance.getFailures = 0 })
 	p.shown()
 	p.launched(inputs, instance)
 	return next, nil
@@ -201,8 +203,8 @@ func (p *pass) followInstance(ctx context.Context) (progress, error) {
 // lookupFailed asks for another lookup after an error that says nothing of the instance, and returns the reason to show.
 func (p *pass) lookupFailed(err error) (reason string) {
 	p.shown() // A read that failed is not the second of two.
-	c := lookupConsequence(provider.CodeOf(err))
-	p.wakeIn(c.backoff(p.lookedInVain(), provider.RetryAfter(err), string(p.machine.UID)))
+	c := lookupRetryPolicy(provider.CodeOf(err))
+	p.requeueIn(c.backoff(p.countFailedCheck(), provider.RetryAfter(err), string(p.machine.UID)))
 	return c.reason
 }
 
@@ -224,7 +226,7 @@ func pollInterval(age time.Duration) time.Duration {
 	return min(max(age/4, time.Second), 30*time.Second)
 }
 
-func (p *pass) lookUp(ctx context.Context, inputs resolve.Resolved) (*provider.Instance, error) {
+func (p *pass) getInstance(ctx context.Context, inputs resolve.Resolved) (*provider.Instance, error) {
 	req := provider.GetRequest{Machine: identity(p.machine), Class: inputs.Class(), ClusterID: p.ClusterID, ProviderID: p.machine.Spec.ProviderID}
 	if p.machine.Status.Instance != nil {
 		req.Scope = p.machine.Status.Instance.Scope
@@ -264,7 +266,7 @@ func (p *pass) launched(inputs resolve.Resolved, instance *provider.Instance) {
 	}
 	switch instance.State {
 	case provider.StatePending:
-		p.wakeIn(p.pollInterval())
+		p.requeueIn(p.pollInterval())
 	case provider.StateFailed:
 		p.fail(v1beta1.FailureCreateError, "The provider gave up on the instance: "+instance.StateMessage)
 	}
@@ -334,21 +336,21 @@ func (p *pass) launchRefused(reason, message string) {
 
 // launchFailed records an error of Create and when the next try is due.
 func (p *pass) launchFailed(err error, fingerprint string) {
-	c := createConsequence(provider.CodeOf(err))
+	c := createRetryPolicy(provider.CodeOf(err))
 	message := messageOf(err)
 	if p.trying(c.reason, message) {
 		p.warn(c.reason, "Launch", message)
 	}
 	p.operationFailed(v1beta1.OperationCreate, c, err, fingerprint)
-	if !c.refusal() {
+	if !c.isRejection() {
 		p.failAfterTimeout(err)
 	}
 }
 
 // operationFailed records a failed call, how many there were in a row and when the next one is due.
-func (p *pass) operationFailed(kind v1beta1.OperationType, c consequence, err error, fingerprint string) {
+func (p *pass) operationFailed(kind v1beta1.OperationType, c retryPolicy, err error, fingerprint string) {
 	failures, state := oneMore(p.failuresOf(kind)), v1beta1.OperationProcessing
-	if c.refusal() {
+	if c.isRejection() {
 		state = v1beta1.OperationFailed
 	}
 	p.operation(kind, state, messageOf(err), provider.CodeOf(err))
@@ -358,9 +360,9 @@ func (p *pass) operationFailed(kind v1beta1.OperationType, c consequence, err er
 		d := c.backoff(failures, provider.RetryAfter(err), string(p.machine.UID))
 		retry = p.now.Add(d)
 		last.NextTryTime = &metav1.Time{Time: retry}
-		p.wakeIn(d)
+		p.requeueIn(d)
 	}
-	p.memory.update(p.machine, func(m *recollection) { m.tried, m.notBefore = fingerprint, retry })
+	p.states.update(p.machine, func(m *machineState) { m.launch.tried, m.launch.notBefore = fingerprint, retry })
 }
 
 func identity(m *v1beta1.Machine) provider.Machine {

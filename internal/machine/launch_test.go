@@ -123,7 +123,7 @@ func TestALaunchWaitsForWhatIsMissing(t *testing.T) {
 			func(w *world) { w.class("small", "") }},
 		{"credentials", v1beta1.ReasonCredentialsNotFound,
 			func(w *world) { w.class("small", ""); w.drop("small-credentials") },
-			func(w *world) { w.create(w.held(w.secret("small-credentials", "token", "again"))) }},
+			func(w *world) { w.create(w.protected(w.secret("small-credentials", "token", "again"))) }},
 		{"user data", v1beta1.ReasonUserDataNotFound,
 			func(w *world) { w.class("small", "x"); w.drop("small-user-data") },
 			func(w *world) { w.create(w.secret("small-user-data", "userData", "x")) }},
@@ -260,7 +260,7 @@ func TestFailingToLaunchInTime(t *testing.T) {
 			}
 			w.until("m", "another attempt", func() bool { return w.get("m").Status.LastOperation.Attempts == attempts+1 })
 			within(t, "the wait of a failed machine", w.wantQuiet("m").RequeueAfter, 4*time.Minute, 13*time.Minute)
-			want(t, "events", reasons(w.events.take()), createConsequence(code).reason, string(reason))
+			want(t, "events", reasons(w.events.take()), createRetryPolicy(code).reason, string(reason))
 
 			w.cloud.script = map[string][]scripted{}
 			w.joins = true

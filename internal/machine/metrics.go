@@ -143,11 +143,11 @@ func (c *census) Collect(metrics chan<- prometheus.Metric) {
 }
 
 // kindred is what Machines are counted by.
-type kindred struct{ phase, deployment, class string }
+type censusKey struct{ phase, deployment, class string }
 
 // count counts the Machines that are the provider's, and those that are nobody's, which are everybody's to report.
-func (c *census) count(all []v1beta1.Machine) (machines map[kindred]int, skipped map[string]int) {
-	machines, skipped = map[kindred]int{}, map[string]int{}
+func (c *census) count(all []v1beta1.Machine) (machines map[censusKey]int, skipped map[string]int) {
+	machines, skipped = map[censusKey]int{}, map[string]int{}
 	for i := range all {
 		m := &all[i]
 		switch provider := recordedProvider(m); {
@@ -157,19 +157,19 @@ func (c *census) count(all []v1beta1.Machine) (machines map[kindred]int, skipped
 		case provider != c.provider:
 			continue
 		}
-		machines[kindOf(m)]++
+		machines[censusKeyOf(m)]++
 		switch {
 		case paused(m):
 			skipped[v1beta1.ReasonPausedByAnnotation]++
-		case m.DeletionTimestamp.IsZero() && foreign(m) != "":
+		case m.DeletionTimestamp.IsZero() && unsupportedSchema(m) != "":
 			skipped[v1beta1.ReasonUnknownTypeVersion]++
 		}
 	}
 	return machines, skipped
 }
 
-func kindOf(m *v1beta1.Machine) kindred {
-	is := kindred{phase: string(m.Status.Phase)}
+func censusKeyOf(m *v1beta1.Machine) censusKey {
+	is := censusKey{phase: string(m.Status.Phase)}
 	switch {
 	case !m.DeletionTimestamp.IsZero():
 		is.phase = string(v1beta1.MachineDeleting)

@@ -19,7 +19,7 @@ import (
 // Reach knows whether the target cluster can be reached.
 type Reach interface {
 	// TargetAway reports whether the target cluster counts as away, and since when.
-	TargetUnreachable() (since time.Time, away bool)
+	TargetUnreachable() (since time.Time, unreachable bool)
 	// TargetRefuses reports whether it counts as away because it refuses the credentials of this process.
 	TargetRefuses() bool
 	// TargetOutages returns its outages that are over, the oldest first, and the epoch in which that is all there is.
@@ -36,12 +36,12 @@ const lastTry = 2 * time.Second
 // is false when nothing is decided. As when calls fail, a machine whose user insists goes on, and so does one that never
 // had a Node, unless the cluster answers one request again: then the process is about to know that the outage is over. A
 // cluster that refuses the credentials is one that machines can join, so that nobody knows which of them have pods.
-func (p *pass) holdWhileAway(ctx context.Context) (proceed progress, away bool) {
+func (p *pass) waitWhileUnreachable(ctx context.Context) (proceed progress, unreachable bool) {
 	if p.Target == nil || p.Reach == nil {
 		return next, false
 	}
-	since, away := p.Reach.TargetUnreachable()
-	if !away {
+	since, unreachable := p.Reach.TargetUnreachable()
+	if !unreachable {
 		return next, false
 	}
 	// That time is given to each deletion anew: an outage that has lasted may be about to end, and what the Machine has in
@@ -53,9 +53,9 @@ func (p *pass) holdWhileAway(ctx context.Context) (proceed progress, away bool) 
 		p.leftBehind = true
 		return next, true
 	}
-	p.wakeIn(targetPoll)
+	p.requeueIn(targetPoll)
 	if neverJoined && left > 0 {
-		p.wakeIn(left)
+		p.requeueIn(left)
 	}
 	if refuses {
 		p.deleting(v1beta1.ReasonTargetCredentialsRefused, fmt.Sprintf("The target cluster refuses the provider's credentials since %s, so that nobody can tell which pods would be killed.", since.UTC().Format(time.RFC3339)))
@@ -134,6 +134,6 @@ func (p *pass) outage() bool {
 	if p.Reach == nil {
 		return false
 	}
-	_, away := p.Reach.TargetUnreachable()
-	return away
+	_, unreachable := p.Reach.TargetUnreachable()
+	return unreachable
 }

@@ -38,7 +38,7 @@ func (w *world) watched() *reach {
 }
 
 // away takes the target cluster away, and back brings it back.
-func (w *world) away(r *reach) {
+func (w *world) unreachable(r *reach) {
 	w.targetDown, r.since = true, w.clock.Now()
 	r.epoch++
 }
@@ -57,7 +57,7 @@ func TestTheDeletionStopsBeforeTheDrainWhenTheTargetIsKnownToBeAway(t *testing.T
 	w.class("small", "")
 	w.running("m")
 	w.delete("m")
-	w.away(r)
+	w.unreachable(r)
 	if result := w.reconcile("m"); result.RequeueAfter == 0 || result.RequeueAfter > targetPoll {
 		t.Errorf("it looks again after %s", result.RequeueAfter)
 	}
@@ -84,7 +84,7 @@ func TestAMachineThatNeverHadANodeIsDeletedWithoutTheTarget(t *testing.T) {
 	w.born("m")
 	w.reconcile("m")
 	w.delete("m")
-	w.away(r)
+	w.unreachable(r)
 	w.events.take()
 	result := w.reconcile("m")
 	if w.get("m") == nil || result.RequeueAfter == 0 {
@@ -110,7 +110,7 @@ func TestAForcedDeletionGoesOnAtOnceWithoutTheTarget(t *testing.T) {
 	w.events.take()
 	w.annotate("m", v1beta1.AnnotationForceDelete)
 	w.delete("m")
-	w.away(r)
+	w.unreachable(r)
 	w.reconcile("m")
 	if w.get("m") != nil || len(w.cloud.live()) != 0 {
 		t.Error("machine or instance are left")
@@ -149,7 +149,7 @@ func TestTheTimeOfAnOutageIsLeftOutOfADrainOnce(t *testing.T) {
 	asks("before", 0)
 
 	w.step(10 * time.Minute)
-	w.away(r)
+	w.unreachable(r)
 	w.reconcile("m")
 	w.step(5 * time.Hour)
 	w.reconcile("m")
@@ -169,7 +169,7 @@ func TestTheTimeOfAnOutageIsLeftOutOfADrainOnce(t *testing.T) {
 	asks("by another process", 5*time.Hour+3*time.Second)
 
 	w.step(time.Minute)
-	w.away(r)
+	w.unreachable(r)
 	w.step(time.Hour)
 	w.back(r)
 	asks("after another outage", 6*time.Hour+3*time.Second)
@@ -186,7 +186,7 @@ func TestAnOutageBeforeADrainDoesNotCount(t *testing.T) {
 	w.class("small", "")
 	m := w.running("m")
 	w.podOn(m.Status.NodeRef.Name)
-	w.away(r)
+	w.unreachable(r)
 	w.step(time.Hour)
 	w.back(r)
 	w.step(2 * time.Second)
@@ -208,7 +208,7 @@ func TestTheTimeOfAnOutageIsLeftOutOfTheTimeToJoin(t *testing.T) {
 	w.born("m")
 	w.reconcile("m")
 	w.step(5 * time.Minute)
-	w.away(r)
+	w.unreachable(r)
 	w.targetDown = false // Nodes are read from a cache, which is still there.
 	w.step(2 * v1beta1.DefaultCreationTimeout)
 	if result := w.reconcile("m"); result.RequeueAfter == 0 || result.RequeueAfter > targetPoll {
@@ -277,7 +277,7 @@ func TestADeletionInAnOutageWaitsBeforeItLeavesAnythingBehind(t *testing.T) {
 	w.class("small", joinsWithToken)
 	w.born("m")
 	w.reconcile("m")
-	w.away(r)
+	w.unreachable(r)
 	w.step(time.Hour)
 	w.delete("m")
 	if result := w.reconcile("m"); w.get("m") == nil || result.RequeueAfter == 0 || result.RequeueAfter > targetPoll {
@@ -297,7 +297,7 @@ func TestADeletionInAnOutageAsksOnceMoreBeforeItLeavesAnythingBehind(t *testing.
 	w.born("m")
 	w.reconcile("m")
 	w.delete("m")
-	w.away(r)
+	w.unreachable(r)
 	w.reconcile("m")
 	w.step(targetPatience)
 	w.targetDown = false
@@ -381,7 +381,7 @@ func TestADeletionIsNotConcludedWhileTheTargetRefusesTheCredentials(t *testing.T
 // M-31: only the API server's word that there is no Node proves that there is none.
 func TestAReadThatFailsDoesNotProveThatAMachineNeverJoined(t *testing.T) {
 	t.Parallel()
-	for name, refusal := range map[string]error{
+	for name, rejection := range map[string]error{
 		"forbidden": apierrors.NewForbidden(corev1.Resource("nodes"), "", errors.New("no")),
 		"too many":  apierrors.NewTooManyRequests("later", 1),
 		"internal":  apierrors.NewInternalError(errors.New("etcd is slow")),
@@ -397,7 +397,7 @@ func TestAReadThatFailsDoesNotProveThatAMachineNeverJoined(t *testing.T) {
 			w.refuse = func(_ string, o runtime.Object) error {
 				switch o.(type) {
 				case *corev1.Node, *corev1.NodeList:
-					return refusal
+					return rejection
 				}
 				return nil
 			}
@@ -422,7 +422,7 @@ func TestWhatFailsForAnOutageGoesOnSoonAfterIt(t *testing.T) {
 	r := w.watched()
 	w.class("small", joinsWithToken)
 	w.born("m")
-	w.away(r)
+	w.unreachable(r)
 	for range 3 {
 		result, err := w.pass("m")
 		if err != nil || result.RequeueAfter == 0 || result.RequeueAfter > targetPoll {

@@ -28,14 +28,14 @@ func (p *pass) register(ctx context.Context) (progress, error) {
 	case err != nil:
 		return wait, err
 	case found.conflict != "":
-		return p.refuseNode(found.conflict, found.rival)
+		return p.refuseNode(found.conflict, found.belongsToOther)
 	case node == nil && p.machine.Status.NodeRef != nil:
 		return p.nodeGone(ctx)
 	case node == nil:
 		p.awaitNode(found)
 		return wait, nil
 	}
-	refused, err := p.dress(ctx, node)
+	refused, err := p.applyTemplate(ctx, node)
 	if err != nil {
 		return wait, err
 	}
@@ -50,7 +50,7 @@ func (p *pass) register(ctx context.Context) (progress, error) {
 	p.node = node
 	if !p.isTrue(v1beta1.ConditionRegistered) && !nodeReady(node) {
 		if left := node.CreationTimestamp.Add(registrationGrace).Sub(p.now); left > 0 {
-			p.wakeIn(left)
+			p.requeueIn(left)
 			p.failAfterTimeout(nil)
 			return wait, nil
 		}
@@ -68,8 +68,8 @@ func (p *pass) register(ctx context.Context) (progress, error) {
 }
 
 // refuseNode says that a Node may not become the Machine's. Of a rival that was said.
-func (p *pass) refuseNode(conflict string, rival bool) (progress, error) {
-	if p.setCondition(v1beta1.ConditionRegistered, false, v1beta1.ReasonNodeConflict, conflict) && !rival {
+func (p *pass) refuseNode(conflict string, other bool) (progress, error) {
+	if p.setCondition(v1beta1.ConditionRegistered, false, v1beta1.ReasonNodeConflict, conflict) && !other {
 		p.warn(v1beta1.ReasonNodeConflict, "Register", conflict)
 	}
 	p.failAfterTimeout(nil)
@@ -77,11 +77,11 @@ func (p *pass) refuseNode(conflict string, rival bool) (progress, error) {
 }
 
 // awaitNode says what the Machine without a Node waits for. What a Node lacks it may get a moment later.
-func (p *pass) awaitNode(s sighting) {
+func (p *pass) awaitNode(s candidate) {
 	message := fmt.Sprintf("No node with the provider ID %s has registered.", p.machine.Spec.ProviderID)
 	if s.unproven != "" {
 		if left := s.since.Add(registrationGrace).Sub(p.now); left > 0 {
-			p.wakeIn(left)
+			p.requeueIn(left)
 		} else {
 			message = s.unproven
 		}
@@ -101,53 +101,53 @@ func (p *pass) withoutTarget() (progress, error) {
 
 // findNode returns the Machine's Node: the one it is paired with while that exists, else the one with its provider ID,
 // else one of its name that has none and is proven to be its.
-func (p *pass) findNode(ctx context.Context) (sighting, error) {
+func (p *pass) findNode(ctx context.Context) (candidate, error) {
 	if ref := p.machine.Status.NodeRef; ref != nil {
 		paired := &corev1.Node{}
 		err := p.Target.Nodes.Get(ctx, client.ObjectKey{Name: ref.Name}, paired)
 		// That it is written down is no proof. A provider ID that a Node has never changes.
 		if err == nil && paired.UID == ref.UID && paired.Spec.ProviderID == p.machine.Spec.ProviderID {
-			return sighting{node: paired.DeepCopy()}, nil
+			return candidate{node: paired.DeepCopy()}, nil
 		}
 		if err != nil && !apierrors.IsNotFound(err) {
-			return sighting{}, fmt.Errorf("read node %s: %w", ref.Name, err)
+			return candidate{}, fmt.Errorf("read node %s: %w", ref.Name, err)
 		}
 	}
 	nodes, err := index.Shared[corev1.Node](ctx, p.Target.Nodes, &corev1.NodeList{}, client.MatchingFields{index.NodeByProviderID: p.machine.Spec.ProviderID})
 	if err != nil {
-		return sighting{}, fmt.Errorf("find the node with the provider ID %s: %w", p.machine.Spec.ProviderID, err)
+		return candidate{}, fmt.Errorf("find the node with the provider ID %s: %w", p.machine.Spec.ProviderID, err)
 	}
-	nodes, rivals, err := p.withoutRivals(ctx, nodes)
+	nodes, conflicting, err := p.splitConflicting(ctx, nodes)
 	if err == nil {
-		err = p.tellRivals(ctx, rivals)
+		err = p.reportConflicts(ctx, conflicting)
 	}
 	if err != nil {
-		return sighting{}, err
+		return candidate{}, err
 	}
 	switch len(nodes) {
 	case 0:
-		if len(rivals) > 0 {
-			return sighting{conflict: p.rivalMessage(rivals[0]), rival: true}, nil
+		if len(conflicting) > 0 {
+			return candidate{conflict: p.conflictMessage(conflicting[0]), belongsToOther: true}, nil
 		}
 		return p.findNodeByName(ctx)
 	case 1:
 	default:
-		return sighting{
+		return candidate{
 			conflict:  fmt.Sprintf("Nodes %s and %s both have the provider ID %s.", nodes[0].Name, nodes[1].Name, p.machine.Spec.ProviderID),
 			claimants: nodes,
 		}, nil
 	}
 	machines, err := index.Shared[v1beta1.Machine](ctx, p.Client, &v1beta1.MachineList{}, client.MatchingFields{index.MachineByProviderID: p.machine.Spec.ProviderID})
 	if err != nil {
-		return sighting{}, fmt.Errorf("find the machines with the provider ID %s: %w", p.machine.Spec.ProviderID, err)
+		return candidate{}, fmt.Errorf("find the machines with the provider ID %s: %w", p.machine.Spec.ProviderID, err)
 	}
 	for _, other := range machines {
 		paired := other.Status.NodeRef != nil && other.Status.NodeRef.UID == nodes[0].UID
 		if other.UID != p.machine.UID && (paired || older(other, p.machine)) {
-			return sighting{conflict: fmt.Sprintf("Node %s belongs to machine %s, which has the same provider ID and was first.", nodes[0].Name, client.ObjectKeyFromObject(other))}, nil
+			return candidate{conflict: fmt.Sprintf("Node %s belongs to machine %s, which has the same provider ID and was first.", nodes[0].Name, client.ObjectKeyFromObject(other))}, nil
 		}
 	}
-	return sighting{node: nodes[0].DeepCopy()}, nil
+	return candidate{node: nodes[0].DeepCopy()}, nil
 }
 
 func older(a, b *v1beta1.Machine) bool {
@@ -159,8 +159,8 @@ func older(a, b *v1beta1.Machine) bool {
 
 // dress brings the Node to what it shall carry, in one patch, if it does not. It returns why the API server refuses that,
 // as it does with labels that are none.
-func (p *pass) dress(ctx context.Context, node *corev1.Node) (refused string, err error) {
-	if paused(p.machine) || foreign(p.machine) != "" {
+func (p *pass) applyTemplate(ctx context.Context, node *corev1.Node) (refused string, err error) {
+	if paused(p.machine) || unsupportedSchema(p.machine) != "" {
 		return "", nil
 	}
 	if refused := reservedKeys(p.machine); refused != "" {
@@ -170,17 +170,17 @@ func (p *pass) dress(ctx context.Context, node *corev1.Node) (refused string, er
 		applied, known := p.appliedTo(node)
 		inService := applied.InService || !known && p.inService(node)
 		next := templateOf(p.machine, node, inService)
-		dressed, err := dressed(node, p.machine, applied, known, inService)
+		withTemplate, err := withTemplate(node, p.machine, applied, known, inService)
 		if err != nil {
 			return "", err
 		}
-		if dressed == nil {
+		if withTemplate == nil {
 			p.noteApplied(&next)
 			return "", nil
 		}
 		var patch client.Patch
 		if attempt == 0 {
-			if patch, err = dressing(node, dressed); err != nil {
+			if patch, err = templatePatch(node, withTemplate); err != nil {
 				return "", err
 			}
 		}
@@ -189,11 +189,11 @@ func (p *pass) dress(ctx context.Context, node *corev1.Node) (refused string, er
 			// One that replaces the list of taints must not be blind.
 			patch = client.MergeFromWithOptions(node.DeepCopy(), client.MergeFromWithOptimisticLock{})
 		}
-		err = p.Target.Nodes.Patch(ctx, dressed, patch)
+		err = p.Target.Nodes.Patch(ctx, withTemplate, patch)
 		invalid := apierrors.IsInvalid(err)
 		switch {
 		case err == nil:
-			*node = *dressed
+			*node = *withTemplate
 			p.noteApplied(&next)
 			return "", nil
 		case invalid && !tested:

@@ -204,7 +204,7 @@ func TestARefusedMachineWaitsForItsTurnAsRefused(t *testing.T) {
 
 	w.cloud.boot = 0
 	w.reconcile("other")
-	w.wantWoken(queue, "refused")
+	w.wantEnqueued(queue, "refused")
 	w.reconcile("refused")
 	w.wantPhase(w.get("refused"), v1beta1.MachineProvisioned)
 }

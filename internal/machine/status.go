@@ -138,7 +138,7 @@ func (p *pass) failAfterTimeout(cause error) {
 	}
 	timeout := m.Spec.Timeouts.CreationOrDefault()
 	if left := p.joinTimeLeft(); left > 0 {
-		p.wakeIn(left)
+		p.requeueIn(left)
 		return
 	}
 	code := provider.CodeOf(cause)
@@ -185,8 +185,8 @@ func (p *pass) blocker() *metav1.Condition {
 	if interrupted(m) && m.Status.FailureReason == "" {
 		return meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionInterruptionNotice)
 	}
-	if p.heldUp != nil {
-		return p.heldUp
+	if p.waitsFor != nil {
+		return p.waitsFor
 	}
 	if m.Replacing() || meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionDrained) != nil && !interrupted(m) {
 		return meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate)

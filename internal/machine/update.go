@@ -19,7 +19,7 @@ import (
 // under the same Machine. Who changed the specification need not know which.
 func (p *pass) update(ctx context.Context) (progress, error) {
 	m := p.machine
-	if paused(m) || foreign(m) != "" {
+	if paused(m) || unsupportedSchema(m) != "" {
 		p.suspendDrain()
 	}
 	if m.Replacing() {
@@ -31,7 +31,7 @@ func (p *pass) update(ctx context.Context) (progress, error) {
 	if m.Status.Applied == nil {
 		return next, nil // Nothing to compare with: it was launched before this was recorded.
 	}
-	if why := foreign(m); why != "" {
+	if why := unsupportedSchema(m); why != "" {
 		p.setCondition(v1beta1.ConditionUpToDate, false, v1beta1.ReasonUnknownTypeVersion, why)
 		return next, nil
 	}
@@ -64,12 +64,12 @@ func (p *pass) update(ctx context.Context) (progress, error) {
 		return next, nil
 	}
 	fingerprint := "update " + fingerprintOf(m, inputs, p.attempt())
-	if r := p.memory.of(m); r.tried == fingerprint {
-		if r.notBefore.IsZero() {
+	if r := p.states.get(m); r.launch.tried == fingerprint {
+		if r.launch.notBefore.IsZero() {
 			return next, nil // Refused for good, and nothing has changed.
 		}
-		if left := r.notBefore.Sub(p.now); left > 0 {
-			p.wakeIn(left)
+		if left := r.launch.notBefore.Sub(p.now); left > 0 {
+			p.requeueIn(left)
 			return next, nil
 		}
 	}
@@ -143,7 +143,7 @@ func (p *pass) updateInstance(ctx context.Context, inputs resolve.Resolved, want
 				p.updating("Waiting for the provider to show the instance.")
 				return next, nil
 			}
-			p.memory.update(m, func(r *recollection) { r.doubted = m.Spec.ProviderID })
+			p.states.update(m, func(r *machineState) { r.instance.suspectID = m.Spec.ProviderID })
 		}
 		p.updateFailed(err, fingerprint)
 		return next, nil
@@ -157,7 +157,7 @@ func (p *pass) updateInstance(ctx context.Context, inputs resolve.Resolved, want
 		if done, err := p.withdrawRequest(ctx, node); err != nil || !done {
 			return progress(err == nil), err
 		}
-		p.memory.update(m, func(r *recollection) { r.tried = "" })
+		p.states.update(m, func(r *machineState) { r.launch.tried = "" })
 		m.Status.Applied = wanted
 		p.ended(phaseUpdate, p.updateBegan())
 		if result.Instance != nil && m.Status.Instance != nil {
@@ -186,7 +186,7 @@ func (p *pass) updateInstance(ctx context.Context, inputs resolve.Resolved, want
 		}
 		return p.updateInstance(ctx, inputs, wanted, fingerprint, true)
 	case provider.UpdateNeedsReplacement:
-		p.memory.update(m, func(r *recollection) { r.tried = "" })
+		p.states.update(m, func(r *machineState) { r.launch.tried = "" })
 		m.Status.Phase = v1beta1.MachineUpdating
 		m.Status.Launch = &v1beta1.LaunchStatus{Attempt: m.LaunchAttempt(), Step: v1beta1.LaunchStepReplacing, OldProviderID: m.Spec.ProviderID}
 		p.updateWaits(v1beta1.ReasonReplacing, "The instance is replaced: "+result.Reason)
@@ -211,7 +211,7 @@ func (p *pass) updateInstance(ctx context.Context, inputs resolve.Resolved, want
 
 // refuseUpdate says that the change cannot be made. Nothing is tried again until something changes.
 func (p *pass) refuseUpdate(reason, fingerprint string) {
-	p.memory.update(p.machine, func(r *recollection) { *r = recollection{tried: fingerprint} })
+	p.states.update(p.machine, func(r *machineState) { *r = machineState{launch: launchState{tried: fingerprint}} })
 	p.endDrain()
 	p.notUpdated(v1beta1.ReasonUnsupportedChange, reason)
 	p.operation(v1beta1.OperationUpdate, v1beta1.OperationFailed, reason, "")
@@ -226,10 +226,10 @@ func (p *pass) updating(message string) {
 		reason = v1beta1.ReasonUpdateTimeout
 		message = fmt.Sprintf("The update takes longer than %s.", timeout)
 	} else {
-		p.wakeIn(started.Add(timeout).Sub(p.now))
+		p.requeueIn(started.Add(timeout).Sub(p.now))
 	}
 	p.notUpdated(reason, message)
-	p.wakeIn(pollInterval(p.now.Sub(started)))
+	p.requeueIn(pollInterval(p.now.Sub(started)))
 }
 
 // notUpdated says why the instance is not what the specification asks for. The old one keeps running.
@@ -242,7 +242,7 @@ func (p *pass) notUpdated(reason, message string) {
 // updateFailed records an error of Update and when the next try is due.
 func (p *pass) updateFailed(err error, fingerprint string) {
 	p.notUpdated(v1beta1.ReasonUpdateError, messageOf(err))
-	p.operationFailed(v1beta1.OperationUpdate, createConsequence(provider.CodeOf(err)), err, fingerprint)
+	p.operationFailed(v1beta1.OperationUpdate, createRetryPolicy(provider.CodeOf(err)), err, fingerprint)
 }
 
 // drainedForUpdate reports whether the node was drained for a change that is not done yet, and its volumes are no longer
@@ -272,7 +272,7 @@ func (p *pass) suspendDrain() {
 // uncordon ends the disruption of an update once the node is Ready again. One that was drained for a change that is still
 // to be made stays out of service.
 func (p *pass) uncordon(ctx context.Context) error {
-	if paused(p.machine) || foreign(p.machine) != "" || isUpdating(p.machine) || interrupted(p.machine) || p.withdrawn ||
+	if paused(p.machine) || unsupportedSchema(p.machine) != "" || isUpdating(p.machine) || interrupted(p.machine) || p.withdrawn ||
 		meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionDrained) != nil {
 		return nil
 	}
@@ -299,7 +299,7 @@ func (p *pass) updateWaits(reason, message string) {
 		kind = v1beta1.ReasonReplacing
 	}
 	p.setCondition(v1beta1.ConditionUpToDate, false, kind, message)
-	p.heldUp = &metav1.Condition{Reason: reason, Message: message}
+	p.waitsFor = &metav1.Condition{Reason: reason, Message: message}
 }
 
 // isUpdating reports whether the instance is being changed in place or replaced.
@@ -330,7 +330,7 @@ func (p *pass) replace(ctx context.Context) (progress, error) {
 	}
 	p.node, p.instanceGone = nil, false
 	p.endDrain()
-	p.memory.forget(client.ObjectKeyFromObject(m))
+	p.states.forget(client.ObjectKeyFromObject(m))
 	dropCondition(&m.Status.Conditions, v1beta1.ConditionNodeHealthy)
 	for _, kind := range []string{v1beta1.ConditionLaunched, v1beta1.ConditionRegistered} {
 		p.setCondition(kind, false, v1beta1.ReasonReplacing, "The old instance is gone; a new one follows.")

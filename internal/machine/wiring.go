@@ -30,7 +30,7 @@ import (
 func (r *Reconciler) Wiring(cache client.Reader, drains source.Source) wiring.Controller {
 	t := wiring.Controller{
 		Name: "machine", Reconciler: r, Concurrency: r.Concurrency,
-		For: &wiring.Watch{Object: &v1beta1.Machine{}, Predicate: r.echo.Filter(machineChanged())},
+		For: &wiring.Watch{Object: &v1beta1.Machine{}, Predicate: r.ownWrites.Filter(machineChanged())},
 		Watches: []wiring.Watch{
 			{Object: &v1beta1.Machine{}, Keys: handler.EnqueueRequestsFromMapFunc(machinesOfInstance(cache)), Predicate: goneOnly()},
 			{Object: &v1beta1.MachineClass{}, Keys: handler.EnqueueRequestsFromMapFunc(resolve.MachinesOfClass(cache)), Predicate: classChanged()},
@@ -38,7 +38,7 @@ func (r *Reconciler) Wiring(cache client.Reader, drains source.Source) wiring.Co
 			{Cluster: wiring.Target, Object: &corev1.Node{}, Keys: handler.EnqueueRequestsFromMapFunc(machinesOfNode(cache)), Predicate: nodeChanged(r.Signals)},
 		},
 	}
-	t.Sources = append(t.Sources, r.doubts.wakes())
+	t.Sources = append(t.Sources, r.trigger.source())
 	if drains != nil {
 		t.Sources = append(t.Sources, drains)
 	}

@@ -60,8 +60,8 @@ func managed(t *testing.T, change ...func(*Options)) *world {
 		for _, f := range change {
 			f(&o)
 		}
-		events := func(object client.Object, keys handler.EventHandler, news ...predicate.Predicate) source.Source {
-			return source.Kind(mgr.GetCache(), object, keys, news...)
+		events := func(object client.Object, keys handler.EventHandler, changes ...predicate.Predicate) source.Source {
+			return source.Kind(mgr.GetCache(), object, keys, changes...)
 		}
 		return New(o).Wiring(mgr.GetCache(), drains.Wakes()).Add(mgr, events)
 	})
@@ -155,7 +155,7 @@ func TestWhatWakesAMachine(t *testing.T) {
 	class.Spec.CredentialsRef = &v1beta1.LocalRef{Name: "credentials"}
 	w.create(class)
 	w.await("machines that wait for their credentials", machines, waitsFor(v1beta1.ReasonCredentialsNotFound))
-	w.create(w.held(w.secret("credentials", "token", "hunter2")))
+	w.create(w.protected(w.secret("credentials", "token", "hunter2")))
 	w.hold(class)
 	w.await("machines with an instance", machines, inPhase(v1beta1.MachineProvisioned))
 

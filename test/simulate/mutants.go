@@ -36,7 +36,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "poll-dropped", file: "internal/machine/controller.go",
-		from: "return reconcile.Result{RequeueAfter: p.wakeAfter}, nil", to: "return reconcile.Result{}, nil",
+		from: "return reconcile.Result{RequeueAfter: p.requeueAfter}, nil", to: "return reconcile.Result{}, nil",
 		scenario: "delete", finds: "at rest, but",
 	},
 	{
@@ -50,7 +50,7 @@ var mutants = []mutant{
 		scenario: "roll", finds: "I3", last: 229,
 	},
 	{
-		name: "finalizer-removed-early", file: "internal/machine/deletion.go",
+		name: "finalizer-removed-early", file: "internal/machine/teardown.go",
 		from: "LastOperation.LastUpdateTime.Time)))\n		return wait, nil", to: "LastOperation.LastUpdateTime.Time)))\n		return next, nil",
 		scenario: "scale-down", finds: "I1|order",
 	},
@@ -65,17 +65,17 @@ var mutants = []mutant{
 		scenario: "create-then-delete", finds: "at rest|instances", last: 2401,
 	},
 	{
-		name: "no-settling", file: "internal/machine/deletion.go",
+		name: "no-settling", file: "internal/machine/teardown.go",
 		from: "	left := since.Add(p.Cloud.CreateSettle()).Sub(p.now)\n	if left <= 0 {\n		return next", to: "	left := since.Sub(since)\n	if left <= 0 {\n		return next",
 		scenario: "create-then-delete", finds: "I1",
 	},
 	{
-		name: "node-before-instance", file: "internal/machine/deletion.go",
+		name: "node-before-instance", file: "internal/machine/teardown.go",
 		from: "p.deleteInstance, p.deleteNode, p.release,", to: "p.deleteNode, p.deleteInstance, p.release,",
 		scenario: "scale-down", finds: "order",
 	},
 	{
-		name: "lost-instance-not-looked-for", file: "internal/machine/deletion.go",
+		name: "lost-instance-not-looked-for", file: "internal/machine/teardown.go",
 		from: "p.findLost, p.awaitPreDrainHooks,", to: "p.awaitPreDrainHooks,",
 		scenario: "create-then-delete", finds: "nodes",
 	},
@@ -115,12 +115,12 @@ var mutants = []mutant{
 		scenario: "in-place-by-selection", finds: "selection: ",
 	},
 	{
-		name: "stale-answer-of-an-agent", file: "internal/machine/agent.go",
+		name: "stale-answer-of-an-agent", file: "internal/machine/update_agent.go",
 		from: "map[string]string{v1beta1.NodeAnnotationUpdateRequested: version}, v1beta1.NodeAnnotationUpdateResult)", to: "map[string]string{v1beta1.NodeAnnotationUpdateRequested: version})",
 		scenario: "update-by-agent", finds: "at rest, but|after the last disturbance", last: 1489,
 	},
 	{
-		name: "agent-asked-before-the-drain", file: "internal/machine/agent.go",
+		name: "agent-asked-before-the-drain", file: "internal/machine/update_agent.go",
 		from: "	if proceed, err := p.drain(ctx); err != nil {", to: "	if proceed, err := next, error(nil); err != nil {",
 		scenario: "update-by-agent", finds: "agent: ",
 	},
@@ -160,7 +160,7 @@ var mutants = []mutant{
 		scenario: "preserve", finds: "preservation: ",
 	},
 	{
-		name: "kept-machine-counted", file: "internal/machine/preserve.go",
+		name: "kept-machine-counted", file: "internal/machine/preservation.go",
 		from: "		m.OwnerReferences = slices.DeleteFunc", to: "		_ = slices.DeleteFunc",
 		scenario: "preserve", finds: "preservation: |after the last disturbance|at rest, but|no rest",
 	},

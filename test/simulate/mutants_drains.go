@@ -19,7 +19,7 @@ func drainMutants() []mutant {
 			scenario: "drain-never-allowed", finds: "I7: .* gives pod|without any grace",
 		},
 		{
-			name: "drain-skipped", file: "internal/machine/deletion.go",
+			name: "drain-skipped", file: "internal/machine/teardown.go",
 			from: "p.noteInterruptionInDeletion, p.drain, p.awaitPreTerminateHooks,", to: "p.noteInterruptionInDeletion, p.awaitPreTerminateHooks,",
 			scenario: "drain-beside-others", finds: "I7: instance .* is disturbed",
 		},
@@ -49,7 +49,7 @@ func drainMutants() []mutant {
 			scenario: "drain-stuck-volume", finds: "at rest, but|after the last disturbance|no rest",
 		},
 		{
-			name: "node-of-a-dead-instance-dropped", file: "internal/machine/deletion.go",
+			name: "node-of-a-dead-instance-dropped", file: "internal/machine/teardown.go",
 			from: "	if proceed, err := p.detachByForce(ctx); err != nil || !bool(proceed) {", to: "	if proceed, err := next, error(nil); err != nil || !bool(proceed) {",
 			scenario: "drain-silent-node", finds: "volumes: node",
 		},
@@ -64,17 +64,17 @@ func drainMutants() []mutant {
 			scenario: "drain-update-withdrawn", finds: "I7: ",
 		},
 		{
-			name: "pre-drain-hook-ignored", file: "internal/machine/deletion.go",
+			name: "pre-drain-hook-ignored", file: "internal/machine/teardown.go",
 			from: "p.findLost, p.awaitPreDrainHooks, p.findNodeToDelete,", to: "p.findLost, p.findNodeToDelete,",
 			scenario: "hooks", finds: "hooks: ",
 		},
 		{
-			name: "pre-terminate-hook-ignored", file: "internal/machine/deletion.go",
+			name: "pre-terminate-hook-ignored", file: "internal/machine/teardown.go",
 			from: "p.drain, p.awaitPreTerminateHooks, p.deleteInstance,", to: "p.drain, p.deleteInstance,",
 			scenario: "hooks", finds: "hooks: instance",
 		},
 		{
-			name: "pause-ignored-at-deletion", file: "internal/machine/deletion.go",
+			name: "pause-ignored-at-deletion", file: "internal/machine/teardown.go",
 			from: "	if paused(p.machine) {\n", to: "	if paused(p.machine) && p.gone {\n",
 			scenario: "paused-deletion", finds: "pause: ",
 		},

@@ -9,13 +9,13 @@ func planMutants() []mutant {
 			scenario: "scale-down", finds: "fence: ", planned: true,
 		},
 		{
-			name: "throttled-taken-for-gone", file: "internal/machine/deletion.go",
+			name: "throttled-taken-for-gone", file: "internal/machine/teardown.go",
 			from: "		p.deleteFailed(err)\n		return wait, nil", to: "		if provider.CodeOf(err) == provider.Throttled {\n			return next, nil\n		}\n		p.deleteFailed(err)\n		return wait, nil",
 			scenario: "delete", finds: "I1|order", planned: true,
 		},
 		{
 			name: "forbidden-taken-for-done", file: "internal/machine/health.go",
-			from: "(known.token || !errors.Is(err, bootstrap.ErrMayNotRead))", to: "!(apierrors.IsForbidden(err) || errors.Is(err, bootstrap.ErrMayNotRead))",
+			from: "(known.launch.token || !errors.Is(err, bootstrap.ErrMayNotRead))", to: "!(apierrors.IsForbidden(err) || errors.Is(err, bootstrap.ErrMayNotRead))",
 			scenario: "create-with-token", finds: "tokens are left", planned: true,
 		},
 		{
@@ -29,12 +29,12 @@ func planMutants() []mutant {
 			scenario: "scale-up", finds: "I3", planned: true,
 		},
 		{
-			name: "user-data-told", file: "internal/machine/launch.go",
+			name: "user-data-reported", file: "internal/machine/launch.go",
 			from: "Type:           instance.Type,", to: "Type:           string(inputs.UserData),",
 			scenario: "create", finds: "I10", planned: true,
 		},
 		{
-			name: "credentials-told-at-an-error", file: "internal/machine/deletion.go",
+			name: "credentials-in-an-error", file: "internal/machine/teardown.go",
 			from: "		p.deleteFailed(err)\n		return wait, nil", to: "		secret, _ := inputs.Credentials.Get(\"token\")\n		p.deleteFailed(fmt.Errorf(\"%w: %s\", err, secret.Reveal()))\n		return wait, nil",
 			scenario: "delete", finds: "I10", planned: true,
 		},
@@ -49,7 +49,7 @@ func planMutants() []mutant {
 			scenario: "certificates", finds: "attempt: ", planned: true,
 		},
 		{
-			name: "node-deleted-without-its-uid", file: "internal/machine/deletion.go",
+			name: "node-deleted-without-its-uid", file: "internal/machine/teardown.go",
 			from:     "	err := p.Target.Nodes.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: p.node.Name}}, client.Preconditions{UID: &uid})",
 			to:       "	_ = uid\n	err := p.Target.Nodes.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: p.node.Name}})",
 			scenario: "replace", finds: "order: ", planned: true,
@@ -70,7 +70,7 @@ func planMutants() []mutant {
 			scenario: "drain-for-update", finds: "volumes: ", planned: true,
 		},
 		{
-			name: "node-given-up-at-once-by-force", file: "internal/machine/deletion.go",
+			name: "node-given-up-at-once-by-force", file: "internal/machine/teardown.go",
 			from: "p.leftBehind || p.forced() && !p.instanceGone {", to: "p.leftBehind || p.forced() {",
 			scenario: "drain-forced", finds: "nodes|the end differs", plan: "59:denied",
 		},
@@ -96,7 +96,7 @@ func planMutants() []mutant {
 		},
 		{
 			name: "token-taken-for-none", file: "internal/machine/health.go",
-			from: "(known.token || !errors.Is(err, bootstrap.ErrMayNotRead))", to: "!errors.Is(err, bootstrap.ErrMayNotRead)",
+			from: "(known.launch.token || !errors.Is(err, bootstrap.ErrMayNotRead))", to: "!errors.Is(err, bootstrap.ErrMayNotRead)",
 			scenario: "certificates", finds: "tokens are left", plan: "61:freeze-Node,139:denied-for-long",
 		},
 	}

@@ -107,12 +107,12 @@ func TestAForgedNodeRefReachesNoOtherNode(t *testing.T) {
 				w.class("small", "")
 				m := w.running("m")
 				own := m.Status.NodeRef.Name
-				foreign := nodeNameOf(w.namespace, "control-plane")
-				w.node("m", true, named(foreign), change)
-				w.podOn(foreign)
-				before := w.getNode(foreign)
-				m.Status.NodeRef = &v1beta1.NodeRef{Name: foreign, UID: before.UID}
-				m.Status.Instance.NodeName = foreign
+				unsupportedSchema := nodeNameOf(w.namespace, "control-plane")
+				w.node("m", true, named(unsupportedSchema), change)
+				w.podOn(unsupportedSchema)
+				before := w.getNode(unsupportedSchema)
+				m.Status.NodeRef = &v1beta1.NodeRef{Name: unsupportedSchema, UID: before.UID}
+				m.Status.Instance.NodeName = unsupportedSchema
 				if err := w.api.Status().Update(t.Context(), m); err != nil {
 					t.Fatal(err)
 				}
@@ -121,7 +121,7 @@ func TestAForgedNodeRefReachesNoOtherNode(t *testing.T) {
 				}
 				w.delete("m")
 				w.untilGone("m")
-				after := w.getNode(foreign)
+				after := w.getNode(unsupportedSchema)
 				if after == nil || after.ResourceVersion != before.ResourceVersion {
 					t.Fatalf("the node was touched: %+v, before %+v", after, before)
 				}

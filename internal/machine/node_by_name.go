@@ -20,12 +20,12 @@ import (
 const taintCloudProvider = "node.cloudprovider.kubernetes.io/uninitialized"
 
 // sighting is what was seen when the Machine's Node was looked for.
-type sighting struct {
+type candidate struct {
 	// node is the Machine's Node.
 	node *corev1.Node
 	// conflict says why a Node that might be the Machine's is not accepted, for good. rival is true if that Node is another's.
-	conflict string
-	rival    bool
+	conflict       string
+	belongsToOther bool
 	// claimants are the Nodes that all have the Machine's provider ID, if that is the conflict.
 	claimants []*corev1.Node
 	// unproven says why a Node with the Machine's name and without a provider ID is not accepted as it is, and since is
@@ -35,8 +35,8 @@ type sighting struct {
 }
 
 // unproven leaves a Node alone until more is known of it.
-func unproven(node *corev1.Node, format string, args ...any) sighting {
-	return sighting{unproven: fmt.Sprintf(format, args...), since: node.CreationTimestamp.Time}
+func unproven(node *corev1.Node, format string, args ...any) candidate {
+	return candidate{unproven: fmt.Sprintf(format, args...), since: node.CreationTimestamp.Time}
 }
 
 // claim is all that tells whether a Node without a provider ID is a Machine's.
@@ -44,7 +44,7 @@ type claim struct {
 	machine *v1beta1.Machine
 	node    *corev1.Node
 	// rivals are the other Machines that are the Node of that name, or expect to become it.
-	rivals []v1beta1.Machine
+	otherMachines []v1beta1.Machine
 	// attempt is the current one, and tokenID that of its bootstrap token; empty if it can have none.
 	attempt bootstrap.Attempt
 	tokenID string
@@ -54,34 +54,34 @@ type claim struct {
 
 // findNodeByName looks for a Node that has the name under which the Machine's instance registers and no provider ID, as
 // some kubelets register where no cloud-controller-manager follows.
-func (p *pass) findNodeByName(ctx context.Context) (sighting, error) {
+func (p *pass) findNodeByName(ctx context.Context) (candidate, error) {
 	name := index.NodeName(p.machine)
 	if name == "" {
-		return sighting{}, nil
+		return candidate{}, nil
 	}
 	node := &corev1.Node{}
 	switch err := p.Target.Nodes.Get(ctx, client.ObjectKey{Name: name}, node); {
 	case apierrors.IsNotFound(err):
-		return sighting{}, nil
+		return candidate{}, nil
 	case err != nil:
-		return sighting{}, fmt.Errorf("read node %s: %w", name, err)
+		return candidate{}, fmt.Errorf("read node %s: %w", name, err)
 	case node.Spec.ProviderID == "" && p.machine.DeletionTimestamp.IsZero() && tainted(node, taintCloudProvider):
 		return unproven(node, "Node %s waits for the cloud-controller-manager to tell its provider ID.", name), nil
 	}
-	return p.sight(ctx, node.DeepCopy())
+	return p.judgeByName(ctx, node.DeepCopy())
 }
 
 // sight judges a Node that has the Machine's name.
-func (p *pass) sight(ctx context.Context, node *corev1.Node) (sighting, error) {
+func (p *pass) judgeByName(ctx context.Context, node *corev1.Node) (candidate, error) {
 	c := claim{machine: p.machine, node: node, attempt: p.attempt()}
 	if s, decided := c.withoutProof(); decided {
 		return s, nil
 	}
 	machines := &v1beta1.MachineList{}
 	if err := p.Client.List(ctx, machines, client.MatchingFields{index.MachineByNodeName: node.Name}); err != nil {
-		return sighting{}, fmt.Errorf("find the machines of node %s: %w", node.Name, err)
+		return candidate{}, fmt.Errorf("find the machines of node %s: %w", node.Name, err)
 	}
-	c.rivals = slices.DeleteFunc(machines.Items, func(m v1beta1.Machine) bool { return m.UID == p.machine.UID })
+	c.otherMachines = slices.DeleteFunc(machines.Items, func(m v1beta1.Machine) bool { return m.UID == p.machine.UID })
 	if s, decided := c.byFormerNode(); decided {
 		if s.node != nil {
 			if named, err := p.namedByProvider(ctx, node.Name); err != nil || !named {
@@ -98,42 +98,42 @@ func (p *pass) sight(ctx context.Context, node *corev1.Node) (sighting, error) {
 	case apierrors.IsForbidden(err): // Who may not read tokens has made none.
 		return unproven(node, "Node %s has no provider ID, and who joined as it cannot be read: %s", node.Name, err), nil
 	case err != nil:
-		return sighting{}, fmt.Errorf("find out who joined as node %s: %w", node.Name, err)
+		return candidate{}, fmt.Errorf("find out who joined as node %s: %w", node.Name, err)
 	}
 	return c.byToken(), nil
 }
 
 // withoutProof decides where no proof would help.
-func (c claim) withoutProof() (s sighting, decided bool) {
+func (c claim) withoutProof() (s candidate, decided bool) {
 	switch {
 	case c.node.Spec.ProviderID != "":
-		return sighting{}, true // It says what it is: something else.
+		return candidate{}, true // It says what it is: something else.
 	case c.machine.Spec.ProviderID == "":
-		return sighting{}, true // The Machine has no instance that it could be.
+		return candidate{}, true // The Machine has no instance that it could be.
 	case c.node.Status.NodeInfo.KubeletVersion == "":
 		return unproven(c.node, "Node %s exists, and no kubelet reports for it.", c.node.Name), true
 	}
-	return sighting{}, false
+	return candidate{}, false
 }
 
 // byFormerNode decides by what Machines were or are the Node of that name.
-func (c claim) byFormerNode() (s sighting, decided bool) {
-	for i := range c.rivals {
-		if ref := c.rivals[i].Status.NodeRef; ref != nil && ref.UID == c.node.UID {
-			return sighting{conflict: fmt.Sprintf("Node %s is that of machine %s.", c.node.Name, client.ObjectKeyFromObject(&c.rivals[i]))}, true
+func (c claim) byFormerNode() (s candidate, decided bool) {
+	for i := range c.otherMachines {
+		if ref := c.otherMachines[i].Status.NodeRef; ref != nil && ref.UID == c.node.UID {
+			return candidate{conflict: fmt.Sprintf("Node %s is that of machine %s.", c.node.Name, client.ObjectKeyFromObject(&c.otherMachines[i]))}, true
 		}
 	}
 	// A kubelet keeps its certificate, and registers under its name again when its Node was deleted. In a Machine that is
 	// being deleted the Node may have gone with the instance, and the name be another's.
-	if ref := c.machine.Status.NodeRef; ref != nil && ref.Name == c.node.Name && len(c.rivals) == 0 && c.machine.DeletionTimestamp.IsZero() {
-		return sighting{node: c.node}, true
+	if ref := c.machine.Status.NodeRef; ref != nil && ref.Name == c.node.Name && len(c.otherMachines) == 0 && c.machine.DeletionTimestamp.IsZero() {
+		return candidate{node: c.node}, true
 	}
-	return sighting{}, false
+	return candidate{}, false
 }
 
 // byToken decides by who has the certificate of a node of that name. It must be the bearer of the current attempt's
 // token, before the Node was there: a Node that is older was made by somebody else.
-func (c claim) byToken() sighting {
+func (c claim) byToken() candidate {
 	var ours time.Time
 	other := ""
 	for _, j := range c.joins {
@@ -153,11 +153,11 @@ func (c claim) byToken() sighting {
 		return unproven(c.node, "Node %s has no provider ID, and the cluster does not know of a certificate that it got for this machine's bootstrap token: "+
 			"either its user data has none, or it joined more than an hour ago, or it is not this machine. If it is, set its provider ID to %s.", name, id)
 	case other != "":
-		return sighting{conflict: fmt.Sprintf("Node %s has no provider ID, and certificates for it were issued for this machine's bootstrap token and for %s.", name, other)}
+		return candidate{conflict: fmt.Sprintf("Node %s has no provider ID, and certificates for it were issued for this machine's bootstrap token and for %s.", name, other)}
 	case c.node.CreationTimestamp.Time.Before(ours):
-		return sighting{conflict: fmt.Sprintf("Node %s has no provider ID and was there before this machine joined.", name)}
+		return candidate{conflict: fmt.Sprintf("Node %s has no provider ID and was there before this machine joined.", name)}
 	}
-	return sighting{node: c.node}
+	return candidate{node: c.node}
 }
 
 func tainted(node *corev1.Node, key string) bool {

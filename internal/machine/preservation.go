@@ -29,16 +29,16 @@ func (p *pass) preserve(ctx context.Context) (progress, error) {
 	m := p.machine
 	switch {
 	case preservation.Preserved(m):
-		if paused(m) || foreign(m) != "" {
+		if paused(m) || unsupportedSchema(m) != "" {
 			return next, nil
 		}
 	case preservation.Due(m):
 		if p.outage() {
-			p.wakeIn(targetPoll) // Nothing is replaced now.
+			p.requeueIn(targetPoll) // Nothing is replaced now.
 			return next, nil
 		}
 	default:
-		p.notKept()
+		p.notPreserved()
 		return next, nil
 	}
 	if within, err := p.preserveWithinLimit(ctx); err != nil {
@@ -56,9 +56,9 @@ func (p *pass) preserve(ctx context.Context) (progress, error) {
 	}
 	left := until.Sub(p.now)
 	if left <= 0 {
-		return wait, p.endKeeping(ctx)
+		return wait, p.endPreservation(ctx)
 	}
-	p.wakeIn(left)
+	p.requeueIn(left)
 	message := fmt.Sprintf("The machine belongs to no set any more and is kept until %s, when it is deleted.", until.UTC().Format(time.RFC3339))
 	if p.setCondition(v1beta1.ConditionPreserved, true, v1beta1.ReasonPreserved, message) {
 		p.note(v1beta1.ReasonPreserved, "Preserve", message)
@@ -72,8 +72,8 @@ func (p *pass) preserve(ctx context.Context) (progress, error) {
 func (p *pass) preserveWithinLimit(ctx context.Context) (bool, error) {
 	m := p.machine
 	if !preservation.Preserved(m) && m.Annotations[v1beta1.AnnotationPreserve] == v1beta1.PreserveWhenFailed {
-		p.memory.preserving.Lock()
-		defer p.memory.preserving.Unlock()
+		p.states.preserving.Lock()
+		defer p.states.preserving.Unlock()
 		n, err := p.countPreserved(ctx)
 		if err != nil {
 			return false, err
@@ -87,10 +87,10 @@ func (p *pass) preserveWithinLimit(ctx context.Context) (bool, error) {
 			return false, nil
 		}
 	}
-	if err := p.cordonKept(ctx); err != nil {
+	if err := p.cordonPreserved(ctx); err != nil {
 		return false, err
 	}
-	return true, p.setAside(ctx)
+	return true, p.leaveSet(ctx)
 }
 
 // countPreserved counts the Machines of the same owner that are preserved because they failed. The cache shows what this
@@ -110,8 +110,8 @@ func (p *pass) countPreserved(ctx context.Context) (n int, err error) {
 	return n, nil
 }
 
-// setAside takes the Machine from its set, and says until when it is kept, in one patch.
-func (p *pass) setAside(ctx context.Context) error {
+// leaveSet takes the Machine from its set, and says until when it is kept, in one patch.
+func (p *pass) leaveSet(ctx context.Context) error {
 	m := p.machine
 	_, hash := m.Labels[v1beta1.LabelTemplateHash]
 	_, owned := m.Labels[v1beta1.LabelMachineSet]
@@ -132,7 +132,7 @@ func (p *pass) setAside(ctx context.Context) error {
 }
 
 // endKeeping deletes a Machine whose time is over, if nobody has changed it.
-func (p *pass) endKeeping(ctx context.Context) error {
+func (p *pass) endPreservation(ctx context.Context) error {
 	m := p.before
 	gone := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name}}
 	err := p.Client.Delete(ctx, gone, client.Preconditions{UID: &m.UID, ResourceVersion: &m.ResourceVersion})
@@ -143,7 +143,7 @@ func (p *pass) endKeeping(ctx context.Context) error {
 }
 
 // cordonKept keeps new pods away from the Node of a Machine that is set aside.
-func (p *pass) cordonKept(ctx context.Context) error {
+func (p *pass) cordonPreserved(ctx context.Context) error {
 	ref := p.machine.Status.NodeRef
 	if p.Target == nil || ref == nil {
 		return nil
@@ -160,7 +160,7 @@ func (p *pass) cordonKept(ctx context.Context) error {
 }
 
 // notKept says what is wrong with a wish to set the Machine aside, and forgets that it was.
-func (p *pass) notKept() {
+func (p *pass) notPreserved() {
 	if invalid := preservation.Invalid(p.machine); invalid != "" {
 		message := "The machine is not set aside: " + invalid + "."
 		if p.setCondition(v1beta1.ConditionPreserved, false, v1beta1.ReasonInvalidConfiguration, message) {
@@ -175,7 +175,7 @@ func (p *pass) notKept() {
 }
 
 // tooLateToKeep says so of a Machine that shall be set aside and is being deleted.
-func (p *pass) tooLateToKeep() {
+func (p *pass) tooLateToPreserve() {
 	m := p.machine
 	if m.Annotations[v1beta1.AnnotationPreserve] != v1beta1.PreserveNow || preservation.Preserved(m) || !hasFinalizer(m) {
 		return
@@ -190,12 +190,12 @@ func (p *pass) tooLateToKeep() {
 // written down first.
 func (p *pass) awaitPreservation() {
 	if preservation.Due(p.machine) && !preservation.Due(p.before) {
-		p.wakeIn(time.Millisecond)
+		p.requeueIn(time.Millisecond)
 	}
 }
 
 // updateUnlessKept leaves the instance of a Machine that is set aside as it is, unless it is half gone.
-func (p *pass) updateUnlessKept(ctx context.Context) (progress, error) {
+func (p *pass) updateUnlessPreserved(ctx context.Context) (progress, error) {
 	if preservation.Preserved(p.machine) && !p.machine.Replacing() {
 		p.endDrain()
 		return next, nil
@@ -207,9 +207,9 @@ func (p *pass) updateUnlessKept(ctx context.Context) (progress, error) {
 }
 
 // uncordonUnlessKept ends the disruption of the Node where nothing is in the way.
-func (p *pass) uncordonUnlessKept(ctx context.Context) error {
+func (p *pass) uncordonUnlessPreserved(ctx context.Context) error {
 	if preservation.Preserved(p.machine) {
-		return p.cordonKept(ctx)
+		return p.cordonPreserved(ctx)
 	}
 	return p.uncordon(ctx)
 }

@@ -25,7 +25,7 @@ import (
 
 // delete takes the machine down: hooks, drain, hooks, instance, node, token, and only then the finalizer.
 func (p *pass) delete(ctx context.Context) error {
-	p.tooLateToKeep()
+	p.tooLateToPreserve()
 	if !hasFinalizer(p.machine) {
 		p.gone = true // Held by somebody else's finalizer, or gone with the next event.
 		p.forget(client.ObjectKeyFromObject(p.machine))
@@ -98,7 +98,7 @@ func (p *pass) findNodeToDelete(ctx context.Context) (progress, error) {
 	if p.Target == nil || p.notOurs {
 		return next, nil
 	}
-	if proceed, away := p.holdWhileAway(ctx); away {
+	if proceed, unreachable := p.waitWhileUnreachable(ctx); unreachable {
 		return proceed, nil
 	}
 	if p.machine.Spec.ProviderID != "" {
@@ -108,7 +108,7 @@ func (p *pass) findNodeToDelete(ctx context.Context) (progress, error) {
 			return p.targetUnreachable(ctx, err)
 		case len(found.claimants) > 0:
 			return p.chooseClaimant(found), nil
-		case found.conflict != "" && !found.rival:
+		case found.conflict != "" && !found.belongsToOther:
 			return next, nil // The Node is another machine's, or nobody knows whose.
 		case found.node != nil:
 			p.node = found.node
@@ -125,15 +125,15 @@ func (p *pass) findNodeToDelete(ctx context.Context) (progress, error) {
 	case err != nil:
 		return p.targetUnreachable(ctx, fmt.Errorf("read node %s: %w", name, err))
 	case node.Spec.ProviderID != "" && node.Spec.ProviderID == p.machine.Spec.ProviderID:
-		rival, err := p.isRival(ctx, node)
+		other, err := p.isConflicting(ctx, node)
 		if err != nil {
 			return p.targetUnreachable(ctx, err)
 		}
-		if !rival {
+		if !other {
 			p.node = node
 		}
 	default:
-		found, err := p.sight(ctx, node)
+		found, err := p.judgeByName(ctx, node)
 		if err != nil {
 			return p.targetUnreachable(ctx, err)
 		}
@@ -145,7 +145,7 @@ func (p *pass) findNodeToDelete(ctx context.Context) (progress, error) {
 // chooseClaimant decides which of several Nodes with the provider ID is drained and deleted with the machine: the one whose
 // kubelet reports, since an instance has one kubelet, and a Node that was left when its host got another name is silent. Of
 // silent ones it is the newest. Where several report, pods run behind each, and a person has to say which Node is wrong.
-func (p *pass) chooseClaimant(s sighting) progress {
+func (p *pass) chooseClaimant(s candidate) progress {
 	nodes := slices.SortedFunc(slices.Values(s.claimants), func(a, b *corev1.Node) int {
 		return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 	})
@@ -164,7 +164,7 @@ func (p *pass) chooseClaimant(s sighting) progress {
 		if before == nil || before.Reason != v1beta1.ReasonNodeConflict {
 			p.warn(v1beta1.ReasonNodeConflict, "Delete", message)
 		}
-		p.wakeIn(drainBackstop)
+		p.requeueIn(drainBackstop)
 		return wait
 	}
 	p.node = chosen.DeepCopy()
@@ -202,10 +202,10 @@ func (p *pass) targetUnreachable(ctx context.Context, err error) (progress, erro
 // targetFailsSince is when the target cluster first failed this process in this deletion, now at the latest: before the
 // instance was gone or after that.
 func (p *pass) targetFailsSince() (since time.Time) {
-	p.memory.update(p.machine, func(m *recollection) {
-		failing := &m.targetAwaySince
+	p.states.update(p.machine, func(m *machineState) {
+		failing := &m.teardown.targetUnreachableSince
 		if p.instanceGone {
-			failing = &m.cleanupFailsSince
+			failing = &m.teardown.cleanupFailsSince
 		}
 		if failing.IsZero() {
 			*failing = p.now
@@ -237,7 +237,7 @@ func (p *pass) resolveForDeletion(ctx context.Context) (resolve.Resolved, progre
 		if p.deletingBlocked(missing.Reason, missing.Message) {
 			p.warn(missing.Reason, "Delete", missing.Message)
 		}
-		p.wakeIn(secretBackstop)
+		p.requeueIn(secretBackstop)
 		return inputs, wait, nil
 	}
 	if err != nil {
@@ -271,12 +271,12 @@ func (p *pass) deleteInstance(ctx context.Context) (progress, error) {
 		p.deleteFailed(err)
 		return wait, nil
 	case !result.Gone:
-		p.memory.update(p.machine, func(m *recollection) {
-			m.deleteFailures, m.deletingSince, m.deleteAccepted = 0, time.Time{}, true
+		p.states.update(p.machine, func(m *machineState) {
+			m.teardown.failures, m.teardown.nothingFoundSince, m.teardown.accepted = 0, time.Time{}, true
 		})
 		p.deleting(v1beta1.ReasonInstanceTerminating, "The provider is removing the instance.")
 		p.operation(v1beta1.OperationDelete, v1beta1.OperationProcessing, "The provider is removing the instance.", "")
-		p.wakeIn(pollInterval(p.now.Sub(p.machine.Status.LastOperation.LastUpdateTime.Time)))
+		p.requeueIn(pollInterval(p.now.Sub(p.machine.Status.LastOperation.LastUpdateTime.Time)))
 		return wait, nil
 	case req.ProviderID != "":
 		return p.confirmGone(ctx, inputs, result), nil
@@ -290,7 +290,7 @@ func (p *pass) deleteInstance(ctx context.Context) (progress, error) {
 // does not have the class yet would look the same, so the class is looked for at the API server.
 func (p *pass) neverLaunched(ctx context.Context, inputs resolve.Resolved) (bool, error) {
 	m := p.machine
-	if m.Spec.ProviderID != "" || m.Status.Instance != nil || inputs.Provider != "" || !p.memory.of(m).ambiguousAt.IsZero() {
+	if m.Spec.ProviderID != "" || m.Status.Instance != nil || inputs.Provider != "" || !p.states.get(m).launch.ambiguousAt.IsZero() {
 		return false, nil
 	}
 	if m.Spec.ClassRef == nil {
@@ -318,7 +318,7 @@ func (p *pass) settle(message string) progress {
 		return next
 	}
 	p.deleting(v1beta1.ReasonCreateSettling, message)
-	p.wakeIn(left)
+	p.requeueIn(left)
 	return wait
 }
 
@@ -334,19 +334,19 @@ func (p *pass) deletingBlocked(reason, message string) (transition bool) {
 // deleteFailed records an error of Delete and when the next try is due.
 func (p *pass) deleteFailed(err error) {
 	code := provider.CodeOf(err)
-	c := deleteConsequence(code)
+	c := deleteRetryPolicy(code)
 	message := messageOf(err)
 	var failures int32
-	p.memory.update(p.machine, func(m *recollection) {
-		m.deleteFailures++
-		failures = m.deleteFailures
+	p.states.update(p.machine, func(m *machineState) {
+		m.teardown.failures++
+		failures = m.teardown.failures
 	})
 	if p.deletingBlocked(c.reason, message) {
 		p.warn(c.reason, "Delete", message)
 	}
 	p.operation(v1beta1.OperationDelete, v1beta1.OperationProcessing, message, code)
 	p.machine.Status.LastOperation.Attempts = failures
-	p.wakeIn(c.backoff(failures, provider.RetryAfter(err), string(p.machine.UID)))
+	p.requeueIn(c.backoff(failures, provider.RetryAfter(err), string(p.machine.UID)))
 }
 
 // deleteNode removes the Node of an instance that is gone, and no other of that name.
@@ -391,7 +391,7 @@ func (p *pass) release(ctx context.Context) (progress, error) {
 	}
 	p.gone = true
 	p.forget(client.ObjectKeyFromObject(p.machine))
-	p.memory.update(p.machine, func(m *recollection) { m.released = true })
+	p.states.update(p.machine, func(m *machineState) { m.teardown.released = true })
 	if err != nil {
 		return next, nil // Released before, and said so: the cache was late.
 	}

@@ -30,9 +30,9 @@ func (p *pass) findLost(ctx context.Context) (progress, error) {
 	if never, err := p.neverLaunched(ctx, inputs); err != nil || never {
 		return progress(never), err
 	}
-	instance, err := p.memory.of(p.machine).found, error(nil)
+	instance, err := p.states.get(p.machine).teardown.found, error(nil)
 	if instance == nil {
-		instance, err = p.lookUp(ctx, inputs)
+		instance, err = p.getInstance(ctx, inputs)
 	}
 	switch {
 	case provider.IsNotFound(err):
@@ -46,7 +46,7 @@ func (p *pass) findLost(ctx context.Context) (progress, error) {
 	proceed, err := p.recordInstance(ctx, inputs, instance)
 	if err != nil {
 		// The cloud may not show it next time, and its Node could then not be found.
-		p.memory.update(p.machine, func(m *recollection) { m.found = instance })
+		p.states.update(p.machine, func(m *machineState) { m.teardown.found = instance })
 	}
 	return proceed, err
 }

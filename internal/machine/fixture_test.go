@@ -146,7 +146,7 @@ func (w *world) class(name, userData string) {
 	class.Spec.Provider = w.cloud.name
 	class.Spec.ProviderSpec = &runtime.RawExtension{Raw: []byte(`{"kind":"Fake"}`)}
 	class.Spec.CredentialsRef = &v1beta1.LocalRef{Name: name + "-credentials"}
-	w.create(w.held(w.secret(name+"-credentials", "token", "hunter2")))
+	w.create(w.protected(w.secret(name+"-credentials", "token", "hunter2")))
 	if userData != "" {
 		class.Spec.UserDataRef = &v1beta1.UserDataRef{Name: name + "-user-data"}
 		w.create(w.secret(name+"-user-data", "userData", userData))
@@ -160,7 +160,7 @@ func (w *world) secret(name, key, value string) *corev1.Secret {
 }
 
 // held returns an object with the finalizer that the controllers of classes put on what Machines are made with.
-func (w *world) held(o client.Object) client.Object {
+func (w *world) protected(o client.Object) client.Object {
 	o.SetFinalizers([]string{v1beta1.InUseFinalizer})
 	return o
 }
@@ -184,7 +184,7 @@ func (w *world) letGo(o client.Object) {
 
 func (w *world) setSecret(name, key, value string) {
 	w.t.Helper()
-	if err := w.api.Update(w.t.Context(), w.held(w.secret(name, key, value))); err != nil {
+	if err := w.api.Update(w.t.Context(), w.protected(w.secret(name, key, value))); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -338,7 +338,7 @@ func (w *world) until(name, what string, done func() bool) {
 	w.t.Helper()
 	var last string
 	for range 80 {
-		before := len(w.effects.waking())
+		before := len(w.effects.requeueing())
 		result, err := w.pass(name)
 		last = fmt.Sprintf("%+v, error %v", result, err)
 		if w.effects.revive() {
@@ -351,7 +351,7 @@ func (w *world) until(name, what string, done func() bool) {
 		switch {
 		case err != nil:
 			w.step(time.Second) // The queue retries.
-		case len(w.effects.waking()) == before && !joined:
+		case len(w.effects.requeueing()) == before && !joined:
 			w.step(result.RequeueAfter)
 		}
 	}

@@ -96,11 +96,11 @@ func TestDressingMeetsNobodyElsesWrites(t *testing.T) {
 			if tc.seen != nil {
 				tc.seen(seen)
 			}
-			wanted, err := dressed(seen, m, tc.applied, tc.seen != nil, false)
+			wanted, err := withTemplate(seen, m, tc.applied, tc.seen != nil, false)
 			if err != nil {
 				t.Fatal(err)
 			}
-			patch, err := dressing(seen, wanted)
+			patch, err := templatePatch(seen, wanted)
 			if err != nil || patch == nil {
 				t.Fatalf("%v, %v", patch, err)
 			}
@@ -117,7 +117,7 @@ func TestDressingMeetsNobodyElsesWrites(t *testing.T) {
 				}
 				return
 			}
-			want, err := dressed(there, m, tc.applied, tc.seen != nil, false)
+			want, err := withTemplate(there, m, tc.applied, tc.seen != nil, false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -150,7 +150,7 @@ func TestABareNodeIsNotDressedBlindly(t *testing.T) {
 	} {
 		node := bare()
 		strip(node)
-		if patch, err := dressing(node, bare()); patch != nil || err != nil {
+		if patch, err := templatePatch(node, bare()); patch != nil || err != nil {
 			t.Errorf("%v, %v", patch, err)
 		}
 	}

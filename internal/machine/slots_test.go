@@ -32,7 +32,7 @@ func narrow(t *testing.T) (*world, workqueue.TypedRateLimitingInterface[reconcil
 }
 
 // wantWoken fails the test unless the queue brings just this machine.
-func (w *world) wantWoken(queue workqueue.TypedRateLimitingInterface[reconcile.Request], name string) {
+func (w *world) wantEnqueued(queue workqueue.TypedRateLimitingInterface[reconcile.Request], name string) {
 	w.t.Helper()
 	if queue.Len() != 1 {
 		w.t.Fatalf("%d machines are woken, want %s", queue.Len(), name)
@@ -69,7 +69,7 @@ func TestAMachineWithoutAPlaceWaitsAndIsNoFailure(t *testing.T) {
 
 	w.cloud.boot = 0
 	w.reconcile("first")
-	w.wantWoken(queue, "second")
+	w.wantEnqueued(queue, "second")
 	w.cloud.boot = time.Hour
 	w.reconcile("second")
 	w.wantPhase(w.get("second"), v1beta1.MachineProvisioned)
@@ -125,7 +125,7 @@ func TestAPlaceIsFreeWhenItsCreationHasEnded(t *testing.T) {
 				t.Fatal("a machine is woken while there is no place")
 			}
 			end(w)
-			w.wantWoken(queue, "second")
+			w.wantEnqueued(queue, "second")
 			w.reconcile("second")
 			if w.get("second").Spec.ProviderID == "" {
 				t.Errorf("the machine has no instance although there is a place: %s", summaryOf(w.get("second")))
@@ -148,7 +148,7 @@ func TestACreationThatFailedGivesItsPlaceToOthers(t *testing.T) {
 		}
 	}})
 	retry := w.reconcile("first").RequeueAfter
-	w.wantWoken(queue, "second")
+	w.wantEnqueued(queue, "second")
 	w.cloud.boot = time.Hour
 	w.reconcile("second")
 	w.wantPhase(w.get("second"), v1beta1.MachineProvisioned)

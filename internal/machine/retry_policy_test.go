@@ -32,7 +32,7 @@ func TestCreateConsequences(t *testing.T) {
 		{provider.Aborted, v1beta1.ReasonCreateFailed, false, time.Second, 5 * time.Minute},
 	} {
 		t.Run(string(tc.code), func(t *testing.T) {
-			c := createConsequence(tc.code)
+			c := createRetryPolicy(tc.code)
 			if c.reason != tc.reason || c.terminal() != tc.terminal {
 				t.Fatalf("consequence = %+v", c)
 			}
@@ -51,11 +51,11 @@ func TestTheGuideSaysWhatFollowsACode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	says := map[provider.Code]string{}
+	message := map[provider.Code]string{}
 	for line := range strings.Lines(string(guide)) {
 		if cells := strings.Split(line, "|"); len(cells) == 5 {
 			for _, code := range regexp.MustCompile("`([A-Za-z]+)`").FindAllStringSubmatch(cells[1], -1) {
-				says[provider.Code(code[1])] = cells[3]
+				message[provider.Code(code[1])] = cells[3]
 			}
 		}
 	}
@@ -65,15 +65,15 @@ func TestTheGuideSaysWhatFollowsACode(t *testing.T) {
 		provider.PermissionDenied, provider.Throttled, provider.Unavailable, provider.DeadlineExceeded, provider.Aborted, provider.Canceled,
 		provider.Internal, provider.Unknown,
 	} {
-		c, found := createConsequence(code), bounds.FindStringSubmatch(says[code])
+		c, found := createRetryPolicy(code), bounds.FindStringSubmatch(message[code])
 		if c.terminal() {
-			if !strings.Contains(says[code], "no retry") {
-				t.Errorf("%s is not tried again; the guide says %q", code, says[code])
+			if !strings.Contains(message[code], "no retry") {
+				t.Errorf("%s is not tried again; the guide says %q", code, message[code])
 			}
 			continue
 		}
 		if found == nil {
-			t.Errorf("%s is tried again from %s to %s; the guide says %q", code, c.first, c.most, says[code])
+			t.Errorf("%s is tried again from %s to %s; the guide says %q", code, c.first, c.most, message[code])
 			continue
 		}
 		unit := time.Minute
@@ -83,7 +83,7 @@ func TestTheGuideSaysWhatFollowsACode(t *testing.T) {
 		first, _ := strconv.Atoi(found[1])
 		most, _ := strconv.Atoi(found[3])
 		if time.Duration(first)*unit != c.first || time.Duration(most)*time.Minute != c.most {
-			t.Errorf("%s is tried again from %s to %s; the guide says %q", code, c.first, c.most, says[code])
+			t.Errorf("%s is tried again from %s to %s; the guide says %q", code, c.first, c.most, message[code])
 		}
 	}
 }
@@ -91,7 +91,7 @@ func TestTheGuideSaysWhatFollowsACode(t *testing.T) {
 // M-30.
 func TestDeletionNeverGivesUp(t *testing.T) {
 	for _, code := range []provider.Code{provider.InvalidArgument, provider.FailedPrecondition, provider.Unimplemented, provider.Unauthenticated, provider.Unknown, provider.NotFound} {
-		if deleteConsequence(code).terminal() {
+		if deleteRetryPolicy(code).terminal() {
 			t.Errorf("%s ends the deletion of an instance", code)
 		}
 	}
@@ -99,7 +99,7 @@ func TestDeletionNeverGivesUp(t *testing.T) {
 
 // M-11.
 func TestBackoff(t *testing.T) {
-	c := createConsequence(provider.Unavailable)
+	c := createRetryPolicy(provider.Unavailable)
 	if got := c.backoff(1, time.Hour, "m"); got != time.Hour {
 		t.Errorf("backoff = %s, but the cloud asked for 1h", got)
 	}

@@ -41,7 +41,7 @@ const silentWait = 30 * time.Second
 
 // awaitPlace waits until fewer creations are under way. That is no failure of the machine, and its time to become a Node
 // begins with its place.
-func (p *pass) awaitPlace() progress {
+func (p *pass) awaitSlot() progress {
 	p.queued = true
 	p.waitSilently(fmt.Sprintf("Waiting for one of the %d places for creations under way.", p.Slots.Limit()))
 	return wait
@@ -55,15 +55,15 @@ func (p *pass) waitSilently(message string) {
 	}
 	if launched == nil || launched.Reason == v1beta1.ReasonReplacing {
 		since := p.now
-		p.memory.update(p.machine, func(m *recollection) {
-			if m.queuedSince.IsZero() {
-				m.queuedSince = p.now
+		p.states.update(p.machine, func(m *machineState) {
+			if m.launch.queuedSince.IsZero() {
+				m.launch.queuedSince = p.now
 			}
-			since = m.queuedSince
+			since = m.launch.queuedSince
 		})
 		if left := since.Add(silentWait).Sub(p.now); left > 0 {
 			p.silent = true
-			p.wakeIn(left)
+			p.requeueIn(left)
 			return
 		}
 	}
@@ -71,7 +71,7 @@ func (p *pass) waitSilently(message string) {
 }
 
 // keepsPlace reports whether the Machine has a use for its place, or its turn, after this pass.
-func (p *pass) keepsPlace() bool {
+func (p *pass) keepsSlot() bool {
 	m := p.machine
 	if !m.DeletionTimestamp.IsZero() {
 		return false

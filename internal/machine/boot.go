@@ -21,8 +21,8 @@ type booted struct {
 }
 
 // recallBoot puts into the status what was seen before, and reports whether there was anything.
-func (p *pass) recallBoot() bool {
-	seen := p.memory.of(p.machine).booted
+func (p *pass) restoreBooted() bool {
+	seen := p.states.get(p.machine).instance.booted
 	if seen == nil {
 		return false
 	}
@@ -32,7 +32,7 @@ func (p *pass) recallBoot() bool {
 
 // heldBack reports whether all that the pass found out is that the instance runs, which can be written with what its Node
 // brings. Others rely on the rest of what is known of an instance; that is never held back.
-func (p *pass) heldBack() bool {
+func (p *pass) onlyBooted() bool {
 	before, now := &p.before.Status, &p.machine.Status
 	if before.Instance == nil || before.Instance.State != v1beta1.InstancePending ||
 		now.Instance == nil || now.Instance.State != v1beta1.InstanceRunning {
@@ -46,16 +46,16 @@ func (p *pass) heldBack() bool {
 		return false
 	}
 	at := p.now
-	if seen := p.memory.of(p.machine).booted; seen != nil {
+	if seen := p.states.get(p.machine).instance.booted; seen != nil {
 		at = seen.at
 	}
 	left := at.Add(bootGrace).Sub(p.now)
 	if left <= 0 {
 		return false
 	}
-	p.memory.update(p.machine, func(m *recollection) {
-		m.booted = &booted{at: at, instance: *now.Instance.DeepCopy(), addresses: now.Addresses}
+	p.states.update(p.machine, func(m *machineState) {
+		m.instance.booted = &booted{at: at, instance: *now.Instance.DeepCopy(), addresses: now.Addresses}
 	})
-	p.wakeIn(left)
+	p.requeueIn(left)
 	return true
 }

@@ -66,8 +66,8 @@ func TestWhatBootedIsReportedWithItsNode(t *testing.T) {
 	want(t, "effects", w.effects.of("API Machine", "cloud"), "API Machine patch status")
 	wantBooted(t, w.get("m"))
 	w.wantRest("m")
-	if len(w.process.memory.machines) > 0 {
-		t.Errorf("the process still remembers %v", w.process.memory.machines)
+	if len(w.process.states.machines) > 0 {
+		t.Errorf("the process still remembers %v", w.process.states.machines)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 
 // awaitHold waits until what the instance shall be made with cannot vanish before it: with the class or the credentials
 // gone, nobody could take down an instance that was asked for and not recorded.
-func (p *pass) awaitHold(inputs resolve.Resolved) progress {
+func (p *pass) awaitClassProtection(inputs resolve.Resolved) progress {
 	switch {
 	case inputs.Leaving != nil:
 		p.launchRefused(inputs.Leaving.Reason, inputs.Leaving.Message)
@@ -30,14 +30,14 @@ func (p *pass) awaitHold(inputs resolve.Resolved) progress {
 // confirmHold asks the API server itself whether the class is held, once. If it is, it stays as long as the Machine, which
 // whoever lets it go would see: the finalizer goes only when the class is being deleted and has no Machine, and this process
 // is the one that takes it off, by what its cache of classes says.
-func (p *pass) confirmHold(ctx context.Context, inputs resolve.Resolved) error {
+func (p *pass) confirmClassProtection(ctx context.Context, inputs resolve.Resolved) error {
 	if inputs.ClassName == "" {
 		return nil
 	}
 	class := &metav1.PartialObjectMetadata{}
 	class.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("MachineClass"))
 	key := client.ObjectKey{Namespace: p.machine.Namespace, Name: inputs.ClassName}
-	if p.reign.holds(key, inputs.ClassUID) {
+	if p.term.isProtected(key, inputs.ClassUID) {
 		return nil
 	}
 	switch err := p.Live.Get(ctx, key, class); {
@@ -48,6 +48,6 @@ func (p *pass) confirmHold(ctx context.Context, inputs resolve.Resolved) error {
 	case !class.DeletionTimestamp.IsZero() || !controllerutil.ContainsFinalizer(class, v1beta1.InUseFinalizer):
 		return errStale
 	}
-	p.reign.found(key, class.UID)
+	p.term.noteProtected(key, class.UID)
 	return nil
 }

@@ -24,7 +24,7 @@ type edit struct {
 // dressing returns a patch that makes the Node dressed, whatever else others change on it meanwhile: while it registers,
 // they do. What it relies upon it tests, and the API server refuses it as invalid if that has changed. It is nil where that
 // cannot be said, of a Node that has no labels, annotations or taints yet.
-func dressing(node, dressed *corev1.Node) (client.Patch, error) {
+func templatePatch(node, withTemplate *corev1.Node) (client.Patch, error) {
 	if node.Labels == nil || node.Annotations == nil || len(node.Spec.Taints) == 0 {
 		return nil, nil
 	}
@@ -33,21 +33,21 @@ func dressing(node, dressed *corev1.Node) (client.Patch, error) {
 	if was, known := node.Annotations[v1beta1.NodeAnnotationLastAppliedNodeTemplate]; known {
 		ops[1].Value = was
 	}
-	ops = append(ops, changes("/metadata/labels/", node.Labels, dressed.Labels)...)
-	ops = append(ops, changes("/metadata/annotations/", node.Annotations, dressed.Annotations)...)
-	if node.Spec.ProviderID != dressed.Spec.ProviderID {
-		ops = append(ops, edit{"add", "/spec/providerID", dressed.Spec.ProviderID})
+	ops = append(ops, changes("/metadata/labels/", node.Labels, withTemplate.Labels)...)
+	ops = append(ops, changes("/metadata/annotations/", node.Annotations, withTemplate.Annotations)...)
+	if node.Spec.ProviderID != withTemplate.Spec.ProviderID {
+		ops = append(ops, edit{"add", "/spec/providerID", withTemplate.Spec.ProviderID})
 	}
 	for i, was := range slices.Backward(node.Spec.Taints) {
 		path := fmt.Sprintf("/spec/taints/%d", i)
-		switch at := find(dressed.Spec.Taints, was); {
+		switch at := find(withTemplate.Spec.Taints, was); {
 		case at < 0:
 			ops = append(ops, edit{"test", path, was}, edit{Op: "remove", Path: path})
-		case !equality.Semantic.DeepEqual(was, dressed.Spec.Taints[at]):
-			ops = append(ops, edit{"test", path, was}, edit{"replace", path, dressed.Spec.Taints[at]})
+		case !equality.Semantic.DeepEqual(was, withTemplate.Spec.Taints[at]):
+			ops = append(ops, edit{"test", path, was}, edit{"replace", path, withTemplate.Spec.Taints[at]})
 		}
 	}
-	for _, is := range dressed.Spec.Taints {
+	for _, is := range withTemplate.Spec.Taints {
 		if find(node.Spec.Taints, is) < 0 {
 			ops = append(ops, edit{"add", "/spec/taints/-", is})
 		}

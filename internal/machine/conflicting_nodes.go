@@ -20,22 +20,22 @@ import (
 // of another Machine. Any other is a rival.
 
 // withoutRivals returns those of the Nodes with the Machine's provider ID that may be its, and the rivals.
-func (p *pass) withoutRivals(ctx context.Context, nodes []*corev1.Node) (own, rivals []*corev1.Node, err error) {
+func (p *pass) splitConflicting(ctx context.Context, nodes []*corev1.Node) (own, conflicting []*corev1.Node, err error) {
 	for _, node := range nodes {
-		rival, err := p.isRival(ctx, node)
+		other, err := p.isConflicting(ctx, node)
 		switch {
 		case err != nil:
 			return nil, nil, err
-		case rival:
-			rivals = append(rivals, node)
+		case other:
+			conflicting = append(conflicting, node)
 		default:
 			own = append(own, node)
 		}
 	}
-	return own, rivals, nil
+	return own, conflicting, nil
 }
 
-func (p *pass) isRival(ctx context.Context, node *corev1.Node) (bool, error) {
+func (p *pass) isConflicting(ctx context.Context, node *corev1.Node) (bool, error) {
 	if in := p.machine.Status.Instance; in != nil && in.NodeName != "" {
 		if node.Name == in.NodeName {
 			return false, nil
@@ -66,7 +66,7 @@ func (p *pass) isRival(ctx context.Context, node *corev1.Node) (bool, error) {
 // renamed reports whether the provider itself says now that the Machine's instance registers as the Node: what is written down
 // of that may have been written by others. A rival is asked for once. A deletion does not wait for the answer.
 func (p *pass) renamed(ctx context.Context, node *corev1.Node) (bool, error) {
-	if p.memory.of(p.machine).rival == node.UID {
+	if p.states.get(p.machine).registration.reportedConflict == node.UID {
 		return false, nil
 	}
 	named, err := p.namedByProvider(ctx, node.Name)
@@ -89,30 +89,30 @@ func (p *pass) othersNamed(ctx context.Context, name string) ([]*v1beta1.Machine
 }
 
 // tellRivals says once of each rival what it does, on this Machine and on those whose Node it is.
-func (p *pass) tellRivals(ctx context.Context, rivals []*corev1.Node) error {
-	for _, rival := range rivals {
-		if p.memory.of(p.machine).rival == rival.UID {
+func (p *pass) reportConflicts(ctx context.Context, conflicting []*corev1.Node) error {
+	for _, other := range conflicting {
+		if p.states.get(p.machine).registration.reportedConflict == other.UID {
 			continue
 		}
-		others, err := p.othersNamed(ctx, rival.Name)
+		others, err := p.othersNamed(ctx, other.Name)
 		if err != nil {
 			return err
 		}
-		p.warn(v1beta1.ReasonNodeConflict, "Register", p.rivalMessage(rival))
+		p.warn(v1beta1.ReasonNodeConflict, "Register", p.conflictMessage(other))
 		for _, other := range others {
 			p.Recorder.Eventf(other, nil, corev1.EventTypeWarning, v1beta1.ReasonNodeConflict, "Register",
-				"Node %s says that it is the instance of machine %s: its kubelet gave it the provider ID %s.", rival.Name, client.ObjectKeyFromObject(p.machine), bounded(p.machine.Spec.ProviderID, 256))
+				"Node %s says that it is the instance of machine %s: its kubelet gave it the provider ID %s.", other.Name, client.ObjectKeyFromObject(p.machine), bounded(p.machine.Spec.ProviderID, 256))
 		}
-		p.memory.update(p.machine, func(m *recollection) { m.rival = rival.UID })
+		p.states.update(p.machine, func(m *machineState) { m.registration.reportedConflict = other.UID })
 	}
 	return nil
 }
 
-func (p *pass) rivalMessage(rival *corev1.Node) string {
+func (p *pass) conflictMessage(other *corev1.Node) string {
 	if in := p.machine.Status.Instance; in != nil && in.NodeName != "" {
-		return fmt.Sprintf("Node %s has the provider ID of this machine, whose instance registers as %s: it is not accepted.", rival.Name, in.NodeName)
+		return fmt.Sprintf("Node %s has the provider ID of this machine, whose instance registers as %s: it is not accepted.", other.Name, in.NodeName)
 	}
-	return fmt.Sprintf("Node %s has the provider ID of this machine, and joined as another one: it is not accepted.", rival.Name)
+	return fmt.Sprintf("Node %s has the provider ID of this machine, and joined as another one: it is not accepted.", other.Name)
 }
 
 // namedByProvider reports whether the provider itself says that the Machine's instance registers under a name.
@@ -121,7 +121,7 @@ func (p *pass) namedByProvider(ctx context.Context, name string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("resolve the machine's class: %w", err)
 	}
-	instance, err := p.lookUp(ctx, inputs)
+	instance, err := p.getInstance(ctx, inputs)
 	if err != nil {
 		return false, fmt.Errorf("ask the provider for the name of the machine's node: %w", err)
 	}

@@ -15,9 +15,9 @@ func taint(key, value string) corev1.Taint {
 }
 
 // dressOnce applies dressed, takes note of what was applied, and checks that it asks for nothing more after one step.
-func dressOnce(t *testing.T, node *corev1.Node, m *v1beta1.Machine, applied *v1beta1.AppliedNodeTemplate) *corev1.Node {
+func applyOnce(t *testing.T, node *corev1.Node, m *v1beta1.Machine, applied *v1beta1.AppliedNodeTemplate) *corev1.Node {
 	t.Helper()
-	out, err := dressed(node, m, *applied, applied.NodeUID != "", false)
+	out, err := withTemplate(node, m, *applied, applied.NodeUID != "", false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +25,7 @@ func dressOnce(t *testing.T, node *corev1.Node, m *v1beta1.Machine, applied *v1b
 	if out == nil {
 		return node
 	}
-	if again, err := dressed(out, m, *applied, true, false); err != nil || again != nil {
+	if again, err := withTemplate(out, m, *applied, true, false); err != nil || again != nil {
 		t.Errorf("dressing is not done after one patch: %s (error %v)", cmp.Diff(out, again), err)
 	}
 	return out
@@ -44,7 +44,7 @@ func TestDressing(t *testing.T) {
 	node.Spec.Taints = []corev1.Taint{taint(v1beta1.NodeTaintUninitialized, ""), taint("others", "o")}
 
 	applied := &v1beta1.AppliedNodeTemplate{}
-	node = dressOnce(t, node, m, applied)
+	node = applyOnce(t, node, m, applied)
 	first := *applied
 	wantLabels := map[string]string{"foreign": "f", "ours": "1", "changing": "a", v1beta1.NodeLabelMachine: "pool-1"}
 	if diff := cmp.Diff(wantLabels, node.Labels); diff != "" {
@@ -60,7 +60,7 @@ func TestDressing(t *testing.T) {
 	t.Run("a startup taint that was removed does not come back", func(t *testing.T) {
 		n := node.DeepCopy()
 		n.Spec.Taints = n.Spec.Taints[:2]
-		if out := dressOnce(t, n, m, &first); find(out.Spec.Taints, taint("network", "")) >= 0 {
+		if out := applyOnce(t, n, m, &first); find(out.Spec.Taints, taint("network", "")) >= 0 {
 			t.Errorf("taints: %v", out.Spec.Taints)
 		}
 	})
@@ -68,12 +68,12 @@ func TestDressing(t *testing.T) {
 		n, m := node.DeepCopy(), m.DeepCopy()
 		n.Labels["later"] = "by others"
 		m.Spec.Node = v1beta1.NodeTemplate{Labels: map[string]string{"changing": "b"}}
-		out := dressOnce(t, n, m, applied)
+		out := applyOnce(t, n, m, applied)
 		want := map[string]string{"foreign": "f", "later": "by others", "changing": "b", v1beta1.NodeLabelMachine: "pool-1"}
 		if diff := cmp.Diff(want, out.Labels); diff != "" {
 			t.Errorf("labels: %s", diff)
 		}
-		if _, kept := out.Annotations["note"]; kept {
+		if _, preserved := out.Annotations["note"]; preserved {
 			t.Errorf("annotation note is wanted no longer and still there")
 		}
 		if find(out.Spec.Taints, taint("dedicated", "")) >= 0 || find(out.Spec.Taints, taint("others", "")) < 0 {
@@ -85,13 +85,13 @@ func TestDressing(t *testing.T) {
 		record := `{"labels":{"quarantine":"1"},"taints":[{"key":"others","effect":"NoSchedule"}],"inService":true}`
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n-uid", Labels: map[string]string{"quarantine": "1"}, Annotations: map[string]string{v1beta1.NodeAnnotationLastAppliedNodeTemplate: record}}}
 		n.Spec.Taints = []corev1.Taint{taint("others", "o")}
-		out := dressOnce(t, n, m, &v1beta1.AppliedNodeTemplate{})
+		out := applyOnce(t, n, m, &v1beta1.AppliedNodeTemplate{})
 		if out.Labels["quarantine"] != "1" || find(out.Spec.Taints, taint("others", "")) < 0 || find(out.Spec.Taints, taint("network", "")) < 0 {
 			t.Errorf("labels %v, taints %v: want the quarantine to stay, and the startup taint", out.Labels, out.Spec.Taints)
 		}
 	})
 	t.Run("a dressed node costs no patch", func(t *testing.T) {
-		if out, err := dressed(node, m, first, true, false); out != nil || err != nil {
+		if out, err := withTemplate(node, m, first, true, false); out != nil || err != nil {
 			t.Errorf("dressed = %v, %v; want nothing to do", out, err)
 		}
 	})

@@ -22,7 +22,7 @@ import (
 // by what this process remembers and by the Machine's own status: the kubelet may write to its Node.
 func (p *pass) appliedTo(node *corev1.Node) (applied v1beta1.AppliedNodeTemplate, known bool) {
 	status := p.machine.Status.NodeTemplate
-	if mine := p.memory.of(p.machine).applied; mine != nil && mine.NodeUID == node.UID {
+	if mine := p.states.get(p.machine).registration.applied; mine != nil && mine.NodeUID == node.UID {
 		return *mine, true
 	}
 	if status != nil && status.NodeUID == node.UID {
@@ -34,18 +34,18 @@ func (p *pass) appliedTo(node *corev1.Node) (applied v1beta1.AppliedNodeTemplate
 // noteApplied remembers what is on the Machine's Node. It is written down when that is worth a write for other reasons.
 func (p *pass) noteApplied(applied *v1beta1.AppliedNodeTemplate) {
 	if !equality.Semantic.DeepEqual(p.machine.Status.NodeTemplate, applied) {
-		p.memory.update(p.machine, func(m *recollection) { m.applied = applied })
+		p.states.update(p.machine, func(m *machineState) { m.registration.applied = applied })
 	}
 }
 
 // keepApplied writes down what is on the Machine's Node, with what else its status says of that.
 func (p *pass) keepApplied() {
-	mine := p.memory.of(p.machine).applied
+	mine := p.states.get(p.machine).registration.applied
 	if mine == nil {
 		return
 	}
 	if equality.Semantic.DeepEqual(p.machine.Status.NodeTemplate, mine) {
-		p.memory.update(p.machine, func(m *recollection) { m.applied = nil })
+		p.states.update(p.machine, func(m *machineState) { m.registration.applied = nil })
 		return
 	}
 	p.machine.Status.NodeTemplate = mine.DeepCopy()
@@ -70,7 +70,7 @@ func taintName(t corev1.Taint) string { return t.Key + ":" + string(t.Effect) }
 // dressed returns the Node with all that the Machine wants on it, or nil when it has it already. Startup taints are put
 // on only the first time, before the taint that keeps pods away until then is taken off: whoever removes them later has
 // done his part. A Node that is in service does not get them. applied is what it was given before.
-func dressed(node *corev1.Node, m *v1beta1.Machine, applied v1beta1.AppliedNodeTemplate, known, inService bool) (*corev1.Node, error) {
+func withTemplate(node *corev1.Node, m *v1beta1.Machine, applied v1beta1.AppliedNodeTemplate, known, inService bool) (*corev1.Node, error) {
 	out := node.DeepCopy()
 	out.Labels = merged(out.Labels, applied.Labels, m.Spec.Node.Labels)
 	out.Annotations = merged(out.Annotations, applied.Annotations, m.Spec.Node.Annotations)

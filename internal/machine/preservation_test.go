@@ -35,7 +35,7 @@ func (w *world) request(name, reason string, status metav1.ConditionStatus) {
 }
 
 // wantAside fails the test if the machine was not set aside, for the time that is left.
-func (w *world) wantAside(name string, left time.Duration) *v1beta1.Machine {
+func (w *world) wantPreserved(name string, left time.Duration) *v1beta1.Machine {
 	w.t.Helper()
 	m := w.get(name)
 	if m.Labels[v1beta1.LabelTemplateHash] != "" || m.Labels[v1beta1.LabelMachineSet] != "" || metav1.GetControllerOf(m) != nil || m.Labels["app"] != "web" {
@@ -68,7 +68,7 @@ func TestAMachineIsSetAsideNow(t *testing.T) {
 	if result.RequeueAfter > DefaultPreserveTimeout || result.RequeueAfter < DefaultPreserveTimeout-2*time.Second {
 		t.Errorf("looks again after %s", result.RequeueAfter)
 	}
-	w.wantPhase(w.wantAside("m", DefaultPreserveTimeout), v1beta1.MachineRunning)
+	w.wantPhase(w.wantPreserved("m", DefaultPreserveTimeout), v1beta1.MachineRunning)
 	w.step(DefaultPreserveTimeout - time.Minute)
 	w.wantQuiet("m")
 	w.step(time.Minute)
@@ -88,8 +88,8 @@ func TestAMachineIsSetAsideWhenItFails(t *testing.T) {
 		w.nodeIs(nodeNameOf(w.namespace, "m"), corev1.ConditionUnknown)
 	}
 	for name, c := range map[string]struct {
-		spoil func(*world)
-		aside bool
+		spoil     func(*world)
+		preserved bool
 	}{
 		"healthy":              {func(*world) {}, false},
 		"failed":               {vanish, true},
@@ -114,10 +114,10 @@ func TestAMachineIsSetAsideWhenItFails(t *testing.T) {
 				w.step(min(w.reconcile("m").RequeueAfter, time.Minute))
 			}
 			m := w.get("m")
-			if preservation.Preserved(m) != c.aside {
-				t.Fatalf("set aside: %t, want %t: %s", !c.aside, c.aside, summaryOf(m))
+			if preservation.Preserved(m) != c.preserved {
+				t.Fatalf("set aside: %t, want %t: %s", !c.preserved, c.preserved, summaryOf(m))
 			}
-			if node := w.getNode(nodeNameOf(w.namespace, "m")); node.Spec.Unschedulable != c.aside {
+			if node := w.getNode(nodeNameOf(w.namespace, "m")); node.Spec.Unschedulable != c.preserved {
 				t.Errorf("cordoned: %t", node.Spec.Unschedulable)
 			}
 		})
@@ -143,7 +143,7 @@ func TestAMachineThatFailsIsLookedAtAgainAtOnce(t *testing.T) {
 		t.Errorf("looks again after %s", result.RequeueAfter)
 	}
 	w.reconcile("m")
-	w.wantAside("m", DefaultPreserveTimeout)
+	w.wantPreserved("m", DefaultPreserveTimeout)
 }
 
 // M-60: a machine without an instance has nothing to look at, and none is made for one that is set aside.
@@ -161,7 +161,7 @@ func TestAMachineWithoutAnInstanceIsNotSetAside(t *testing.T) {
 	w.step(30 * time.Minute)
 	w.effects.clear()
 	w.reconcile("m")
-	w.wantAside("m", 30*time.Minute)
+	w.wantPreserved("m", 30*time.Minute)
 	if calls := w.effects.calls(); len(calls) > 0 {
 		t.Errorf("asked of the cloud: %q", calls)
 	}
@@ -187,7 +187,7 @@ func TestAMachineThatIsSetAsideStaysAsItIs(t *testing.T) {
 	if calls := w.effects.calls(); len(calls) > 0 {
 		t.Errorf("asked of the cloud: %q", calls)
 	}
-	w.wantAside("m", DefaultPreserveTimeout)
+	w.wantPreserved("m", DefaultPreserveTimeout)
 }
 
 // M-62: a person may keep it for longer or shorter, and a time that is none keeps it for ever.
@@ -201,7 +201,7 @@ func TestTheTimeOfAMachineThatIsSetAsideCanBeChanged(t *testing.T) {
 	w.annotateWith("m", v1beta1.AnnotationPreservedUntil, w.clock.Now().Add(200*time.Hour).Format(time.RFC3339))
 	w.step(150 * time.Hour)
 	w.reconcile("m")
-	w.wantAside("m", 50*time.Hour)
+	w.wantPreserved("m", 50*time.Hour)
 	w.annotateWith("m", v1beta1.AnnotationPreservedUntil, "friday")
 	w.step(1000 * time.Hour)
 	w.events.take()
@@ -247,7 +247,7 @@ func TestOnlySoManyMachinesArePreservedBecauseTheyFailed(t *testing.T) {
 			}
 			for _, name := range []string{"a", "b", "c"} {
 				fail(name)
-				w.wantAside(name, DefaultPreserveTimeout)
+				w.wantPreserved(name, DefaultPreserveTimeout)
 			}
 			w.events.take()
 			fail("d")
@@ -262,14 +262,14 @@ func TestOnlySoManyMachinesArePreservedBecauseTheyFailed(t *testing.T) {
 			w.wantRest("d")
 			w.annotateWith("d", v1beta1.AnnotationPreserve, v1beta1.PreserveNow)
 			w.reconcile("d")
-			w.wantAside("d", DefaultPreserveTimeout)
+			w.wantPreserved("d", DefaultPreserveTimeout)
 
 			if err := w.api.Delete(t.Context(), w.get("a")); err != nil {
 				t.Fatal(err)
 			}
 			w.untilGone("a")
 			fail("e")
-			w.wantAside("e", DefaultPreserveTimeout)
+			w.wantPreserved("e", DefaultPreserveTimeout)
 		})
 	}
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // consequence is what follows from an error of the driver.
-type consequence struct {
+type retryPolicy struct {
 	// reason is shown in the condition.
 	reason string
 	// first and most bound the exponential backoff; both zero: nothing is tried until the specification, its class or a
@@ -17,48 +17,48 @@ type consequence struct {
 	first, most time.Duration
 }
 
-func (c consequence) terminal() bool { return c.most == 0 }
+func (c retryPolicy) terminal() bool { return c.most == 0 }
 
 // refusal reports whether the provider refuses the configuration. That is no failure of the machine: another one of the
 // same configuration would be refused as well.
-func (c consequence) refusal() bool { return c.reason == v1beta1.ReasonInvalidConfiguration }
+func (c retryPolicy) isRejection() bool { return c.reason == v1beta1.ReasonInvalidConfiguration }
 
 // createConsequence is the one table from a code to what happens after a failed Create.
-func createConsequence(code provider.Code) consequence {
+func createRetryPolicy(code provider.Code) retryPolicy {
 	switch code {
 	case provider.InvalidArgument, provider.FailedPrecondition:
 		// A policy, a missing image, terms that nobody accepted: people mend that at the cloud, and nothing here changes.
-		return consequence{v1beta1.ReasonInvalidConfiguration, 10 * time.Minute, 30 * time.Minute}
+		return retryPolicy{v1beta1.ReasonInvalidConfiguration, 10 * time.Minute, 30 * time.Minute}
 	case provider.Unimplemented:
-		return consequence{reason: v1beta1.ReasonInvalidConfiguration} // Only another driver can do it.
+		return retryPolicy{reason: v1beta1.ReasonInvalidConfiguration} // Only another driver can do it.
 	case provider.ResourceExhausted:
-		return consequence{v1beta1.ReasonInsufficientResources, time.Minute, 10 * time.Minute}
+		return retryPolicy{v1beta1.ReasonInsufficientResources, time.Minute, 10 * time.Minute}
 	case provider.Unauthenticated, provider.PermissionDenied:
-		return consequence{v1beta1.ReasonCredentialsRefused, 30 * time.Second, 10 * time.Minute}
+		return retryPolicy{v1beta1.ReasonCredentialsRefused, 30 * time.Second, 10 * time.Minute}
 	case provider.Unavailable, provider.DeadlineExceeded, provider.Throttled:
-		return consequence{v1beta1.ReasonProviderUnavailable, time.Second, 5 * time.Minute}
+		return retryPolicy{v1beta1.ReasonProviderUnavailable, time.Second, 5 * time.Minute}
 	default:
-		return consequence{v1beta1.ReasonCreateFailed, time.Second, 5 * time.Minute}
+		return retryPolicy{v1beta1.ReasonCreateFailed, time.Second, 5 * time.Minute}
 	}
 }
 
 // deleteConsequence is the table for Delete: there is no giving up, since the instance costs money.
-func deleteConsequence(code provider.Code) consequence {
+func deleteRetryPolicy(code provider.Code) retryPolicy {
 	switch code {
 	case provider.Unauthenticated, provider.PermissionDenied:
-		return consequence{v1beta1.ReasonCredentialsRefused, 30 * time.Second, 10 * time.Minute}
+		return retryPolicy{v1beta1.ReasonCredentialsRefused, 30 * time.Second, 10 * time.Minute}
 	case provider.InvalidArgument, provider.FailedPrecondition, provider.Unimplemented:
-		return consequence{v1beta1.ReasonDeleteError, 30 * time.Second, 10 * time.Minute}
+		return retryPolicy{v1beta1.ReasonDeleteError, 30 * time.Second, 10 * time.Minute}
 	case provider.Unavailable, provider.DeadlineExceeded, provider.Throttled:
-		return consequence{v1beta1.ReasonProviderUnavailable, time.Second, 5 * time.Minute}
+		return retryPolicy{v1beta1.ReasonProviderUnavailable, time.Second, 5 * time.Minute}
 	default:
-		return consequence{v1beta1.ReasonDeleteError, time.Second, 5 * time.Minute}
+		return retryPolicy{v1beta1.ReasonDeleteError, time.Second, 5 * time.Minute}
 	}
 }
 
 // lookupConsequence is the table for Get, which never gives up either.
-func lookupConsequence(code provider.Code) consequence {
-	c := deleteConsequence(code)
+func lookupRetryPolicy(code provider.Code) retryPolicy {
+	c := deleteRetryPolicy(code)
 	if c.reason == v1beta1.ReasonDeleteError {
 		c.reason = v1beta1.ReasonProviderUnavailable
 	}
@@ -68,7 +68,7 @@ func lookupConsequence(code provider.Code) consequence {
 // backoff returns how long to wait after the given number of failures in a row (at least 1): exponential from first to
 // most, up to a quarter longer so that machines that failed together do not come back together, and never shorter than
 // the cloud asked for. The seed makes the jitter of one machine the same at every look.
-func (c consequence) backoff(failures int32, retryAfter time.Duration, seed string) time.Duration {
+func (c retryPolicy) backoff(failures int32, retryAfter time.Duration, seed string) time.Duration {
 	d := c.first
 	for range min(failures, 32) - 1 {
 		if d >= c.most {

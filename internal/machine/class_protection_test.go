@@ -57,7 +57,7 @@ func TestNothingIsLaunchedWithWhatIsBeingDeleted(t *testing.T) {
 	w.class("small", "")
 	w.deleteObject(&v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "small"}})
 	w.born("m")
-	w.create(w.held(w.secret("going", "token", "hunter2")))
+	w.create(w.protected(w.secret("going", "token", "hunter2")))
 	w.deleteObject(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "going"}})
 	w.born("inline", func(m *v1beta1.Machine) {
 		m.Spec.ClassRef, m.Spec.Provider = nil, w.cloud.name

@@ -76,7 +76,7 @@ func (p *pass) updateByAgent(ctx context.Context, wanted *v1beta1.AppliedStatus,
 		return next, nil
 	case m.Status.NodeRef == nil:
 		p.setCondition(v1beta1.ConditionUpToDate, false, v1beta1.ReasonUpdatePending, "The agent on the node is asked for the change when the node has registered.")
-		p.wakeIn(registrationGrace)
+		p.requeueIn(registrationGrace)
 		return next, nil
 	}
 	proceed, err := p.findNodeToDelete(ctx)
@@ -92,7 +92,7 @@ func (p *pass) updateByAgent(ctx context.Context, wanted *v1beta1.AppliedStatus,
 		// It registered anew: nobody has drained it, nor asked its agent for anything.
 		p.endDrain()
 		p.updateWaits(v1beta1.ReasonUpdating, fmt.Sprintf("Node %s has registered anew.", p.node.Name))
-		p.wakeIn(time.Second)
+		p.requeueIn(time.Second)
 		return next, nil
 	}
 	node, asked := p.node, requestOn(p.node)
@@ -128,7 +128,7 @@ func (p *pass) askAgent(ctx context.Context) (progress, error) {
 	}
 	if p.node == nil {
 		p.awaitAgent("The node is gone.")
-		p.wakeIn(time.Second)
+		p.requeueIn(time.Second)
 		return next, nil
 	}
 	if c := p.upToDateCondition(); c != nil && c.Reason == v1beta1.ReasonUpdateTimeout {
@@ -166,7 +166,7 @@ func (p *pass) awaitAgent(message string) {
 	}
 	if left := began.Add(timeout).Sub(p.now); left > 0 {
 		p.setCondition(v1beta1.ConditionUpToDate, false, v1beta1.ReasonWaitingForAgent, message)
-		p.wakeIn(left)
+		p.requeueIn(left)
 		return
 	}
 	p.notUpdated(v1beta1.ReasonUpdateTimeout, fmt.Sprintf("The update takes longer than %s. %s", timeout, message))
@@ -186,7 +186,7 @@ func (p *pass) agentFailed(node *corev1.Node, version, why string) {
 
 // updatedByAgent ends an update: the node is what it shall be, and nothing is asked of its agent any more.
 func (p *pass) updatedByAgent(wanted *v1beta1.AppliedStatus) (progress, error) {
-	p.memory.update(p.machine, func(r *recollection) { r.tried = "" })
+	p.states.update(p.machine, func(r *machineState) { r.launch.tried = "" })
 	p.machine.Status.Applied = wanted
 	p.ended(phaseUpdate, p.updateBegan())
 	p.upToDate()
@@ -259,7 +259,7 @@ func (p *pass) annotateNode(ctx context.Context, set map[string]string, remove .
 	err := p.Target.Nodes.Patch(ctx, changed, client.MergeFromWithOptions(p.node, client.MergeFromWithOptimisticLock{}))
 	switch {
 	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
-		p.wakeIn(time.Second)
+		p.requeueIn(time.Second)
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("patch node %s: %w", p.node.Name, err)

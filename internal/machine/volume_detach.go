@@ -38,7 +38,7 @@ func (p *pass) detachByForce(ctx context.Context) (progress, error) {
 	}
 	p.setCondition(v1beta1.ConditionVolumesDetached, false, v1beta1.ReasonNodeOutOfService, message)
 	p.deleting(v1beta1.ReasonWaitingForVolumeDetach, message)
-	p.wakeIn(drainBackstop)
+	p.requeueIn(drainBackstop)
 	if len(outcome.Attached) == 0 {
 		return wait, nil // Not known yet.
 	}

@@ -67,40 +67,40 @@ func TestANodeIsPairedByItsNameAfterItsTokenIsGone(t *testing.T) {
 // M-50.
 func TestANodeIsNotPairedByItsNameAlone(t *testing.T) {
 	t.Parallel()
-	const nobody = "system:bootstrap:zzzzz0"
+	const unassigned = "system:bootstrap:zzzzz0"
 	for name, tc := range map[string]struct {
 		tokenless bool
 		// arrange makes the Node of machine m, and who joined as it.
 		arrange func(w *world, user string)
 		// reason and says are those of Registered. Without a reason it is WaitingForNode.
-		reason, says string
+		reason, message string
 	}{
-		"without any request":  {arrange: func(w *world, _ string) { w.node("m", true, nameless) }, says: "set its provider ID to"},
-		"without a token":      {tokenless: true, arrange: func(w *world, _ string) { w.certified("m", nobody); w.node("m", true, nameless) }, says: "its user data has none"},
-		"by a pending request": {arrange: func(w *world, user string) { w.requested("m", user); w.node("m", true, nameless) }, says: "does not know of a certificate"},
-		"by a denied request":  {arrange: func(w *world, user string) { w.certified("m", user, denied); w.node("m", true, nameless) }, says: "does not know of a certificate"},
-		"by an unsigned one":   {arrange: func(w *world, user string) { w.certified("m", user, unsigned); w.node("m", true, nameless) }, says: "does not know of a certificate"},
-		"by somebody's token":  {arrange: func(w *world, _ string) { w.certified("m", nobody); w.node("m", true, nameless) }, says: "does not know of a certificate"},
-		"by no token":          {arrange: func(w *world, _ string) { w.certified("m", "alice"); w.node("m", true, nameless) }, says: "does not know of a certificate"},
-		"for another name":     {arrange: func(w *world, user string) { w.certified("other", user); w.node("m", true, nameless) }, says: "does not know of a certificate"},
-		"by a former attempt":  {arrange: formerAttempt, says: "does not know of a certificate"},
+		"without any request":  {arrange: func(w *world, _ string) { w.node("m", true, nameless) }, message: "set its provider ID to"},
+		"without a token":      {tokenless: true, arrange: func(w *world, _ string) { w.certified("m", unassigned); w.node("m", true, nameless) }, message: "its user data has none"},
+		"by a pending request": {arrange: func(w *world, user string) { w.requested("m", user); w.node("m", true, nameless) }, message: "does not know of a certificate"},
+		"by a denied request":  {arrange: func(w *world, user string) { w.certified("m", user, denied); w.node("m", true, nameless) }, message: "does not know of a certificate"},
+		"by an unsigned one":   {arrange: func(w *world, user string) { w.certified("m", user, unsigned); w.node("m", true, nameless) }, message: "does not know of a certificate"},
+		"by somebody's token":  {arrange: func(w *world, _ string) { w.certified("m", unassigned); w.node("m", true, nameless) }, message: "does not know of a certificate"},
+		"by no token":          {arrange: func(w *world, _ string) { w.certified("m", "alice"); w.node("m", true, nameless) }, message: "does not know of a certificate"},
+		"for another name":     {arrange: func(w *world, user string) { w.certified("other", user); w.node("m", true, nameless) }, message: "does not know of a certificate"},
+		"by a former attempt":  {arrange: formerAttempt, message: "does not know of a certificate"},
 		"with a second bearer": {arrange: func(w *world, user string) {
 			w.certified("m", user)
-			w.certified("m", nobody)
+			w.certified("m", unassigned)
 			w.node("m", true, nameless)
-		}, reason: v1beta1.ReasonNodeConflict, says: "zzzzz0"},
-		"when it was there":     {arrange: thereBefore, reason: v1beta1.ReasonNodeConflict, says: "was there before"},
-		"with another provider": {arrange: func(w *world, user string) { w.certified("m", user); w.node("m", true, someone) }, says: "No node with the provider ID"},
+		}, reason: v1beta1.ReasonNodeConflict, message: "zzzzz0"},
+		"when it was there":     {arrange: thereBefore, reason: v1beta1.ReasonNodeConflict, message: "was there before"},
+		"with another provider": {arrange: func(w *world, user string) { w.certified("m", user); w.node("m", true, someone) }, message: "No node with the provider ID"},
 		"made by hand": {arrange: func(w *world, user string) {
 			w.certified("m", user)
 			w.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeNameOf(w.namespace, "m")}})
-		}, says: "no kubelet reports"},
+		}, message: "no kubelet reports"},
 		"before the cloud spoke": {arrange: func(w *world, user string) {
 			w.certified("m", user)
 			w.node("m", true, nameless, func(n *corev1.Node) {
 				n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: taintCloudProvider, Value: "true", Effect: corev1.TaintEffectNoSchedule})
 			})
-		}, says: "cloud-controller-manager"},
+		}, message: "cloud-controller-manager"},
 		"that another machine is": {arrange: func(w *world, user string) {
 			w.certified("m", user)
 			node := w.node("m", true, nameless)
@@ -109,7 +109,7 @@ func TestANodeIsNotPairedByItsNameAlone(t *testing.T) {
 			if err := w.api.Status().Update(w.t.Context(), other); err != nil {
 				w.t.Fatal(err)
 			}
-		}, reason: v1beta1.ReasonNodeConflict, says: "/other"},
+		}, reason: v1beta1.ReasonNodeConflict, message: "/other"},
 		"when nobody may look": {arrange: func(w *world, user string) {
 			w.certified("m", user)
 			w.node("m", true, nameless)
@@ -119,7 +119,7 @@ func TestANodeIsNotPairedByItsNameAlone(t *testing.T) {
 				}
 				return nil
 			}
-		}, says: "forbidden"},
+		}, message: "forbidden"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -148,8 +148,8 @@ func TestANodeIsNotPairedByItsNameAlone(t *testing.T) {
 			if tc.reason == "" {
 				tc.reason = v1beta1.ReasonWaitingForNode
 			}
-			if c := w.wantCondition(m, v1beta1.ConditionRegistered, "False", tc.reason); !strings.Contains(c.Message, tc.says) {
-				t.Errorf("Registered says %q, not that %q", c.Message, tc.says)
+			if c := w.wantCondition(m, v1beta1.ConditionRegistered, "False", tc.reason); !strings.Contains(c.Message, tc.message) {
+				t.Errorf("Registered says %q, not that %q", c.Message, tc.message)
 			}
 			w.wantPhase(m, v1beta1.MachineProvisioned)
 			w.wantQuiet("m")
@@ -202,7 +202,7 @@ func TestAReplacedInstanceIsPairedByItsName(t *testing.T) {
 // M-50, M-16.
 func TestANodeThatRegistersAgainIsPairedByItsName(t *testing.T) {
 	t.Parallel()
-	for name, rival := range map[string]bool{"alone": false, "while another machine expects the name": true} {
+	for name, other := range map[string]bool{"alone": false, "while another machine expects the name": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
@@ -211,7 +211,7 @@ func TestANodeThatRegistersAgainIsPairedByItsName(t *testing.T) {
 			w.dropNode(m)
 			w.reconcile("m")
 			w.wantPhase(w.get("m"), v1beta1.MachineUnhealthy)
-			if rival {
+			if other {
 				other := w.born("other", func(m *v1beta1.Machine) { m.Spec.ClassRef.Name = "none" })
 				other.Status.Instance = &v1beta1.InstanceStatus{NodeName: m.Status.NodeRef.Name, State: v1beta1.InstanceRunning, Provider: w.cloud.name}
 				if err := w.api.Status().Update(t.Context(), other); err != nil {
@@ -221,10 +221,10 @@ func TestANodeThatRegistersAgainIsPairedByItsName(t *testing.T) {
 			node := w.node("m", true, nameless)
 			w.reconcile("m")
 			m = w.get("m")
-			if paired := m.Status.NodeRef.UID == node.UID; paired == rival {
+			if paired := m.Status.NodeRef.UID == node.UID; paired == other {
 				t.Errorf("paired with the new node: %t; %s", paired, summaryOf(m))
 			}
-			if got := w.getNode(node.Name).Spec.ProviderID; (got == m.Spec.ProviderID) == rival {
+			if got := w.getNode(node.Name).Spec.ProviderID; (got == m.Spec.ProviderID) == other {
 				t.Errorf("the node's provider ID is %q", got)
 			}
 		})

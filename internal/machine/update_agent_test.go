@@ -55,7 +55,7 @@ func (w *world) podGone() {
 	}
 }
 
-func (w *world) agentSays(result string) {
+func (w *world) agentAnswers(result string) {
 	w.t.Helper()
 	w.onNode(func(node *corev1.Node) { set(&node.Annotations, v1beta1.NodeAnnotationUpdateResult, result) })
 }
@@ -99,7 +99,7 @@ func TestAnUpdateByAnAgent(t *testing.T) {
 	w.wantRequest(newVersion)
 	asked := len(a.asked)
 	w.wantQuiet("m")
-	w.agentSays(v1beta1.UpdateResultSucceeded)
+	w.agentAnswers(v1beta1.UpdateResultSucceeded)
 	w.kubeletIs(newVersion, corev1.ConditionFalse)
 	w.reconcile("m")
 	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonWaitingForAgent)
@@ -141,7 +141,7 @@ func TestAnAgentThatFails(t *testing.T) {
 			w, _, _ := left(t)
 			w.reconcile("m")
 			w.events.take()
-			w.agentSays("failed: no space\n\x00left \xe2\x80\xae" + strings.Repeat("x", 10_000))
+			w.agentAnswers("failed: no space\n\x00left \xe2\x80\xae" + strings.Repeat("x", 10_000))
 			w.reconcile("m")
 			m := w.get("m")
 			c := w.wantCondition(m, v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonUpdateError)
@@ -161,7 +161,7 @@ func TestAnAgentThatFails(t *testing.T) {
 			m = w.get("m")
 			w.wantCondition(m, v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonWaitingForAgent)
 			w.wantRequest(m.Spec.Version)
-			w.agentSays(v1beta1.UpdateResultSucceeded)
+			w.agentAnswers(v1beta1.UpdateResultSucceeded)
 			w.kubeletIs(m.Spec.Version, corev1.ConditionTrue)
 			w.reconcile("m")
 			w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionTrue, v1beta1.ReasonUpToDate)
@@ -185,10 +185,10 @@ func TestAnAnswerToWhatWasAskedBefore(t *testing.T) {
 	}
 	w, _, _ := left(t)
 	w.reconcile("m")
-	w.agentSays(v1beta1.UpdateResultSucceeded)
+	w.agentAnswers(v1beta1.UpdateResultSucceeded)
 	w.reconcile("m")
 	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonWaitingForAgent)
-	w.agentSays("of course\nit did")
+	w.agentAnswers("of course\nit did")
 	w.reconcile("m")
 	if c := w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonWaitingForAgent); !strings.Contains(c.Message, "of course it did") {
 		t.Errorf("the message is %q", c.Message)
@@ -220,7 +220,7 @@ func TestAChangeTakenBackFromAnAgent(t *testing.T) {
 			w.reconcile("m")
 			w.wantRequest(oldVersion)
 			w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonWaitingForAgent)
-			w.agentSays(v1beta1.UpdateResultSucceeded)
+			w.agentAnswers(v1beta1.UpdateResultSucceeded)
 			w.kubeletIs(oldVersion, corev1.ConditionTrue)
 			w.reconcile("m")
 			m := w.get("m")
@@ -241,7 +241,7 @@ func TestAnAgentThatDoesNotAnswer(t *testing.T) {
 	r := w.watched()
 	w.reconcile("m")
 	w.step(v1beta1.DefaultUpdateTimeout - time.Minute)
-	w.away(r)
+	w.unreachable(r)
 	w.reconcile("m")
 	w.step(time.Hour)
 	w.reconcile("m")
@@ -259,7 +259,7 @@ func TestAnAgentThatDoesNotAnswer(t *testing.T) {
 	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonWaitingForAgent)
 	w.step(2 * v1beta1.DefaultUpdateTimeout)
 	w.reconcile("m")
-	w.agentSays(v1beta1.UpdateResultSucceeded)
+	w.agentAnswers(v1beta1.UpdateResultSucceeded)
 	w.kubeletIs(newVersion, corev1.ConditionTrue)
 	w.reconcile("m")
 	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionTrue, v1beta1.ReasonUpToDate)

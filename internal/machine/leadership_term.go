@@ -14,15 +14,15 @@ import (
 
 // reign is what is known of the time in which this process, and no other, works on Machines. It saves questions to the API
 // server whose answers only another process could have changed. Losing it costs those questions.
-type reign struct {
+type leadershipTerm struct {
 	mu sync.Mutex
 	// floor is a resource version of that time; "" until it was asked for.
-	floor string
+	minResourceVersion string
 	// inherited are the Machines that had no instance when the cache came to the floor, nil until then. Another process may
 	// have begun to launch them.
 	inherited map[types.UID]bool
 	// held are the classes that were found to be held at the API server.
-	held map[types.NamespacedName]types.UID
+	protectedClasses map[types.NamespacedName]types.UID
 }
 
 // ours reports whether nobody but this process can have begun to launch the Machine. One that the cache did not have when
@@ -31,16 +31,16 @@ func (p *pass) ours(ctx context.Context) (bool, error) {
 	if p.MachineCacheVersion == nil {
 		return false, nil
 	}
-	floor, inherited := p.reign.known()
-	if floor == "" {
+	minResourceVersion, inherited := p.term.known()
+	if minResourceVersion == "" {
 		list := &v1beta1.MachineList{}
 		if err := p.Live.List(ctx, list, client.InNamespace(p.machine.Namespace), client.Limit(1)); err != nil {
 			return false, fmt.Errorf("ask for the present resource version of machines: %w", err)
 		}
-		floor = p.reign.begin(list.ResourceVersion)
+		minResourceVersion = p.term.begin(list.ResourceVersion)
 	}
 	if inherited == nil {
-		order, err := resourceversion.CompareResourceVersion(p.MachineCacheVersion(), floor)
+		order, err := resourceversion.CompareResourceVersion(p.MachineCacheVersion(), minResourceVersion)
 		if err != nil || order < 0 {
 			return false, nil // It is seen soon enough.
 		}
@@ -54,29 +54,29 @@ func (p *pass) ours(ctx context.Context) (bool, error) {
 				inherited[m.UID] = true
 			}
 		}
-		inherited = p.reign.inherit(inherited)
+		inherited = p.term.keepInherited(inherited)
 	}
 	return !inherited[p.machine.UID], nil
 }
 
-func (r *reign) known() (floor string, inherited map[types.UID]bool) {
+func (r *leadershipTerm) known() (minResourceVersion string, inherited map[types.UID]bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.floor, r.inherited
+	return r.minResourceVersion, r.inherited
 }
 
 // begin takes note of a resource version, unless there is one.
-func (r *reign) begin(floor string) string {
+func (r *leadershipTerm) begin(minResourceVersion string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.floor == "" {
-		r.floor = floor
+	if r.minResourceVersion == "" {
+		r.minResourceVersion = minResourceVersion
 	}
-	return r.floor
+	return r.minResourceVersion
 }
 
 // inherit takes note of Machines without an instance, unless that was done.
-func (r *reign) inherit(machines map[types.UID]bool) map[types.UID]bool {
+func (r *leadershipTerm) keepInherited(machines map[types.UID]bool) map[types.UID]bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.inherited == nil {
@@ -86,18 +86,18 @@ func (r *reign) inherit(machines map[types.UID]bool) map[types.UID]bool {
 }
 
 // holds reports whether the class was found to be held.
-func (r *reign) holds(class types.NamespacedName, uid types.UID) bool {
+func (r *leadershipTerm) isProtected(class types.NamespacedName, uid types.UID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return uid != "" && r.held[class] == uid
+	return uid != "" && r.protectedClasses[class] == uid
 }
 
 // found takes note of a class that is held.
-func (r *reign) found(class types.NamespacedName, uid types.UID) {
+func (r *leadershipTerm) noteProtected(class types.NamespacedName, uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.held == nil {
-		r.held = map[types.NamespacedName]types.UID{}
+	if r.protectedClasses == nil {
+		r.protectedClasses = map[types.NamespacedName]types.UID{}
 	}
-	r.held[class] = uid
+	r.protectedClasses[class] = uid
 }

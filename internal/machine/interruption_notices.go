@@ -138,7 +138,7 @@ func (n notices) scopeNameOf(inputs resolve.Resolved) string {
 
 // learn takes note of what was said of a Machine's instance, and wakes the Machine if that is new to it.
 func (n notices) learn(m *v1beta1.Machine, i provider.Interruption, announced bool) {
-	before := n.memory.of(m).polled
+	before := n.states.get(m).instance.polled
 	now := polled{providerID: m.Spec.ProviderID}
 	if announced {
 		now.at, now.reason = i.At, v1beta1.ReasonTerminationNotice
@@ -151,6 +151,6 @@ func (n notices) learn(m *v1beta1.Machine, i provider.Interruption, announced bo
 	if before.providerID == now.providerID && before.reason == now.reason && before.at.Equal(now.at) {
 		return
 	}
-	n.memory.update(m, func(known *recollection) { known.polled = now })
-	n.doubts.wake(m)
+	n.states.update(m, func(known *machineState) { known.instance.polled = now })
+	n.trigger.enqueue(m)
 }

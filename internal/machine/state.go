@@ -1,0 +1,197 @@
+package machine
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/pkg/provider"
+)
+
+// stateStore is all that a Reconciler keeps between passes. Losing it at a restart costs calls and settling time, never
+// correctness.
+type stateStore struct {
+	// preserving is locked from the count of preserved machines to the patch that adds to them.
+	preserving sync.Mutex
+
+	mu       sync.Mutex
+	machines map[types.NamespacedName]machineState
+	began    time.Time
+	// adopting has the Machine that is adopting an instance at this moment, by provider ID. It is empty between passes.
+	adopting map[string]types.UID
+	// created is when this process's call ended that created or adopted the recorded instance, by the Machine's UID, for
+	// as long as the cloud may not show that instance.
+	created map[types.UID]time.Time
+	// sweepAt is the length of created at which old entries are dropped.
+	sweepAt int
+}
+
+// machineState is what the process keeps of one Machine, by the step that uses it.
+type machineState struct {
+	uid          types.UID
+	launch       launchState
+	instance     instanceState
+	registration registrationState
+	teardown     teardownState
+}
+
+// launchState belongs to the creation of an instance, and to its bootstrap token.
+type launchState struct {
+	// tried is the fingerprint of the inputs of the last failed Create or Update. notBefore is when these may be tried
+	// again; zero: not before something changes.
+	tried     string
+	notBefore time.Time
+	// ambiguousAt is when this process last sent a Create and got no answer.
+	ambiguousAt time.Time
+	// ownToken is true if only this process can have made a bootstrap token for the Machine, and token if this process may
+	// have made one. Both are reset when the token is deleted.
+	ownToken, token bool
+	// extendTokenAt is when the bootstrap token has to be extended or checked; zero: it was not checked yet.
+	extendTokenAt time.Time
+	// queuedSince is when this process first found no free slot for the creation.
+	queuedSince time.Time
+}
+
+// instanceState belongs to an instance that exists, or is expected to.
+type instanceState struct {
+	// missingSince is when the cloud first answered NotFound for the recorded instance; zero when something contradicted
+	// that since.
+	missingSince time.Time
+	// incomplete is true if the cloud did not show the instance yet when its Node became Ready.
+	incomplete bool
+	// booted is the running instance as the provider described it, until the status is written.
+	booted *booted
+	// getFailures counts consecutive errors of the driver's Get.
+	getFailures int32
+	// suspectID is the provider ID of an instance that an observer reported as missing.
+	suspectID string
+	// polled is the provider's last answer about interruptions.
+	polled polled
+	// checked is true once the provider has confirmed that the instance of an unhealthy Node still exists.
+	checked bool
+}
+
+// registrationState belongs to the Machine's Node.
+type registrationState struct {
+	// reportedConflict is the last Node that an event reported because it has the Machine's provider ID and is not its Node.
+	reportedConflict types.UID
+	// applied is the node template on the Node, until the status has it. It is never changed.
+	applied *v1beta1.AppliedNodeTemplate
+}
+
+// teardownState belongs to the removal of a Machine or of an instance that is replaced.
+type teardownState struct {
+	// released is true once our finalizer is removed. The cache shows the Machine for a moment longer, and the predicate for
+	// own writes hides that the last one removed it.
+	released bool
+	// nothingFoundSince is when Delete first reported that there is no instance, before that was confirmed.
+	nothingFoundSince time.Time
+	// accepted is true once the cloud has accepted the removal of the instance, or it is confirmed to be gone.
+	accepted bool
+	// targetUnreachableSince is when a call to the target cluster first failed, before the instance was gone.
+	targetUnreachableSince time.Time
+	// cleanupFailsSince is when a call to the target cluster first failed after the instance was gone.
+	cleanupFailsSince time.Time
+	// found is an instance that a deletion has found and could not record yet. It is never changed.
+	found *provider.Instance
+	// drainReport is the last written report of a drain.
+	drainReport drainReport
+	// failures counts consecutive errors of the driver's Delete.
+	failures int32
+}
+
+func newStateStore() *stateStore {
+	return &stateStore{machines: map[types.NamespacedName]machineState{}, adopting: map[string]types.UID{}, created: map[types.UID]time.Time{}}
+}
+
+// since returns when this process made its first pass, which is this one the first time. That is when it began to lead,
+// not when it was started: a process may wait for its election for days while another one works.
+func (m *stateStore) since(now time.Time) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.began.IsZero() {
+		m.began = now
+	}
+	return m.began
+}
+
+func (m *stateStore) get(machine *v1beta1.Machine) machineState {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.machines[client.ObjectKeyFromObject(machine)]; r.uid == machine.UID {
+		return r
+	}
+	return machineState{}
+}
+
+func (m *stateStore) update(machine *v1beta1.Machine, change func(*machineState)) {
+	key, uid := client.ObjectKeyFromObject(machine), machine.UID
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.machines[key]
+	if r.uid != uid {
+		r = machineState{}
+	}
+	change(&r)
+	if r.uid = uid; r == (machineState{uid: uid}) {
+		delete(m.machines, key)
+		return
+	}
+	m.machines[key] = r
+}
+
+func (m *stateStore) forget(machine types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.machines, machine)
+}
+
+// noteCreated keeps when the instance of a Machine was created or adopted, and drops what no longer matters.
+func (m *stateStore) noteCreated(machine *v1beta1.Machine, at time.Time, settle time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.created[machine.UID] = at
+	if len(m.created) >= m.sweepAt { // Not at each creation: many machines come at once.
+		maps.DeleteFunc(m.created, func(_ types.UID, t time.Time) bool { return at.Sub(t) > settle })
+		m.sweepAt = 2*len(m.created) + 16
+	}
+}
+
+// createdAt returns that time, zero if this process does not know it.
+func (m *stateStore) createdAt(machine *v1beta1.Machine) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.created[machine.UID]
+}
+
+// beginAdoption reports whether no other Machine is taking over the instance at this moment. If so, none can until
+// endAdoption.
+func (m *stateStore) beginAdoption(machine *v1beta1.Machine) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, busy := m.adopting[machine.Spec.ProviderID]; busy {
+		return false
+	}
+	m.adopting[machine.Spec.ProviderID] = machine.UID
+	return true
+}
+
+func (m *stateStore) endAdoption(machine *v1beta1.Machine) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.adopting, machine.Spec.ProviderID)
+}
+
+// polled is the answer of the provider about one instance. The zero value is no answer.
+type polled struct {
+	// providerID of the instance that it is about.
+	providerID string
+	// reason of the condition InterruptionNotice, empty if nothing was announced.
+	reason string
+	// at is when the instance is taken away, zero if the cloud does not tell.
+	at time.Time
+}

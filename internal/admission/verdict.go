@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Verdict is what is said of an object.
+// Result is what is said of an object.
 type Result struct {
 	// Errors refuse it. Each names the field, the value and what is allowed.
 	Errors field.ErrorList

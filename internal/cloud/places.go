@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// Places bounds how many creations are under way at the cloud at a time. Nobody is blocked: who finds no place is told
+// Slots bounds how many creations are under way at the cloud at a time. Nobody is blocked: who finds no place is told
 // so, queues up, and is woken when it is its turn.
 //
 // A place and a turn belong to a machine until it leaves, which everybody does who has no use for them any more, also
@@ -26,7 +26,7 @@ type Slots struct {
 	queue   workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
 
-// NewPlaces returns that many places, at least one.
+// NewSlots returns that many places, at least one.
 func NewSlots(limit int) *Slots {
 	return &Slots{limit: max(limit, 1), taken: map[types.NamespacedName]bool{}}
 }
@@ -34,7 +34,7 @@ func NewSlots(limit int) *Slots {
 // Limit returns how many places there are.
 func (p *Slots) Limit() int { return p.limit }
 
-// Take gives a machine a place, unless those that are free are for others who came first. Who has one keeps it.
+// Acquire gives a machine a place, unless those that are free are for others who came first. Who has one keeps it.
 func (p *Slots) Acquire(machine types.NamespacedName) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -54,7 +54,7 @@ func (p *Slots) Acquire(machine types.NamespacedName) bool {
 	return true
 }
 
-// Hold counts a creation that is under way, whether or not there is a place for it: another process began it.
+// Occupy counts a creation that is under way, whether or not there is a place for it: another process began it.
 func (p *Slots) Occupy(machine types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,7 +62,7 @@ func (p *Slots) Occupy(machine types.NamespacedName) {
 	p.waiting = slices.DeleteFunc(p.waiting, func(w types.NamespacedName) bool { return w == machine })
 }
 
-// Leave gives up a machine's place, or its turn, if it has one.
+// Release gives up a machine's place, or its turn, if it has one.
 func (p *Slots) Release(machine types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,7 +83,7 @@ func (p *Slots) Release(machine types.NamespacedName) {
 	}
 }
 
-// Wakes is a source for the controller of Machines: those whose turn it is.
+// Source is a source for the controller of Machines: those whose turn it is.
 func (p *Slots) Source() source.Source {
 	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		p.mu.Lock()

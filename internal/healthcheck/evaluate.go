@@ -23,7 +23,7 @@ const (
 	Unknown Health = "unknown"
 )
 
-// Verdict is the judgement of one machine.
+// Evaluation is the judgement of one machine.
 type Evaluation struct {
 	Health Health
 	// InTrouble says of one that is Unknown that it counts as one of those that are not well. One that is Unhealthy always is.

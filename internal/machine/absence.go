@@ -17,7 +17,7 @@ import (
 // instance deleted, so this file is the only place that concludes from NotFound, or from Gone, that an instance is absent:
 //
 //   - not before the driver's settling time has passed since the instance was created or adopted, and
-//   - only if two reads in a row say so. An instance that is shown, a read that fails and a Ready Node begin that anew.
+//   - only if two reads in a row say NotFound. An instance that is shown, a failed read and a Ready Node start the count again.
 
 // maxRecheck bounds the time between the two reads.
 const maxRecheck = 15 * time.Second
@@ -128,7 +128,7 @@ func (p *pass) confirmGone(ctx context.Context, inputs resolve.Resolved, result 
 	return wait
 }
 
-// goneForGood keeps that nothing is to be confirmed again where what follows takes longer. It is written only with what
+// goneForGood keeps that nothing has to be confirmed again where what follows takes longer. It is written only with what
 // that waits for.
 func (p *pass) goneForGood() progress {
 	p.states.update(p.machine, func(m *machineState) { m.teardown.accepted = true })
@@ -146,7 +146,7 @@ func (p *pass) deletionAccepted() bool {
 	return last != nil && last.Type == v1beta1.OperationDelete && last.State == v1beta1.OperationProcessing && last.Code == ""
 }
 
-// nothingToDeleteSince is when this process was first told, in this deletion, that there is nothing to delete.
+// nothingToDeleteSince is when Delete first reported, in this deletion, that there is no instance.
 func (p *pass) nothingToDeleteSince() time.Time {
 	since := p.states.get(p.machine).teardown.nothingFoundSince
 	if since.IsZero() {

@@ -23,7 +23,7 @@ func (w *world) neverFailed() {
 	w.t.Helper()
 	for _, e := range w.events.take() {
 		if strings.HasPrefix(e, "Warning") {
-			w.t.Errorf("told: %s", e)
+			w.t.Errorf("reported: %s", e)
 		}
 	}
 }
@@ -144,10 +144,10 @@ func TestAPreemptedInstanceIsFoundWithinSeconds(t *testing.T) {
 	}
 }
 
-// A Node that is shut down says so before its instance is gone, or before a cloud that is behind shows that.
+// A Node that is shut down reports it before its instance is gone, or before a cloud that is behind shows that.
 //
 // M-23, M-74.
-func TestAPreemptionThatTheNodeTellsFirst(t *testing.T) {
+func TestAPreemptionThatTheNodeShowsFirst(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		ends func(w *world, id string)
@@ -252,7 +252,7 @@ func TestASingleNotFoundProvesNothing(t *testing.T) {
 // A read that is behind shows an instance that ran as one that has not booted. Nothing is written to and fro for it.
 //
 // M-74.
-func TestAStateThatGoesBackIsNoNews(t *testing.T) {
+func TestAStateThatGoesBackIsNoChange(t *testing.T) {
 	t.Parallel()
 	back := scripted{answer: func(in *provider.Instance) { in.State = provider.StatePending }}
 	w := newWorld(t, noTarget)
@@ -272,7 +272,7 @@ func TestAStateThatGoesBackIsNoNews(t *testing.T) {
 // The address of an instance that the cloud shows only after its Node was Ready is needed for the Node's certificate.
 //
 // M-48, M-74.
-func TestWhatShowsAfterTheNodeIsReadyIsKept(t *testing.T) {
+func TestWhatShowsAfterTheNodeIsReadyIsRecorded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lagging(20*time.Second))
 	w.cloud.boot = time.Second
@@ -346,11 +346,11 @@ func TestTheDeletionOfAnOldMachineDoesNotWait(t *testing.T) {
 		kind  func(*world)
 		calls []string
 	}{
-		"removed within the call":             {func(*world) {}, []string{"cloud delete"}},
-		"removed within the call, not told":   {func(w *world) { w.cloud.evasive = true }, []string{"cloud delete", "cloud get"}},
-		"another process":                     {func(w *world) { w.cloud.evasive = true; w.restart() }, []string{"cloud delete", "cloud get"}},
-		"gone before":                         {func(w *world) { w.cloud.vanish(w.get("m").Spec.ProviderID) }, []string{"cloud delete", "cloud get"}},
-		"gone before, and the process is new": {func(w *world) { w.cloud.vanish(w.get("m").Spec.ProviderID); w.restart() }, []string{"cloud delete", "cloud get"}},
+		"removed within the call":               {func(*world) {}, []string{"cloud delete"}},
+		"removed within the call, not reported": {func(w *world) { w.cloud.evasive = true }, []string{"cloud delete", "cloud get"}},
+		"another process":                       {func(w *world) { w.cloud.evasive = true; w.restart() }, []string{"cloud delete", "cloud get"}},
+		"gone before":                           {func(w *world) { w.cloud.vanish(w.get("m").Spec.ProviderID) }, []string{"cloud delete", "cloud get"}},
+		"gone before, and the process is new":   {func(w *world) { w.cloud.vanish(w.get("m").Spec.ProviderID); w.restart() }, []string{"cloud delete", "cloud get"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -418,7 +418,7 @@ func TestAnUpdateOfAnInstanceThatIsNotShown(t *testing.T) {
 		w.wantPhase(m, v1beta1.MachineRunning)
 		for _, e := range w.events.take() {
 			if strings.HasPrefix(e, "Warning") {
-				t.Errorf("told: %s", e)
+				t.Errorf("reported: %s", e)
 			}
 		}
 		if n := len(a.asked); n != 4 {
@@ -441,7 +441,7 @@ func TestAnUpdateOfAnInstanceThatIsNotShown(t *testing.T) {
 	})
 }
 
-// A cloud that is behind shows the old instance when the new one is asked for. The machine has one at a time all the same,
+// A cloud that is behind shows the old instance when the new one is asked for. The machine has one at a time anyway,
 // and the old one is not taken for the new one.
 //
 // M-44, M-76.

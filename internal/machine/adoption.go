@@ -19,11 +19,11 @@ import (
 // A Machine that is created with a provider ID takes that instance over. What tells whose an instance is are its tags:
 // without ours nothing is done to it but to tag it, whatever becomes of the Machine.
 
-// refusedAdoption is how often an instance that cannot be taken over is looked at again: somebody may make it, or take
-// another's tags off it.
+// refusedAdoption is how often the adoption of an instance is tried again: somebody may create it, or remove
+// the tags of another Machine.
 var refusedAdoption = retryPolicy{v1beta1.ReasonAdoptionRefused, 10 * time.Second, 10 * time.Minute}
 
-// undescribed reports whether the Machine has a provider ID and nothing was ever recorded of that instance: it is to be
+// undescribed reports whether the Machine has a provider ID and nothing was ever recorded of that instance: it has to be
 // adopted, or the process was killed between the two writes that record a launch.
 func undescribed(m *v1beta1.Machine) bool {
 	return m.Spec.ProviderID != "" && m.Status.Instance == nil && !m.Replacing()
@@ -118,7 +118,7 @@ func refusedByDriver(err error) bool {
 }
 
 // tag makes the instance ours. That it may have been asked for is durable before it is: should the answer be lost and the
-// Machine be deleted, the tags may come all the same, and the instance with them.
+// Machine be deleted, the tags may still appear on the instance.
 func (p *pass) tag(ctx context.Context, inputs resolve.Resolved) (progress, error) {
 	if err := p.confirm(ctx, "it adopts its instance"); err != nil {
 		return wait, err
@@ -165,7 +165,7 @@ func (p *pass) adopted(inputs resolve.Resolved, instance *provider.Instance) {
 	p.launched(inputs, instance)
 }
 
-// adoptionAllowed reports whether the class lets its machines take instances over, and says so if it does not.
+// adoptionAllowed reports whether the class lets its machines take instances over, and sets the condition Launched if it does not.
 func (p *pass) adoptionAllowed(inputs resolve.Resolved) bool {
 	if inputs.Adoption == v1beta1.AdoptionAllow {
 		return true
@@ -191,7 +191,7 @@ func (p *pass) notAdoptable(in *provider.Instance) string {
 	return ""
 }
 
-// elder returns another Machine with the same provider ID that was there before, nil if there is none. The cache only
+// firstWithProviderID returns an older Machine with the same provider ID, nil if there is none. The cache only
 // tells where to look.
 func (p *pass) firstWithProviderID(ctx context.Context) (*v1beta1.Machine, error) {
 	id := p.machine.Spec.ProviderID
@@ -270,7 +270,7 @@ func (p *pass) findUndescribed(ctx context.Context) (progress, error) {
 		return wait, nil
 	case err == nil && instance.OwnedBy(p.ClusterID, identity(p.machine)) == nil:
 		p.launched(inputs, instance)
-		// Durable before it is taken down: once it is gone, nothing else tells that it was ours, and its Node with it.
+		// Durable before it is taken down: once it is gone, nothing else proves that it and its Node were ours.
 		return next, p.writeStatus(ctx)
 	case p.machine.Adopting():
 		if !bool(p.settle("The instance does not carry the machine's tags; waiting until those that may have been asked for would have shown.")) {
@@ -278,12 +278,12 @@ func (p *pass) findUndescribed(ctx context.Context) (progress, error) {
 		}
 		p.notOurs = true
 	case err == nil:
-		p.notOurs = true // Somebody gave it to the Machine, of which there may be another one.
+		p.notOurs = true // Somebody set the Machine's provider ID; the Machine may have another instance.
 	}
 	return next, nil
 }
 
-// lookedInVain counts a look at an instance that came to nothing.
+// countFailedCheck counts a failed check of the instance.
 func (p *pass) countFailedCheck() (times int32) {
 	p.states.update(p.machine, func(m *machineState) {
 		m.instance.getFailures++
@@ -307,7 +307,7 @@ func (p *pass) resolveInputs(ctx context.Context) (resolve.Resolved, progress, e
 		return resolve.Resolved{}, wait, fmt.Errorf("resolve what the machine is made from: %w", err)
 	}
 	if p.provider == "" {
-		p.requeueIn(time.Second) // The class came after the Machine was found to have none: it is to be claimed first.
+		p.requeueIn(time.Second) // The class came after the Machine was found to have none. It must be claimed first.
 		return resolve.Resolved{}, wait, nil
 	}
 	if inputs.Provider != p.Cloud.Name() {

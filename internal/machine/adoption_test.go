@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// adoptable makes a class "small" whose machines may adopt, and an instance of somebody else's with its Node. It returns
+// adoptable makes a class "small" whose machines may adopt, and an instance of another's with its Node. It returns
 // the instance's ID.
 func (w *world) adoptable() string {
 	w.t.Helper()
@@ -38,7 +38,7 @@ func (w *world) allow(class string, policy v1beta1.AdoptionPolicy) {
 	}
 }
 
-// foreignNode makes the Node of an instance that is nobody's.
+// nodeOfAnother makes the Node of an instance that is unassigned.
 func (w *world) nodeOfAnother(id string) *corev1.Node {
 	w.t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeNameOf(w.namespace, "legacy")}}
@@ -138,7 +138,7 @@ func TestAdoptionNeedsTheLeaveOfTheClass(t *testing.T) {
 	w.wantCondition(w.get("m"), v1beta1.ConditionLaunched, metav1.ConditionTrue, v1beta1.ReasonInstanceAdopted)
 }
 
-// M-56: what is not there, is going or is somebody else's is left alone, and looked at again. It is no failure.
+// M-56: what is not there, is going or is another's is left alone, and reconciled again. It is no failure.
 func TestAnInstanceThatCannotBeAdopted(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -171,7 +171,7 @@ func TestAnInstanceThatCannotBeAdopted(t *testing.T) {
 				w.step(last)
 			}
 			if last < 10*time.Minute || last > 13*time.Minute {
-				t.Errorf("looks again after %s", last)
+				t.Errorf("checks again after %s", last)
 			}
 			if calls := slices.DeleteFunc(w.effects.calls(), func(c string) bool { return c == "cloud get" }); len(calls) > 0 {
 				t.Errorf("asked of the cloud: %q", calls)
@@ -216,12 +216,12 @@ func TestErrorsOfAdoption(t *testing.T) {
 		m := w.get("m")
 		w.wantCondition(m, v1beta1.ConditionLaunched, metav1.ConditionFalse, want)
 		if m.Status.FailureReason != "" || (result.RequeueAfter == 0) != (i == 4) {
-			t.Errorf("after %s: failure %q, looks again after %s", want, m.Status.FailureReason, result.RequeueAfter)
+			t.Errorf("after %s: failure %q, checks again after %s", want, m.Status.FailureReason, result.RequeueAfter)
 		}
 	}
 }
 
-// M-57: of two machines with one ID the younger waits, and takes over when the elder is gone and left the instance.
+// M-57: of two machines with one ID the younger waits, and takes over when the older one is gone and left the instance.
 func TestTheYoungerOfTwoWaits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -248,8 +248,8 @@ func TestTheYoungerOfTwoWaits(t *testing.T) {
 	w.wantCondition(w.get(younger), v1beta1.ConditionLaunched, metav1.ConditionTrue, v1beta1.ReasonInstanceAdopted)
 }
 
-// M-57: that a machine is gone wakes those that wait for its instance.
-func TestTheEndOfAMachineWakesTheYounger(t *testing.T) {
+// M-57: that a machine is gone triggers those that wait for its instance.
+func TestTheEndOfAMachineTriggersTheYounger(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	id := w.adoptable()
@@ -257,7 +257,7 @@ func TestTheEndOfAMachineWakesTheYounger(t *testing.T) {
 	w.delete("a")
 	found := machinesOfInstance(w.options.Client)(t.Context(), gone)
 	if len(found) != 1 || found[0].Name != waits.Name {
-		t.Errorf("wakes %v", found)
+		t.Errorf("triggers %v", found)
 	}
 }
 
@@ -271,7 +271,7 @@ func TestTwoWorkersDoNotAdoptOneInstance(t *testing.T) {
 	other.UID = "another"
 	w.process.states.beginAdoption(other)
 	if result := w.reconcile("m"); result.RequeueAfter != time.Second {
-		t.Errorf("looks again after %s", result.RequeueAfter)
+		t.Errorf("checks again after %s", result.RequeueAfter)
 	}
 	if calls := w.effects.calls(); len(calls) > 0 {
 		t.Errorf("asked of the cloud: %q", calls)
@@ -387,7 +387,7 @@ func TestAnAdoptionThatIsCutGoesOn(t *testing.T) {
 	}
 }
 
-// M-56: somebody who gives a machine an ID while it is being launched gets no second instance for it, and none is lost.
+// M-56: somebody who gives a machine an ID while it is being launched gets no second instance for it, and there is none lost.
 func TestAMachineThatIsBeingLaunchedAdoptsNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

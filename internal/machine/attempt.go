@@ -18,7 +18,7 @@ import (
 )
 
 // tokenReserve is for how much longer a bootstrap token is good than the Machine has time to join: the time in which the
-// target cluster is away is no part of that (M-15), and a cluster that is back removes at once what expired meanwhile.
+// target cluster is unreachable does not count (M-15), and a cluster that is back removes at once what expired meanwhile.
 // With the Machine that has joined, or failed to, the token goes in any case.
 const tokenReserve = time.Hour
 

@@ -20,7 +20,7 @@ type booted struct {
 	addresses []corev1.NodeAddress
 }
 
-// recallBoot puts into the status what was seen before, and reports whether there was anything.
+// restoreBooted puts into the status what was seen before, and reports whether there was anything.
 func (p *pass) restoreBooted() bool {
 	seen := p.states.get(p.machine).instance.booted
 	if seen == nil {
@@ -30,7 +30,7 @@ func (p *pass) restoreBooted() bool {
 	return true
 }
 
-// heldBack reports whether all that the pass found out is that the instance runs, which can be written with what its Node
+// onlyBooted reports whether all that the pass found out is that the instance runs, which can be written with what its Node
 // brings. Others rely on the rest of what is known of an instance; that is never held back.
 func (p *pass) onlyBooted() bool {
 	before, now := &p.before.Status, &p.machine.Status

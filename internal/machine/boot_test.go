@@ -41,7 +41,7 @@ func wantBooted(t *testing.T, m *v1beta1.Machine) {
 func TestWhatBootedIsReportedAloneWhenItsNodeDoesNotCome(t *testing.T) {
 	t.Parallel()
 	w := booting(t)
-	for range 2 { // The second look is no later one.
+	for range 2 { // The second check is no later one.
 		if again := w.wantQuiet("m").RequeueAfter; again <= 0 || again > bootGrace {
 			t.Fatalf("the machine asks for another pass after %s", again)
 		}
@@ -71,7 +71,7 @@ func TestWhatBootedIsReportedWithItsNode(t *testing.T) {
 	}
 }
 
-// A process that dies meanwhile costs one more look at the cloud.
+// A process that dies meanwhile costs one more check the cloud.
 //
 // M-25, M-33.
 func TestWhatBootedIsSeenAgainAfterARestart(t *testing.T) {

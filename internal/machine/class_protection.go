@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/internal/machineclass/resolve"
 )
 
-// awaitHold waits until what the instance shall be made with cannot vanish before it: with the class or the credentials
+// awaitClassProtection waits until the class, or the credentials, cannot vanish before the instance: with them
 // gone, nobody could take down an instance that was asked for and not recorded.
 func (p *pass) awaitClassProtection(inputs resolve.Resolved) progress {
 	switch {
@@ -27,7 +27,7 @@ func (p *pass) awaitClassProtection(inputs resolve.Resolved) progress {
 	return wait
 }
 
-// confirmHold asks the API server itself whether the class is held, once. If it is, it stays as long as the Machine, which
+// confirmClassProtection asks the API server itself whether the class is held, once. If it is, it stays as long as the Machine, which
 // whoever lets it go would see: the finalizer goes only when the class is being deleted and has no Machine, and this process
 // is the one that takes it off, by what its cache of classes says.
 func (p *pass) confirmClassProtection(ctx context.Context, inputs resolve.Resolved) error {

@@ -34,7 +34,7 @@ func TestNothingIsLaunchedWithWhatMayVanish(t *testing.T) {
 		w.letGo(o)
 		w.born("m")
 		if again := w.wantQuiet("m").RequeueAfter; again != silentWait {
-			t.Errorf("%s: looks again after %s", what, again)
+			t.Errorf("%s: checks again after %s", what, again)
 		}
 		w.step(silentWait)
 		w.reconcile("m")
@@ -94,7 +94,7 @@ func TestALateCacheLaunchesNothingWithAClassThatMayVanish(t *testing.T) {
 		change(w, class)
 		w.born("m")
 		if w.wantQuiet("m").RequeueAfter == 0 {
-			t.Errorf("%s: nobody looks again", name)
+			t.Errorf("%s: nobody checks again", name)
 		}
 		want(t, name+": driver calls", w.effects.calls())
 	}

@@ -17,9 +17,9 @@ import (
 // A kubelet says itself which provider ID its Node has, but not which name: that is in the certificate it joined with. So a
 // Node that has the Machine's provider ID is the Machine's only if its name is the one that the provider tells for the
 // instance. Where the provider cannot tell, it is not the Machine's if it joined with another bootstrap token, or has the name
-// of another Machine. Any other is a rival.
+// of another Machine. Any other Node conflicts.
 
-// withoutRivals returns those of the Nodes with the Machine's provider ID that may be its, and the rivals.
+// splitConflicting divides the Nodes with the Machine's provider ID into those that may be its own and conflicting ones.
 func (p *pass) splitConflicting(ctx context.Context, nodes []*corev1.Node) (own, conflicting []*corev1.Node, err error) {
 	for _, node := range nodes {
 		other, err := p.isConflicting(ctx, node)
@@ -63,8 +63,8 @@ func (p *pass) isConflicting(ctx context.Context, node *corev1.Node) (bool, erro
 	return since && !ours, nil
 }
 
-// renamed reports whether the provider itself says now that the Machine's instance registers as the Node: what is written down
-// of that may have been written by others. A rival is asked for once. A deletion does not wait for the answer.
+// renamed reports whether the provider now says that the Machine's instance registers as the Node: others may have written
+// the recorded name. It asks once for each conflicting Node. A deletion does not wait for the answer.
 func (p *pass) renamed(ctx context.Context, node *corev1.Node) (bool, error) {
 	if p.states.get(p.machine).registration.reportedConflict == node.UID {
 		return false, nil
@@ -88,7 +88,7 @@ func (p *pass) othersNamed(ctx context.Context, name string) ([]*v1beta1.Machine
 	return slices.DeleteFunc(machines, func(m *v1beta1.Machine) bool { return m.UID == p.machine.UID }), nil
 }
 
-// tellRivals says once of each rival what it does, on this Machine and on those whose Node it is.
+// reportConflicts records one event for each conflicting Node, on this Machine and on the Machines that own the Node.
 func (p *pass) reportConflicts(ctx context.Context, conflicting []*corev1.Node) error {
 	for _, other := range conflicting {
 		if p.states.get(p.machine).registration.reportedConflict == other.UID {

@@ -37,7 +37,7 @@ func TestANodeWithAnothersProviderIDIsARival(t *testing.T) {
 		m := w.get("victim")
 		w.wantCondition(m, v1beta1.ConditionRegistered, "False", v1beta1.ReasonNodeConflict)
 		if got := w.getNode(hostile); len(got.Labels) > 0 && got.Labels["node-restriction.kubernetes.io/payments"] != "" || len(got.Spec.Taints) == 0 {
-			t.Errorf("the rival has the labels %v and the taints %v", got.Labels, got.Spec.Taints)
+			t.Errorf("the conflicting Node has the labels %v and the taints %v", got.Labels, got.Spec.Taints)
 		}
 		events := w.events.take()
 		want(t, "events", reasons(events), v1beta1.ReasonNodeConflict, v1beta1.ReasonNodeConflict)
@@ -58,7 +58,7 @@ func TestANodeWithAnothersProviderIDIsARival(t *testing.T) {
 		w.delete("victim")
 		w.untilGone("victim")
 		if got := w.getNode(hostile); got == nil || got.Spec.Unschedulable {
-			t.Error("the deletion touched the rival")
+			t.Error("the deletion touched the conflicting Node")
 		}
 	})
 	t.Run("where it joined with another token", func(t *testing.T) {

@@ -37,26 +37,26 @@ type Options struct {
 	Client client.Client
 	// Live reads the control cluster itself.
 	Live client.Reader
-	// MachinesSeen returns the resource version up to which Client's cache of Machines is complete, "" if that is not known.
+	// MachineCacheVersion returns the resource version up to which Client's cache of Machines is complete, "" if that is not known.
 	// Without it every launch asks the API server first.
 	MachineCacheVersion func() string
 	// Target is the cluster that machines join; nil where there is none.
 	Target *Target
-	// Classes resolves what a Machine shall be made from.
+	// Classes resolves the class, credentials and user data of a Machine.
 	Classes Classes
 	// Drainer empties nodes. Needed where there is a Target.
 	Drainer Drainer
-	// Signals are how a Node shows that its instance is about to be taken away. Default interruption.Known.
+	// Signals are the conditions and taints by which a Node announces an interruption. Default interruption.Known.
 	Signals interruption.Signals
-	// Interrupter tells which instances are about to be taken away; nil where the driver cannot. NoticesWiring has it asked.
+	// Interrupter lists announced interruptions; nil where the driver cannot. NoticesWiring polls it.
 	Interrupter provider.Interrupter
-	// Reach tells of outages of the target cluster; nil where nobody watches it.
+	// Reach knows the outages of the target cluster; nil where it is not probed.
 	Reach Reach
-	// PreserveTimeout is how long a Machine that is set aside is kept. Default 96 hours.
+	// PreserveTimeout is how long a preserved Machine is kept. Default 96 hours.
 	PreserveTimeout time.Duration
 	// PreserveLimit is how many Machines of one owner are preserved at a time because they failed. Default 3.
 	PreserveLimit int
-	// Places bounds how many creations are under way at a time; nil means no limit.
+	// Slots bound how many creations are under way at a time; nil means no limit.
 	Slots Slots
 	// Metrics may be nil.
 	Metrics *Metrics
@@ -95,7 +95,7 @@ type Target struct {
 	CABundle    []byte
 }
 
-// Reconciler brings Machines of one provider to what they shall be.
+// Reconciler brings the Machines of one provider to their desired state.
 type Reconciler struct {
 	Options
 	tokens    bootstrap.Tokens
@@ -171,13 +171,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 	}
 	if errors.Is(err, errStale) || apierrors.IsConflict(err) {
-		// Somebody wrote in between; their write wakes us as well, this is only the belt to the braces.
-		logf.FromContext(ctx).V(1).Info("Looking again at what has changed meanwhile", "cause", err.Error())
+		// Another write came in between. Its event triggers a pass as well; this only makes sure.
+		logf.FromContext(ctx).V(1).Info("Reconciling again: the machine has changed meanwhile", "cause", err.Error())
 		return reconcile.Result{RequeueAfter: time.Second}, nil
 	}
 	if err != nil && p.outage() {
 		// The wait after errors in a row would be long when the cluster is back, and nothing ends it.
-		logf.FromContext(ctx).Info("Looking again soon, since the target cluster is away", "cause", err.Error())
+		logf.FromContext(ctx).Info("Reconciling again soon: the target cluster is unreachable", "cause", err.Error())
 		p.requeueIn(targetPoll)
 		err = nil
 	}
@@ -205,8 +205,8 @@ func (p *pass) confirm(ctx context.Context, before string) error {
 // errStale is returned by a pass that found out that the Machine is not what the cache says: nothing is written then.
 var errStale = errors.New("the cached machine is out of date")
 
-// providerOf tells whose the Machine is: by its label, else by what made its instance, else by its specification. A
-// Machine that nobody can place because its class does not exist ("") is everybody's, so that it is told so.
+// providerOf returns the Machine's provider: from its label, else its instance, else its specification. A
+// Machine without any of them, because its class does not exist, has none (""): every provider reports that.
 func (r *Reconciler) providerOf(ctx context.Context, m *v1beta1.Machine) (string, error) {
 	name := recordedProvider(m)
 	if name == "" {
@@ -218,7 +218,7 @@ func (r *Reconciler) providerOf(ctx context.Context, m *v1beta1.Machine) (string
 	return name, nil
 }
 
-// recordedProvider returns whose the Machine says that it is, "" where only its class could tell.
+// recordedProvider returns the provider that the Machine itself names, "" where only its class could.
 func recordedProvider(m *v1beta1.Machine) string {
 	name := m.Labels[v1beta1.LabelProvider]
 	if name == "" && m.Status.Instance != nil {
@@ -238,11 +238,11 @@ func (r *Reconciler) forget(machine types.NamespacedName) {
 	}
 }
 
-// pass is one look at one Machine.
+// pass is one reconciliation of one Machine.
 type pass struct {
 	*Reconciler
-	// provider is ours, or empty for a Machine that cannot be placed. Nothing was ever asked of any provider for such a
-	// one: the label is stamped before anything is.
+	// provider is ours, or empty for a Machine without one. No provider was ever called for such a Machine: it gets the
+	// label before the first call.
 	provider string
 	// before is the Machine as it is at the API server, as far as we know; machine is what it becomes. Only the status
 	// of machine is changed freely: metadata and spec go through patchMachine.
@@ -253,9 +253,9 @@ type pass struct {
 	now  time.Time
 	// leading is since when this process works on Machines. What another one sent to the provider, it sent before.
 	leading time.Time
-	// wakeAfter is when to look again without an event; zero is never.
+	// requeueAfter is when to look again without an event; zero is never.
 	requeueAfter time.Duration
-	// heldUp is what an update that takes the node out of service waits for.
+	// waitsFor is what an update that takes the node out of service waits for.
 	waitsFor *metav1.Condition
 	// notOurs is true when a Machine is being deleted whose instance was never tagged: it stays as it is.
 	notOurs bool
@@ -267,14 +267,14 @@ type pass struct {
 	leftBehind bool
 	// epoch is that of the outages which are left out of the drain's time.
 	epoch uint64
-	// telling is what is told of a drain, once it is written down.
+	// unwrittenDrainReport is the report of a drain that the next write of the status has.
 	unwrittenDrainReport drainReport
 	// queued is true when the Machine waits for a place among the creations under way, and silent when that is not worth
 	// a write yet.
 	queued, silent bool
 	// spans are the phases of its life that ended in this pass, to be observed once that is written down.
 	spans []span
-	// interrupting is true while the Node of a Machine is drained because its instance is about to be taken away, and noticed
+	// interrupting is true while the Node of a Machine is drained because of an interruption notice, and noticed
 	// is the reason if this pass is the first to know.
 	interrupting bool
 	noticed      string
@@ -351,7 +351,7 @@ func (p *pass) claim(ctx context.Context) (progress, error) {
 	})
 }
 
-// wakeIn asks for another pass after d at the latest.
+// requeueIn asks for another pass after d at the latest.
 func (p *pass) requeueIn(d time.Duration) {
 	d = max(d, time.Millisecond)
 	if p.requeueAfter == 0 || d < p.requeueAfter {
@@ -407,7 +407,7 @@ func hasFinalizer(m *v1beta1.Machine) bool {
 	return false
 }
 
-// foreign says why the Machine is neither launched nor changed, only observed and deleted: it was written for a schema
+// unsupportedSchema says why the Machine is neither launched nor changed, only observed and deleted: it was written for a schema
 // that this process does not know. Empty if it was not.
 func unsupportedSchema(m *v1beta1.Machine) string {
 	if v, labelled := m.Labels[v1beta1.LabelTypeVersion]; labelled && v != v1beta1.TypeVersion {

@@ -15,14 +15,14 @@ import (
 	"machinist.dev/machinist/internal/machine/drain"
 )
 
-// Drainer empties nodes with workers of its own, and wakes a Machine when there is something new to report.
+// Drainer drains Nodes with its own workers, and enqueues a Machine when there is something new to report.
 type Drainer interface {
 	Drain(context.Context, drain.Request) drain.Outcome
 	VolumesDetached(context.Context, drain.VolumesRequest) drain.Outcome
 	Forget(machine types.NamespacedName)
 }
 
-// drainBackstop is when a draining Machine is looked at without being woken.
+// drainBackstop is after how long a draining Machine is reconciled without an event.
 const drainBackstop = time.Minute
 
 // drain cordons the Node, empties it and waits for its volumes.
@@ -96,13 +96,13 @@ func (p *pass) drain(ctx context.Context) (progress, error) {
 	return next, nil
 }
 
-// told is what this process wrote last of a drain that waits, and when.
+// drainReport is this process's last written report of a drain that waits.
 type drainReport struct {
 	kind, reason, message string
 	at                    time.Time
 }
 
-// unlessTold returns the outcome in the words that are written down already if this process has told its own a moment ago
+// unlessReported returns the outcome with the message that is already written if this process has reported its own a moment ago
 // and somebody else has replaced them since. That is another leader, for as long as two take themselves for one: each has
 // its own view of the budgets, and they would correct each other without end.
 func (p *pass) unlessReported(kind string, o drain.Outcome) drain.Outcome {

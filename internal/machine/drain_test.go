@@ -27,7 +27,7 @@ func (w *world) podOn(node string) {
 }
 
 // M-32.
-func TestADrainHoldsTheDeletionUntilItIsForced(t *testing.T) {
+func TestADrainBlocksTheDeletionUntilItIsForced(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
@@ -42,7 +42,7 @@ func TestADrainHoldsTheDeletionUntilItIsForced(t *testing.T) {
 	start := w.wantCondition(m, v1beta1.ConditionDrained, "False", v1beta1.ReasonDraining).LastTransitionTime
 	want(t, "what is done", w.effects.of(), "API Node patch", "API Machine patch status")
 	if result.RequeueAfter == 0 {
-		t.Error("nothing looks at the drain again, should its wake-up be lost")
+		t.Error("nothing checks the drain again, should its trigger be lost")
 	}
 	w.wantQuiet("m")
 	// A new process goes on with the same drain.
@@ -115,7 +115,7 @@ func TestTwoLeadersDoNotRewriteEachOthersWords(t *testing.T) {
 			w.wantQuiet("m")
 		}
 	}
-	// News is told, and after a while all is, since the other one may be gone.
+	// A change is reported, and after a while all is, since the other one may be gone.
 	w.process = leaders[0]
 	w.process.Drainer = fixedDrainer{w.process.Drainer, "third"}
 	w.reconcile("m")
@@ -128,7 +128,7 @@ func TestTwoLeadersDoNotRewriteEachOthersWords(t *testing.T) {
 	}
 }
 
-// A Node that others write to all the time is there all the same.
+// A Node that others write to all the time is there anyway.
 //
 // M-26.
 func TestAConflictDoesNotSkipTheDrain(t *testing.T) {
@@ -146,7 +146,7 @@ func TestAConflictDoesNotSkipTheDrain(t *testing.T) {
 		return nil
 	}
 	if again := w.reconcile("m").RequeueAfter; again == 0 {
-		t.Error("nobody looks again")
+		t.Error("nobody checks again")
 	}
 	want(t, "driver calls", w.effects.calls())
 	w.refuse = nil
@@ -155,7 +155,7 @@ func TestAConflictDoesNotSkipTheDrain(t *testing.T) {
 	want(t, "driver calls", w.effects.calls())
 }
 
-// M-36: pods have all of their time, however long it took until they could be told to go.
+// M-36: pods have all of their time, however long it took until they could be reported to go.
 func TestADrainBeginsWhenTheNodeIsCordoned(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

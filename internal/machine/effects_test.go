@@ -110,7 +110,7 @@ func (e *effects) of(prefixes ...string) []string {
 // writes returns the API writes since clear, without those of bootstrap tokens.
 func (e *effects) writes() []string { return e.of("API Machine", "API Node") }
 
-// waking returns the writes that wake their machine: all but those of its status.
+// triggering returns the writes that trigger their machine: all but those of its status.
 func (e *effects) requeueing() []string {
 	return slices.DeleteFunc(e.writes(), func(what string) bool { return strings.HasSuffix(what, "status") })
 }

@@ -88,7 +88,7 @@ type lateTags struct {
 // scripted is what happens to the next call of an operation.
 type scripted struct {
 	err error
-	// late lets the effect of the call happen after that time all the same.
+	// late lets the effect of the call happen after that time anyway.
 	late time.Duration
 	// during runs while the call is under way.
 	during func()
@@ -336,7 +336,7 @@ func (in *fakeInstance) tag(tags map[string]string) {
 	in.ClusterID, in.MachineUID, in.MachineKey = tags[provider.TagCluster], types.UID(tags[provider.TagMachineUID]), tags[provider.TagMachine]
 }
 
-// foreign adds a running instance that somebody else made, without tags.
+// unsupportedSchema adds a running instance that somebody else made, without tags.
 func (c *fakeCloud) unsupportedSchema(providerID, nodeName string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -40,10 +40,10 @@ type world struct {
 	// process is what a restart replaces.
 	process *Reconciler
 
-	// noTarget, targetDown and joins say whether there is a target cluster, whether it is away, and whether running
+	// noTarget, targetDown and joins say whether there is a target cluster, whether it is unreachable, and whether running
 	// instances become nodes by themselves.
 	noTarget, targetDown, joins bool
-	// unanswered counts the calls to a target cluster that is away.
+	// unanswered counts the calls to a target cluster that is unreachable.
 	unanswered atomic.Int32
 	// asked counts the reads of API servers themselves by a process in a manager.
 	asked atomic.Int32
@@ -159,7 +159,7 @@ func (w *world) secret(name, key, value string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name, Labels: labels}, StringData: map[string]string{key: value}}
 }
 
-// held returns an object with the finalizer that the controllers of classes put on what Machines are made with.
+// protected returns an object with the finalizer that the controllers of classes put on what Machines are made with.
 func (w *world) protected(o client.Object) client.Object {
 	o.SetFinalizers([]string{v1beta1.InUseFinalizer})
 	return o

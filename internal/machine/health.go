@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// observe tells what the Node says of itself. It reports; whether a Machine is to be replaced for it is judged elsewhere.
+// observe reports the Node's own conditions. Health checks decide whether the Machine is replaced for them.
 func (p *pass) observe(ctx context.Context) (progress, error) {
 	if p.Target == nil {
 		if p.machine.Status.Instance.State == v1beta1.InstanceRunning {
@@ -138,7 +138,7 @@ func (p *pass) refreshInstance(ctx context.Context) {
 	}
 }
 
-// startupTaint returns the first startup taint that is still on the Node. One that was on a Node in service is somebody else's
+// startupTaint returns the first startup taint that is still on the Node. One that was on a Node in service belongs to another component
 // and may stay.
 func (p *pass) startupTaint() string {
 	if applied, _ := p.appliedTo(p.node); applied.InService {
@@ -153,7 +153,7 @@ func (p *pass) startupTaint() string {
 }
 
 // dropToken deletes the bootstrap token once the machine has joined, or is gone. It is asked for at the transition only,
-// and before that is written down, lest a crash in between leave the token.
+// and before that is written, so that a crash in between does not leave the token.
 func (p *pass) dropToken(ctx context.Context) error {
 	known := p.states.get(p.machine)
 	if !known.launch.ownToken || known.launch.token {

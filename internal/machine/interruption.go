@@ -14,19 +14,19 @@ import (
 	"machinist.dev/machinist/internal/preservation"
 )
 
-// interruptionMargin is how long before an instance is taken away its drain ends: the kubelet still has to report that the
+// interruptionMargin is how long before an interruption the drain ends: the kubelet still has to report that the
 // last pods have ended.
 const interruptionMargin = 5 * time.Second
 
-// interrupted reports whether the cloud has announced that it takes the Machine's instance away.
+// interrupted reports whether the cloud has announced that it reclaims the Machine's instance.
 func interrupted(m *v1beta1.Machine) bool {
 	return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionInterruptionNotice)
 }
 
-// announcement is what was announced of an instance, and by whom.
+// announcement is an announced interruption, and its source.
 type announcement struct {
 	reason, source string
-	// at is when the instance is taken away. It is exact if the cloud itself said so, else estimated from now.
+	// at is when the cloud reclaims the instance. It is exact if the cloud gave the time, else estimated from now.
 	at    time.Time
 	exact bool
 }
@@ -79,7 +79,7 @@ func (p *pass) noteInterruption() {
 	if a.exact {
 		about = "at"
 	}
-	message := fmt.Sprintf("The instance is about to be taken away, %s %s: announced by %s.", about, m.Status.InterruptionTime.UTC().Format(time.RFC3339), a.source)
+	message := fmt.Sprintf("The cloud reclaims the instance %s %s: announced by %s.", about, m.Status.InterruptionTime.UTC().Format(time.RFC3339), a.source)
 	noticed := !interrupted(m)
 	if p.setCondition(v1beta1.ConditionInterruptionNotice, true, a.reason, message) && noticed {
 		p.warn(a.reason, "Interrupt", message)
@@ -90,7 +90,7 @@ func (p *pass) noteInterruption() {
 // withdrawInterruption takes back what was done because of a notice. The Node is uncordoned as after an update, but not before
 // the withdrawal is written: an owner that acts upon the notice until then deletes the Machine, and its Node stays cordoned.
 func (p *pass) withdrawInterruption() {
-	const message = "It is no longer announced that the instance is taken away."
+	const message = "The interruption is no longer announced."
 	p.machine.Status.InterruptionTime = nil
 	p.setCondition(v1beta1.ConditionInterruptionNotice, false, v1beta1.ReasonInterruptionWithdrawn, message)
 	p.note(v1beta1.ReasonInterruptionWithdrawn, "Interrupt", message)
@@ -107,7 +107,7 @@ func (p *pass) forgetInterruption() {
 	dropCondition(&p.machine.Status.Conditions, v1beta1.ConditionInterruptionNotice)
 }
 
-// heedInterruption notes whether the instance is about to be taken away and then empties its Node at once, whether or not
+// heedInterruption notes an announced interruption and then drains the Node at once, whether or not
 // somebody deletes the Machine: nothing keeps the pods there any longer. A deletion goes on with the same drain.
 func (p *pass) heedInterruption(ctx context.Context) (progress, error) {
 	p.noteInterruption()
@@ -149,14 +149,14 @@ func (p *pass) noteInterruptionInDeletion(ctx context.Context) (progress, error)
 	return next, p.writeStatus(ctx)
 }
 
-// shownByNode reports whether the drain is to end early since the Node shows that its instance is about to be taken away, and
+// shownByNode reports whether the drain ends early because only the Node announces the interruption, and
 // the provider does not say it.
 func (p *pass) shownByNode() bool {
 	_, shown := p.Signals.Of(p.node)
 	return shown && interrupted(p.machine) && p.states.get(p.machine).instance.polled.reason == ""
 }
 
-// drainDeadline is when a drain that began at start ends. Where the instance is about to be taken away that is a moment
+// drainDeadline is when a drain that began at start ends. Before an announced interruption that is a moment
 // before, in however little time that leaves.
 func (p *pass) drainDeadline(start time.Time) time.Time {
 	end := start.Add(p.machine.Spec.Timeouts.DrainOrDefault())

@@ -22,13 +22,13 @@ import (
 )
 
 const (
-	// noticePeriod is how often the provider is asked which instances are about to be taken away.
+	// noticePeriod is how often the provider is polled for interruptions.
 	noticePeriod = 15 * time.Second
 	// noticeHorizon is how far ahead an announced end is acted upon. What lies beyond is advice.
 	noticeHorizon = 15 * time.Minute
 )
 
-// notices asks the provider which instances are about to be taken away, and wakes their Machines.
+// notices polls the provider for interruptions, and enqueues the Machines concerned.
 type notices struct{ *Reconciler }
 
 // NoticesWiring is the table of what asks the provider for interruptions: its start, and from then on itself. It is for
@@ -58,7 +58,7 @@ func (n notices) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 		found, err := n.Interrupter.Interruptions(ctx, provider.InterruptionsRequest{Class: s.class, ClusterID: n.ClusterID})
 		if err != nil {
 			// What was announced before still is, as far as anybody knows.
-			logf.FromContext(ctx).Info("The provider does not tell which instances are about to be taken away", "machine", s.machines[0].Name, "cause", messageOf(err))
+			logf.FromContext(ctx).Info("The provider does not list interruptions", "machine", s.machines[0].Name, "cause", messageOf(err))
 			continue
 		}
 		horizon, announced := n.Clock.Now().Add(noticeHorizon), map[string]provider.Interruption{}
@@ -136,7 +136,7 @@ func (n notices) scopeNameOf(inputs resolve.Resolved) string {
 	return name + "/spec/" + inputs.SpecHash()
 }
 
-// learn takes note of what was said of a Machine's instance, and wakes the Machine if that is new to it.
+// learn keeps the provider's answer about a Machine's instance, and enqueues the Machine if the answer is new.
 func (n notices) learn(m *v1beta1.Machine, i provider.Interruption, announced bool) {
 	before := n.states.get(m).instance.polled
 	now := polled{providerID: m.Spec.ProviderID}

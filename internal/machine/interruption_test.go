@@ -42,7 +42,7 @@ func (w *world) untaintNode(name, key string) {
 	}
 }
 
-// nodeSays sets a condition of a Node, and Ready.
+// nodeReports sets a condition of a Node, and Ready.
 func (w *world) nodeReports(name string, kind corev1.NodeConditionType, status corev1.ConditionStatus, reason string, ready corev1.ConditionStatus) {
 	w.t.Helper()
 	node := w.getNode(name)
@@ -179,7 +179,7 @@ func TestANoticeThatIsWithdrawnPutsTheNodeBackIntoService(t *testing.T) {
 			w.untaintNode(node, spotTaint)
 			w.restart()
 			if again := w.reconcile("m").RequeueAfter; again != time.Millisecond {
-				t.Errorf("it is looked at again after %s", again)
+				t.Errorf("it is reconciled again after %s", again)
 			}
 			w.wantCordoned(node, true) // Its owner may still act upon the notice.
 			w.reconcile("m")
@@ -216,7 +216,7 @@ func TestAWithdrawnNoticeLeavesACordonOfOthers(t *testing.T) {
 	w.wantCordoned(node.Name, true)
 }
 
-// M-80: what nobody may touch is told all the same.
+// M-80: what nobody may touch is reported anyway.
 func TestWhoIsLeftAloneIsNotDrainedForANotice(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -250,8 +250,8 @@ func TestWhoIsLeftAloneIsNotDrainedForANotice(t *testing.T) {
 	}
 }
 
-// M-80: nothing is changed any more about what is about to be taken away.
-func TestNoUpdateBeginsOnAMachineThatIsAboutToBeTakenAway(t *testing.T) {
+// M-80: nothing is changed any more about what is about to be removed.
+func TestNoUpdateBeginsOnAMachineThatIsAboutToBeRemoved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")

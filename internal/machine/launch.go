@@ -29,7 +29,7 @@ func (p *pass) launch(ctx context.Context) (progress, error) {
 		return wait, nil
 	}
 	if preservation.Preserved(p.machine) {
-		return wait, nil // It is kept to be looked at, and there is nothing to look at.
+		return wait, nil // It is preserved for inspection, and has no instance to inspect.
 	}
 	if refused := reservedKeys(p.machine); refused != "" {
 		p.launchRefused(v1beta1.ReasonInvalidConfiguration, refused)
@@ -65,7 +65,7 @@ func (p *pass) launch(ctx context.Context) (progress, error) {
 		return wait, err
 	}
 	// Nothing is created for a Machine that has meanwhile gone, is going, or has its instance: a token that the cloud has
-	// forgotten would make a second one. The first creation for a Machine of which nobody else knows needs no such care.
+	// forgotten would make a second one. The first creation for a Machine that no other process knows needs no such care.
 	if !ours || !p.states.get(p.machine).launch.ambiguousAt.IsZero() {
 		if err := p.confirm(ctx, "creating its instance"); err != nil {
 			return wait, err
@@ -184,10 +184,10 @@ func (p *pass) followInstance(ctx context.Context) (progress, error) {
 			p.trying(reason, messageOf(err))
 			p.failAfterTimeout(err)
 		}
-		// Otherwise following is a courtesy: the Node may come all the same.
+		// Otherwise it goes on following the instance: the Node may still come.
 		return progress(known), nil
 	case undescribed(p.machine) && instance.OwnedBy(p.ClusterID, identity(p.machine)) != nil && p.showsWithin() > 0:
-		// The tags of what was made for the Machine may not show yet. Taken for somebody else's, it would be for good.
+		// The tags of the Machine's instance may not show yet. The Machine would refuse its own instance for good.
 		p.launching("Waiting until the provider would show the instance's tags.")
 		p.requeueIn(min(p.showsWithin(), p.pollInterval()))
 		return wait, nil
@@ -217,10 +217,10 @@ func (p *pass) tags(attempt bootstrap.Attempt) map[string]string {
 	}
 }
 
-// pollInterval is how often a pending instance is looked at.
+// pollInterval is how often a pending instance is read.
 func (p *pass) pollInterval() time.Duration { return pollInterval(p.now.Sub(p.began())) }
 
-// pollInterval is how often something under way at the provider is looked at: often while it is young, since most ends
+// pollInterval is how often an operation at the provider is polled: often at first, because most end
 // quickly.
 func pollInterval(age time.Duration) time.Duration {
 	return min(max(age/4, time.Second), 30*time.Second)
@@ -369,7 +369,7 @@ func identity(m *v1beta1.Machine) provider.Machine {
 	return provider.Machine{Namespace: m.Namespace, Name: m.Name, UID: m.UID}
 }
 
-// messageOf returns what a user shall read of a driver's error.
+// messageOf returns the part of a driver's error that users see.
 func messageOf(err error) string {
 	if e, ok := errors.AsType[*provider.Error](err); ok {
 		return bounded(e.Error(), 1024)

@@ -61,7 +61,7 @@ func TestErrorsOfCreate(t *testing.T) {
 			}
 			want(t, "events", reasons(w.events.take()), tc.reason)
 
-			// Being woken for another reason is no reason to try again.
+			// Being triggered for another reason is no reason to try again.
 			w.wantQuiet("m")
 			want(t, "driver calls before it is time", w.effects.calls())
 			// New credentials are.
@@ -108,7 +108,7 @@ func TestRetriesBackOffAndCount(t *testing.T) {
 	}
 }
 
-// Nothing is asked of the cloud, one event is sent, and the machine waits to be woken.
+// Nothing is asked of the cloud, one event is sent, and the machine waits to be triggered.
 //
 // M-5.
 func TestALaunchWaitsForWhatIsMissing(t *testing.T) {

@@ -12,16 +12,16 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// reign is what is known of the time in which this process, and no other, works on Machines. It saves questions to the API
+// leadershipTerm is what is known of the time in which only this process works on Machines. It saves questions to the API
 // server whose answers only another process could have changed. Losing it costs those questions.
 type leadershipTerm struct {
 	mu sync.Mutex
-	// floor is a resource version of that time; "" until it was asked for.
+	// minResourceVersion is a resource version of that time; "" until it was asked for.
 	minResourceVersion string
-	// inherited are the Machines that had no instance when the cache came to the floor, nil until then. Another process may
+	// inherited are the Machines that had no instance when the cache reached minResourceVersion, nil until then. Another process may
 	// have begun to launch them.
 	inherited map[types.UID]bool
-	// held are the classes that were found to be held at the API server.
+	// protectedClasses are the classes that were found to be held at the API server.
 	protectedClasses map[types.NamespacedName]types.UID
 }
 
@@ -75,7 +75,7 @@ func (r *leadershipTerm) begin(minResourceVersion string) string {
 	return r.minResourceVersion
 }
 
-// inherit takes note of Machines without an instance, unless that was done.
+// keepInherited takes note of Machines without an instance, unless that was done.
 func (r *leadershipTerm) keepInherited(machines map[types.UID]bool) map[types.UID]bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -85,14 +85,14 @@ func (r *leadershipTerm) keepInherited(machines map[types.UID]bool) map[types.UI
 	return r.inherited
 }
 
-// holds reports whether the class was found to be held.
+// isProtected reports whether the class was found to be held.
 func (r *leadershipTerm) isProtected(class types.NamespacedName, uid types.UID) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return uid != "" && r.protectedClasses[class] == uid
 }
 
-// found takes note of a class that is held.
+// noteProtected takes note of a class that is held.
 func (r *leadershipTerm) noteProtected(class types.NamespacedName, uid types.UID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

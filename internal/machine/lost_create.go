@@ -22,7 +22,7 @@ func (p *pass) findLost(ctx context.Context) (progress, error) {
 	}
 	inputs, err := p.Classes.ResolveForDeletion(ctx, p.machine)
 	if _, missing := errors.AsType[*resolve.Error](err); missing {
-		return next, nil // Said where the instance is to be deleted.
+		return next, nil // The deletion of the instance reports it.
 	}
 	if err != nil {
 		return wait, fmt.Errorf("resolve how to find the instance: %w", err)

@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Phases of a machine's life of which the duration is observed.
+// Phases of a machine's life with a duration metric.
 const (
 	phaseLaunch       = "launch"
 	phaseRegistration = "registration"
@@ -27,7 +27,7 @@ const (
 	spanJoin = "join"
 )
 
-// skippedWithoutProvider is the reason of a Machine that nobody can place, since its class does not exist.
+// skippedWithoutProvider is the reason of a Machine without a provider, because its class does not exist.
 const skippedWithoutProvider = "NoProvider"
 
 // durationBuckets are in seconds. The API's times are whole seconds, so nothing finer is told apart.
@@ -39,7 +39,7 @@ func durationBuckets() []float64 {
 type Metrics struct {
 	phases *prometheus.HistogramVec
 	joins  prometheus.Histogram
-	// interruptions counts Machines whose instances were announced to be taken away, by the reason of the condition.
+	// interruptions counts Machines with an announced interruption, by the reason of the condition.
 	interruptions *prometheus.CounterVec
 	census        *census
 }
@@ -59,7 +59,7 @@ func NewMetrics(registerer prometheus.Registerer, provider string, cache client.
 		}),
 		interruptions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "machinist_interruptions_total",
-			Help: "Machines whose instances were announced to be taken away by the cloud, by reason.",
+			Help: "Machines whose instances the cloud announced to reclaim, by reason.",
 		}, []string{"reason"}),
 		census: &census{
 			provider: provider,
@@ -90,7 +90,7 @@ func (m *Metrics) lead() {
 	}
 }
 
-// interrupted counts a Machine of which it was announced, for a reason; none if that is empty.
+// interrupted counts a Machine with an announced interruption by reason; an empty reason counts nothing.
 func (m *Metrics) interrupted(reason string) {
 	if m != nil && reason != "" {
 		m.interruptions.WithLabelValues(reason).Inc()
@@ -142,17 +142,17 @@ func (c *census) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// kindred is what Machines are counted by.
+// censusKey is what Machines are counted by.
 type censusKey struct{ phase, deployment, class string }
 
-// count counts the Machines that are the provider's, and those that are nobody's, which are everybody's to report.
+// count counts the provider's Machines, and those without a provider, which every provider reports.
 func (c *census) count(all []v1beta1.Machine) (machines map[censusKey]int, skipped map[string]int) {
 	machines, skipped = map[censusKey]int{}, map[string]int{}
 	for i := range all {
 		m := &all[i]
 		switch provider := recordedProvider(m); {
 		case provider == "" && m.DeletionTimestamp.IsZero() && m.Status.ObservedGeneration != 0:
-			skipped[skippedWithoutProvider]++ // Looked at, and not claimed.
+			skipped[skippedWithoutProvider]++ // Reconciled, and not claimed.
 			continue
 		case provider != c.provider:
 			continue

@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// measured is a world whose metrics are looked at.
+// measured is a world whose metrics are checked.
 func measured(t *testing.T) (*world, *prometheus.Registry) {
 	t.Helper()
 	w, registry := newWorld(t), prometheus.NewRegistry()

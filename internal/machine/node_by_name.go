@@ -19,11 +19,11 @@ import (
 // taintCloudProvider is on a Node until a cloud-controller-manager has said what instance it is.
 const taintCloudProvider = "node.cloudprovider.kubernetes.io/uninitialized"
 
-// sighting is what was seen when the Machine's Node was looked for.
+// candidate is the result of a search for the Machine's Node.
 type candidate struct {
 	// node is the Machine's Node.
 	node *corev1.Node
-	// conflict says why a Node that might be the Machine's is not accepted, for good. rival is true if that Node is another's.
+	// conflict says why a Node is not accepted, for good. belongsToOther is true if it is another Machine's Node.
 	conflict       string
 	belongsToOther bool
 	// claimants are the Nodes that all have the Machine's provider ID, if that is the conflict.
@@ -39,11 +39,11 @@ func unproven(node *corev1.Node, format string, args ...any) candidate {
 	return candidate{unproven: fmt.Sprintf(format, args...), since: node.CreationTimestamp.Time}
 }
 
-// claim is all that tells whether a Node without a provider ID is a Machine's.
+// claim has all facts that decide whether a Node without a provider ID is a Machine's.
 type claim struct {
 	machine *v1beta1.Machine
 	node    *corev1.Node
-	// rivals are the other Machines that are the Node of that name, or expect to become it.
+	// otherMachines are those that have the Node of that name, or expect it.
 	otherMachines []v1beta1.Machine
 	// attempt is the current one, and tokenID that of its bootstrap token; empty if it can have none.
 	attempt bootstrap.Attempt
@@ -71,7 +71,7 @@ func (p *pass) findNodeByName(ctx context.Context) (candidate, error) {
 	return p.judgeByName(ctx, node.DeepCopy())
 }
 
-// sight judges a Node that has the Machine's name.
+// judgeByName decides about a Node that has the Machine's name.
 func (p *pass) judgeByName(ctx context.Context, node *corev1.Node) (candidate, error) {
 	c := claim{machine: p.machine, node: node, attempt: p.attempt()}
 	if s, decided := c.withoutProof(); decided {

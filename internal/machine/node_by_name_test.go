@@ -22,7 +22,7 @@ import (
 	"machinist.dev/machinist/internal/bootstrap"
 )
 
-// One patch names the instance and dresses the Node; everything after is as with a Node that named it itself.
+// One patch names the instance and applies the node template to the Node; everything after is as with a Node that named it itself.
 //
 // M-50, M-25.
 func TestANodeWithoutAProviderIDIsPairedByItsName(t *testing.T) {
@@ -135,7 +135,7 @@ func TestANodeIsNotPairedByItsNameAlone(t *testing.T) {
 			}
 			tc.arrange(w, user)
 			before := w.getNode(nodeNameOf(w.namespace, "m"))
-			// What a Node lacks it may get at once: only what stays is told.
+			// What a Node lacks it may get at once: only what stays is reported.
 			w.effects.clear()
 			w.reconcile("m")
 			if tc.reason == "" {
@@ -322,10 +322,10 @@ func withoutNodes(c client.WithWatch) client.Client {
 	})
 }
 
-// Somebody else may name the instance between a look and the patch.
+// Somebody else may name the instance between a check and the patch.
 //
 // M-50.
-func TestAProviderIDThatComesMeanwhileIsKept(t *testing.T) {
+func TestAProviderIDThatComesMeanwhileIsNotOverwritten(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", joinsWithToken)
@@ -370,6 +370,6 @@ func TestAnIDOfAnotherAttemptIsNoProof(t *testing.T) {
 		Annotations: map[string]string{"machinist.dev/bootstrap-token-machine": fmt.Sprint(m)},
 	}})
 	if next, err := tokens.ID(t.Context(), attempt); err != nil || next == id || next == "" {
-		t.Errorf("the id is %q (error %v); %q is somebody else's", next, err, id)
+		t.Errorf("the id is %q (error %v); %q is another's", next, err, id)
 	}
 }

@@ -67,8 +67,8 @@ func templateOf(m *v1beta1.Machine, node *corev1.Node, inService bool) v1beta1.A
 // taintName is how a taint is named without its value.
 func taintName(t corev1.Taint) string { return t.Key + ":" + string(t.Effect) }
 
-// dressed returns the Node with all that the Machine wants on it, or nil when it has it already. Startup taints are put
-// on only the first time, before the taint that keeps pods away until then is taken off: whoever removes them later has
+// withTemplate returns the Node with the Machine's node template applied, or nil when the Node has it already. Startup taints are put
+// on only the first time, before the taint that repels pods until then is removed: whoever removes them later has
 // done his part. A Node that is in service does not get them. applied is what it was given before.
 func withTemplate(node *corev1.Node, m *v1beta1.Machine, applied v1beta1.AppliedNodeTemplate, known, inService bool) (*corev1.Node, error) {
 	out := node.DeepCopy()
@@ -137,7 +137,7 @@ func (p *pass) inService(node *corev1.Node) bool {
 // uninitializedTaint keeps pods off a Node until it carries what its Machine wants.
 var uninitializedTaint = corev1.Taint{Key: v1beta1.NodeTaintUninitialized, Effect: corev1.TaintEffectNoSchedule}
 
-// settled reports whether nothing is to be updated, so that an agent on the node has nothing to do. What it is asked for then
+// settled reports whether no update is due, so that an agent on the node has nothing to do. A request that it has then
 // was asked by a former leader, whose request came late.
 func settled(m *v1beta1.Machine) bool {
 	return m.Status.Applied != nil && m.Status.Applied.Version == m.Spec.Version && meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionUpToDate)

@@ -21,7 +21,7 @@ type edit struct {
 	Value any    `json:"value"`
 }
 
-// dressing returns a patch that makes the Node dressed, whatever else others change on it meanwhile: while it registers,
+// templatePatch returns a patch that applies the node template, whatever others change on the Node meanwhile: while it registers,
 // they do. What it relies upon it tests, and the API server refuses it as invalid if that has changed. It is nil where that
 // cannot be said, of a Node that has no labels, annotations or taints yet.
 func templatePatch(node, withTemplate *corev1.Node) (client.Patch, error) {

@@ -49,7 +49,7 @@ func patched(t *testing.T, there *corev1.Node, patch []byte) *corev1.Node {
 // Others write to a Node that registers; what they change and what we change does not meet, or the patch is refused.
 //
 // M-18.
-func TestDressingMeetsNobodyElsesWrites(t *testing.T) {
+func TestApplyingTheTemplateMeetsNoOtherWrites(t *testing.T) {
 	t.Parallel()
 	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "m"}}
 	m.Spec.ProviderID = "sim:///1"
@@ -71,16 +71,16 @@ func TestDressingMeetsNobodyElsesWrites(t *testing.T) {
 		"a taint added": {since: func(n *corev1.Node) {
 			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "z", Effect: "NoSchedule"})
 		}},
-		"an earlier taint":         {since: func(n *corev1.Node) { n.Spec.Taints = append([]corev1.Taint{{Key: "z"}}, n.Spec.Taints...) }, refused: true},
-		"no taint any more":        {since: func(n *corev1.Node) { n.Spec.Taints = nil }, refused: true},
-		"dressed by somebody else": {since: func(n *corev1.Node) { n.Annotations[record] = "{}" }, refused: true},
-		"another Node":             {since: func(n *corev1.Node) { n.UID = "other" }, refused: true},
+		"an earlier taint":                         {since: func(n *corev1.Node) { n.Spec.Taints = append([]corev1.Taint{{Key: "z"}}, n.Spec.Taints...) }, refused: true},
+		"no taint any more":                        {since: func(n *corev1.Node) { n.Spec.Taints = nil }, refused: true},
+		"given its node template by somebody else": {since: func(n *corev1.Node) { n.Annotations[record] = "{}" }, refused: true},
+		"another Node":                             {since: func(n *corev1.Node) { n.UID = "other" }, refused: true},
 		"undressed": {
 			seen:    func(n *corev1.Node) { n.Annotations[record] = "1"; n.Labels["old"] = "1" },
 			applied: v1beta1.AppliedNodeTemplate{Labels: []string{"old"}},
 			since:   func(n *corev1.Node) { delete(n.Annotations, record) }, refused: true,
 		},
-		"dressed before": {
+		"given its node template before": {
 			seen: func(n *corev1.Node) {
 				n.Annotations[record] = "1"
 				n.Labels["old"] = "1"
@@ -141,7 +141,7 @@ func sameTaints(a, b *corev1.Node) bool {
 }
 
 // Where a patch cannot name what it adds to, the whole Node must be as it was seen.
-func TestABareNodeIsNotDressedBlindly(t *testing.T) {
+func TestABareNodeIsNotGivenItsTemplateBlindly(t *testing.T) {
 	t.Parallel()
 	for _, strip := range []func(*corev1.Node){
 		func(n *corev1.Node) { n.Labels = nil },

@@ -14,7 +14,7 @@ func taint(key, value string) corev1.Taint {
 	return corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffectNoSchedule}
 }
 
-// dressOnce applies dressed, takes note of what was applied, and checks that it asks for nothing more after one step.
+// applyOnce applies given its node template, takes note of what was applied, and checks that it asks for nothing more after one step.
 func applyOnce(t *testing.T, node *corev1.Node, m *v1beta1.Machine, applied *v1beta1.AppliedNodeTemplate) *corev1.Node {
 	t.Helper()
 	out, err := withTemplate(node, m, *applied, applied.NodeUID != "", false)
@@ -26,13 +26,13 @@ func applyOnce(t *testing.T, node *corev1.Node, m *v1beta1.Machine, applied *v1b
 		return node
 	}
 	if again, err := withTemplate(out, m, *applied, true, false); err != nil || again != nil {
-		t.Errorf("dressing is not done after one patch: %s (error %v)", cmp.Diff(out, again), err)
+		t.Errorf("applying the node template is not done after one patch: %s (error %v)", cmp.Diff(out, again), err)
 	}
 	return out
 }
 
 // M-18, M-19.
-func TestDressing(t *testing.T) {
+func TestApplyingTheTemplate(t *testing.T) {
 	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "pool-1", Namespace: "fleet"}}
 	m.Spec.Node = v1beta1.NodeTemplate{
 		Labels:        map[string]string{"ours": "1", "changing": "a"},
@@ -90,9 +90,9 @@ func TestDressing(t *testing.T) {
 			t.Errorf("labels %v, taints %v: want the quarantine to stay, and the startup taint", out.Labels, out.Spec.Taints)
 		}
 	})
-	t.Run("a dressed node costs no patch", func(t *testing.T) {
+	t.Run("a given its node template node costs no patch", func(t *testing.T) {
 		if out, err := withTemplate(node, m, first, true, false); out != nil || err != nil {
-			t.Errorf("dressed = %v, %v; want nothing to do", out, err)
+			t.Errorf("given its node template = %v, %v; want nothing to do", out, err)
 		}
 	})
 }

@@ -18,9 +18,9 @@ import (
 
 // Reach knows whether the target cluster can be reached.
 type Reach interface {
-	// TargetAway reports whether the target cluster counts as away, and since when.
+	// TargetUnreachable reports whether the target cluster counts as unreachable, and since when.
 	TargetUnreachable() (since time.Time, unreachable bool)
-	// TargetRefuses reports whether it counts as away because it refuses the credentials of this process.
+	// TargetRefuses reports whether it counts as unreachable because it refuses the credentials of this process.
 	TargetRefuses() bool
 	// TargetOutages returns its outages that are over, the oldest first, and the epoch in which that is all there is.
 	TargetOutages() (past []reachability.Outage, epoch uint64)
@@ -32,7 +32,7 @@ const targetPoll = 10 * time.Second
 // lastTry is how long the target cluster may take to answer before a deletion goes on without it.
 const lastTry = 2 * time.Second
 
-// holdWhileAway holds up what drains a node while the target cluster counts as away, without a call that might hang. away
+// waitWhileUnreachable stops a drain while the target cluster counts as unreachable, without a call that might hang. unreachable
 // is false when nothing is decided. As when calls fail, a machine whose user insists goes on, and so does one that never
 // had a Node, unless the cluster answers one request again: then the process is about to know that the outage is over. A
 // cluster that refuses the credentials is one that machines can join, so that nobody knows which of them have pods.
@@ -74,7 +74,7 @@ func (p *pass) targetAnswers(ctx context.Context) bool {
 }
 
 // leaveOutagesOut sets the clock of a drain, and that of the wait for its volumes, back by the time that the target cluster
-// was away: both count from the transition of Drained. The condition DrainExtended remembers until when outages are left
+// was unreachable: both count from the transition of Drained. The condition DrainExtended has the time until which outages are left
 // out; it is written together with that transition, so that no process, this one or the next, leaves one out twice.
 func (p *pass) leaveOutagesOut() {
 	if p.Reach == nil {
@@ -101,13 +101,13 @@ func (p *pass) leaveOutagesOut() {
 	dropCondition(conditions, v1beta1.ConditionDrainExtended)
 	meta.SetStatusCondition(conditions, metav1.Condition{
 		Type: v1beta1.ConditionDrainExtended, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonTargetUnreachable,
-		Message:            fmt.Sprintf("The target cluster was away until %s: %s do not count.", counted.UTC().Format(time.RFC3339), until.Sub(began)),
+		Message:            fmt.Sprintf("The target cluster was unreachable until %s: %s do not count.", counted.UTC().Format(time.RFC3339), until.Sub(began)),
 		ObservedGeneration: p.machine.Generation, LastTransitionTime: metav1.NewTime(counted),
 	})
 }
 
 // joinTimeLeft is how long the Machine has to become a Node, less than nothing when its time is over. The time in which
-// the target cluster was away does not count, and while it is away there is always some left: nobody can join it. Nor does
+// the target cluster was unreachable does not count, and during an outage there is always some left: no Node can join. Nor does
 // the time of an instance before this process began to lead: it does not know of the outages of that time. That has an end
 // (see reachability.TimeLeft), or leaders that do not last would wait for ever.
 func (p *pass) joinTimeLeft() time.Duration {
@@ -129,7 +129,7 @@ func (p *pass) joinTimeLeft() time.Duration {
 	return left
 }
 
-// outage reports whether the target cluster counts as away now.
+// outage reports whether the target cluster counts as unreachable now.
 func (p *pass) outage() bool {
 	if p.Reach == nil {
 		return false

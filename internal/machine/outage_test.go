@@ -37,7 +37,7 @@ func (w *world) watched() *reach {
 	return r
 }
 
-// away takes the target cluster away, and back brings it back.
+// unreachable takes the target cluster unreachable, and back brings it back.
 func (w *world) unreachable(r *reach) {
 	w.targetDown, r.since = true, w.clock.Now()
 	r.epoch++
@@ -50,7 +50,7 @@ func (w *world) back(r *reach) {
 }
 
 // M-53.
-func TestTheDeletionStopsBeforeTheDrainWhenTheTargetIsKnownToBeAway(t *testing.T) {
+func TestTheDeletionStopsBeforeTheDrainWhenTheTargetIsKnownToBeUnreachable(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	r := w.watched()
@@ -59,7 +59,7 @@ func TestTheDeletionStopsBeforeTheDrainWhenTheTargetIsKnownToBeAway(t *testing.T
 	w.delete("m")
 	w.unreachable(r)
 	if result := w.reconcile("m"); result.RequeueAfter == 0 || result.RequeueAfter > targetPoll {
-		t.Errorf("it looks again after %s", result.RequeueAfter)
+		t.Errorf("it checks again after %s", result.RequeueAfter)
 	}
 	w.wantCondition(w.get("m"), v1beta1.ConditionDeleting, "True", v1beta1.ReasonTargetUnreachable)
 	if len(w.cloud.live()) != 1 {
@@ -88,7 +88,7 @@ func TestAMachineThatNeverHadANodeIsDeletedWithoutTheTarget(t *testing.T) {
 	w.events.take()
 	result := w.reconcile("m")
 	if w.get("m") == nil || result.RequeueAfter == 0 {
-		t.Fatal("it goes before it is sure that the target is away")
+		t.Fatal("it goes before it is sure that the target is unreachable")
 	}
 	w.step(targetPatience)
 	w.untilGone("m")
@@ -199,7 +199,7 @@ func TestAnOutageBeforeADrainDoesNotCount(t *testing.T) {
 	}
 }
 
-// M-15: nobody can join a cluster that is away, and who had begun to still can when it is back.
+// M-15: nobody can join a cluster that is unreachable, and who had begun to still can when it is back.
 func TestTheTimeOfAnOutageIsLeftOutOfTheTimeToJoin(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -212,7 +212,7 @@ func TestTheTimeOfAnOutageIsLeftOutOfTheTimeToJoin(t *testing.T) {
 	w.targetDown = false // Nodes are read from a cache, which is still there.
 	w.step(2 * v1beta1.DefaultCreationTimeout)
 	if result := w.reconcile("m"); result.RequeueAfter == 0 || result.RequeueAfter > targetPoll {
-		t.Errorf("during the outage it looks again after %s", result.RequeueAfter)
+		t.Errorf("during the outage it checks again after %s", result.RequeueAfter)
 	}
 	w.wantPhase(w.get("m"), v1beta1.MachineProvisioned)
 	w.back(r)
@@ -281,7 +281,7 @@ func TestADeletionInAnOutageWaitsBeforeItLeavesAnythingBehind(t *testing.T) {
 	w.step(time.Hour)
 	w.delete("m")
 	if result := w.reconcile("m"); w.get("m") == nil || result.RequeueAfter == 0 || result.RequeueAfter > targetPoll {
-		t.Fatalf("it looks again after %s, if it is still there", result.RequeueAfter)
+		t.Fatalf("it checks again after %s, if it is still there", result.RequeueAfter)
 	}
 	w.back(r)
 	w.reconcile("m")
@@ -303,7 +303,7 @@ func TestADeletionInAnOutageAsksOnceMoreBeforeItLeavesAnythingBehind(t *testing.
 	w.targetDown = false
 	for range 2 {
 		if result := w.reconcile("m"); w.get("m") == nil || len(w.cloud.live()) == 0 || result.RequeueAfter != targetPoll {
-			t.Fatalf("it goes on without a cluster that answers, or looks again only after %s", result.RequeueAfter)
+			t.Fatalf("it goes on without a cluster that answers, or checks again only after %s", result.RequeueAfter)
 		}
 	}
 	w.wantQuiet("m")
@@ -330,7 +330,7 @@ func TestADeletionIsNotConcludedWhileTheTargetRefusesTheCredentials(t *testing.T
 		known, joined bool
 	}{
 		"before the process counts it as away": {false, false},
-		"when it counts as away":               {true, false},
+		"when it counts as unreachable":        {true, false},
 		"of a machine that has joined":         {true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -415,7 +415,7 @@ func TestAReadThatFailsDoesNotProveThatAMachineNeverJoined(t *testing.T) {
 	}
 }
 
-// M-53: a row of errors would have it look again long after the outage.
+// M-53: a row of errors would have it check again long after the outage.
 func TestWhatFailsForAnOutageGoesOnSoonAfterIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -426,7 +426,7 @@ func TestWhatFailsForAnOutageGoesOnSoonAfterIt(t *testing.T) {
 	for range 3 {
 		result, err := w.pass("m")
 		if err != nil || result.RequeueAfter == 0 || result.RequeueAfter > targetPoll {
-			t.Fatalf("during the outage it looks again after %s, error %v", result.RequeueAfter, err)
+			t.Fatalf("during the outage it checks again after %s, error %v", result.RequeueAfter, err)
 		}
 		w.step(result.RequeueAfter)
 	}

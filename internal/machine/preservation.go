@@ -17,13 +17,13 @@ import (
 	"machinist.dev/machinist/internal/wording"
 )
 
-// DefaultPreserveTimeout is how long a Machine that is set aside is kept.
+// DefaultPreserveTimeout is how long a preserved Machine is kept.
 const DefaultPreserveTimeout = 96 * time.Hour
 
 // DefaultPreserveLimit is how many Machines of one owner are preserved at a time because they failed.
 const DefaultPreserveLimit = 3
 
-// preserve sets a Machine aside that somebody wants to look at, and deletes it when its time is over. All of it follows
+// preserve keeps a Machine that somebody wants to inspect, and deletes it when its time is over. All of it follows
 // from what is written in the Machine, so that it can be cut anywhere: its Node is cordoned before its set replaces it.
 func (p *pass) preserve(ctx context.Context) (progress, error) {
 	m := p.machine
@@ -48,7 +48,7 @@ func (p *pass) preserve(ctx context.Context) (progress, error) {
 	}
 	until, err := preservation.Until(p.machine)
 	if err != nil {
-		message := "The machine is set aside and will not be deleted: " + err.Error() + "."
+		message := "The machine is preserved and will not be deleted: " + err.Error() + "."
 		if p.setCondition(v1beta1.ConditionPreserved, true, v1beta1.ReasonInvalidConfiguration, message) {
 			p.warn(v1beta1.ReasonInvalidConfiguration, "Preserve", message)
 		}
@@ -59,14 +59,14 @@ func (p *pass) preserve(ctx context.Context) (progress, error) {
 		return wait, p.endPreservation(ctx)
 	}
 	p.requeueIn(left)
-	message := fmt.Sprintf("The machine belongs to no set any more and is kept until %s, when it is deleted.", until.UTC().Format(time.RFC3339))
+	message := fmt.Sprintf("The machine belongs to no set any more. It is preserved until %s and then deleted.", until.UTC().Format(time.RFC3339))
 	if p.setCondition(v1beta1.ConditionPreserved, true, v1beta1.ReasonPreserved, message) {
 		p.note(v1beta1.ReasonPreserved, "Preserve", message)
 	}
 	return next, nil
 }
 
-// preserveWithinLimit cordons the Node of the Machine and takes the Machine from its set. It does neither, and says so, where
+// preserveWithinLimit cordons the Node of the Machine and takes the Machine from its set. It does neither, and reports that, where
 // the Machine is preserved only because it failed and as many others of its owner are as may be: where all of a fleet fail,
 // keeping each would cost money for days. Machines fail together, so they are counted one after the other.
 func (p *pass) preserveWithinLimit(ctx context.Context) (bool, error) {
@@ -131,18 +131,18 @@ func (p *pass) leaveSet(ctx context.Context) error {
 	})
 }
 
-// endKeeping deletes a Machine whose time is over, if nobody has changed it.
+// endPreservation deletes a Machine whose time is over, if nobody has changed it.
 func (p *pass) endPreservation(ctx context.Context) error {
 	m := p.before
 	gone := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name}}
 	err := p.Client.Delete(ctx, gone, client.Preconditions{UID: &m.UID, ResourceVersion: &m.ResourceVersion})
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("delete machine that was set aside: %w", err)
+		return fmt.Errorf("delete preserved machine: %w", err)
 	}
 	return nil
 }
 
-// cordonKept keeps new pods away from the Node of a Machine that is set aside.
+// cordonPreserved cordons the Node of a preserved Machine.
 func (p *pass) cordonPreserved(ctx context.Context) error {
 	ref := p.machine.Status.NodeRef
 	if p.Target == nil || ref == nil {
@@ -159,10 +159,10 @@ func (p *pass) cordonPreserved(ctx context.Context) error {
 	return err
 }
 
-// notKept says what is wrong with a wish to set the Machine aside, and forgets that it was.
+// notPreserved reports an invalid request to preserve the Machine, and removes the condition of a Machine that was preserved.
 func (p *pass) notPreserved() {
 	if invalid := preservation.Invalid(p.machine); invalid != "" {
-		message := "The machine is not set aside: " + invalid + "."
+		message := "The machine is not preserved: " + invalid + "."
 		if p.setCondition(v1beta1.ConditionPreserved, false, v1beta1.ReasonInvalidConfiguration, message) {
 			p.warn(v1beta1.ReasonInvalidConfiguration, "Preserve", message)
 		}
@@ -174,19 +174,19 @@ func (p *pass) notPreserved() {
 	dropCondition(&p.machine.Status.Conditions, v1beta1.ConditionPreserved)
 }
 
-// tooLateToKeep says so of a Machine that shall be set aside and is being deleted.
+// tooLateToPreserve reports a request to preserve a Machine that is already being deleted.
 func (p *pass) tooLateToPreserve() {
 	m := p.machine
 	if m.Annotations[v1beta1.AnnotationPreserve] != v1beta1.PreserveNow || preservation.Preserved(m) || !hasFinalizer(m) {
 		return
 	}
-	const message = "The machine is being deleted already and cannot be set aside any more."
+	const message = "The machine is already being deleted and cannot be preserved."
 	if p.setCondition(v1beta1.ConditionPreserved, false, v1beta1.ReasonTooLate, message) {
 		p.warn(v1beta1.ReasonTooLate, "Preserve", message)
 	}
 }
 
-// awaitPreservation has a Machine looked at again that is to be set aside on grounds of what this pass found out: that is
+// awaitPreservation reconciles a Machine again that must be preserved because of this pass's findings: that is
 // written down first.
 func (p *pass) awaitPreservation() {
 	if preservation.Due(p.machine) && !preservation.Due(p.before) {
@@ -194,19 +194,19 @@ func (p *pass) awaitPreservation() {
 	}
 }
 
-// updateUnlessKept leaves the instance of a Machine that is set aside as it is, unless it is half gone.
+// updateUnlessPreserved leaves the instance of a preserved Machine as it is, unless its replacement has begun.
 func (p *pass) updateUnlessPreserved(ctx context.Context) (progress, error) {
 	if preservation.Preserved(p.machine) && !p.machine.Replacing() {
 		p.endDrain()
 		return next, nil
 	}
 	if interrupted(p.machine) && !p.machine.Replacing() {
-		return next, nil // What is about to be taken away is not changed any more.
+		return next, nil // An instance that the cloud reclaims is not changed any more.
 	}
 	return p.update(ctx)
 }
 
-// uncordonUnlessKept ends the disruption of the Node where nothing is in the way.
+// uncordonUnlessPreserved ends the disruption of the Node where nothing is in the way.
 func (p *pass) uncordonUnlessPreserved(ctx context.Context) error {
 	if preservation.Preserved(p.machine) {
 		return p.cordonPreserved(ctx)

@@ -34,7 +34,7 @@ func (w *world) request(name, reason string, status metav1.ConditionStatus) {
 	}
 }
 
-// wantAside fails the test if the machine was not set aside, for the time that is left.
+// wantPreserved fails the test if the machine was not preserved, for the time that is left.
 func (w *world) wantPreserved(name string, left time.Duration) *v1beta1.Machine {
 	w.t.Helper()
 	m := w.get(name)
@@ -54,7 +54,7 @@ func (w *world) wantPreserved(name string, left time.Duration) *v1beta1.Machine 
 
 // M-60, M-62: with "now" a machine is cordoned and taken from its set at once, in one write of its own, and deleted when its
 // time is over, not before.
-func TestAMachineIsSetAsideNow(t *testing.T) {
+func TestAMachineIsPreservedNow(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
@@ -66,7 +66,7 @@ func TestAMachineIsSetAsideNow(t *testing.T) {
 		t.Errorf("wrote %s", writes)
 	}
 	if result.RequeueAfter > DefaultPreserveTimeout || result.RequeueAfter < DefaultPreserveTimeout-2*time.Second {
-		t.Errorf("looks again after %s", result.RequeueAfter)
+		t.Errorf("checks again after %s", result.RequeueAfter)
 	}
 	w.wantPhase(w.wantPreserved("m", DefaultPreserveTimeout), v1beta1.MachineRunning)
 	w.step(DefaultPreserveTimeout - time.Minute)
@@ -80,8 +80,8 @@ func TestAMachineIsSetAsideNow(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// M-60: with "when-failed" it is set aside when it fails or is to be replaced, and only where its set would replace it.
-func TestAMachineIsSetAsideWhenItFails(t *testing.T) {
+// M-60: with "when-failed" it is preserved when it fails or must be replaced, and only where its set would replace it.
+func TestAMachineIsPreservedWhenItFails(t *testing.T) {
 	t.Parallel()
 	vanish := func(w *world) {
 		w.cloud.vanish(w.get("m").Spec.ProviderID)
@@ -115,7 +115,7 @@ func TestAMachineIsSetAsideWhenItFails(t *testing.T) {
 			}
 			m := w.get("m")
 			if preservation.Preserved(m) != c.preserved {
-				t.Fatalf("set aside: %t, want %t: %s", !c.preserved, c.preserved, summaryOf(m))
+				t.Fatalf("preserved: %t, want %t: %s", !c.preserved, c.preserved, summaryOf(m))
 			}
 			if node := w.getNode(nodeNameOf(w.namespace, "m")); node.Spec.Unschedulable != c.preserved {
 				t.Errorf("cordoned: %t", node.Spec.Unschedulable)
@@ -124,8 +124,8 @@ func TestAMachineIsSetAsideWhenItFails(t *testing.T) {
 	}
 }
 
-// M-60: what a machine failed of is written down before it is set aside, and it does not wait for an event.
-func TestAMachineThatFailsIsLookedAtAgainAtOnce(t *testing.T) {
+// M-60: what a machine failed of is written down before it is preserved, and it does not wait for an event.
+func TestAMachineThatFailsIsReconciledAgainAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
@@ -140,14 +140,14 @@ func TestAMachineThatFailsIsLookedAtAgainAtOnce(t *testing.T) {
 	m := w.get("m")
 	w.wantPhase(m, v1beta1.MachineFailed)
 	if preservation.Preserved(m) || result.RequeueAfter == 0 || result.RequeueAfter > time.Second {
-		t.Errorf("looks again after %s", result.RequeueAfter)
+		t.Errorf("checks again after %s", result.RequeueAfter)
 	}
 	w.reconcile("m")
 	w.wantPreserved("m", DefaultPreserveTimeout)
 }
 
-// M-60: a machine without an instance has nothing to look at, and none is made for one that is set aside.
-func TestAMachineWithoutAnInstanceIsNotSetAside(t *testing.T) {
+// M-60: a machine without an instance has nothing to check, and there is none made for one that is preserved.
+func TestAMachineWithoutAnInstanceIsNotPreserved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
@@ -155,7 +155,7 @@ func TestAMachineWithoutAnInstanceIsNotSetAside(t *testing.T) {
 	w.born("m", ofASet, func(m *v1beta1.Machine) { set(&m.Annotations, v1beta1.AnnotationPreserve, v1beta1.PreserveNow) })
 	w.reconcile("m")
 	if m := w.get("m"); preservation.Preserved(m) || metav1.GetControllerOf(m) == nil {
-		t.Errorf("it was set aside: %v", m.Annotations)
+		t.Errorf("it was preserved: %v", m.Annotations)
 	}
 	w.annotateWith("m", v1beta1.AnnotationPreservedUntil, w.clock.Now().Add(time.Hour).Format(time.RFC3339))
 	w.step(30 * time.Minute)
@@ -167,9 +167,9 @@ func TestAMachineWithoutAnInstanceIsNotSetAside(t *testing.T) {
 	}
 }
 
-// M-61: while a machine is set aside its instance and its cordon stay as they are, whatever its node and its specification
+// M-61: while a machine is preserved its instance and its cordon stay as they are, whatever its node and its specification
 // say.
-func TestAMachineThatIsSetAsideStaysAsItIs(t *testing.T) {
+func TestAMachineThatIsPreservedStaysAsItIs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
@@ -191,7 +191,7 @@ func TestAMachineThatIsSetAsideStaysAsItIs(t *testing.T) {
 }
 
 // M-62: a person may keep it for longer or shorter, and a time that is none keeps it for ever.
-func TestTheTimeOfAMachineThatIsSetAsideCanBeChanged(t *testing.T) {
+func TestTheTimeOfAMachineThatIsPreservedCanBeChanged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
@@ -219,7 +219,7 @@ func TestTheTimeOfAMachineThatIsSetAsideCanBeChanged(t *testing.T) {
 	}
 }
 
-// P-14: of one owner only so many are preserved because they failed, whichever way the owner can be told. Others say so and are
+// P-14: of one owner only so many are preserved because they failed, whichever way the owner can be reported. Others report it and are
 // replaced, now is always preserved, and a place that becomes free is used.
 func TestOnlySoManyMachinesArePreservedBecauseTheyFailed(t *testing.T) {
 	t.Parallel()
@@ -254,7 +254,7 @@ func TestOnlySoManyMachinesArePreservedBecauseTheyFailed(t *testing.T) {
 			d := w.get("d")
 			c := w.wantCondition(d, v1beta1.ConditionPreserved, metav1.ConditionFalse, v1beta1.ReasonTooManyPreserved)
 			if preservation.Preserved(d) || preservation.Due(d) || !strings.Contains(c.Message, "--preserve-limit") {
-				t.Errorf("set aside %t, due %t: %s", preservation.Preserved(d), preservation.Due(d), c.Message)
+				t.Errorf("preserved %t, due %t: %s", preservation.Preserved(d), preservation.Due(d), c.Message)
 			}
 			if w.getNode(nodeNameOf(w.namespace, "d")).Spec.Unschedulable {
 				t.Error("its node is cordoned")
@@ -274,8 +274,8 @@ func TestOnlySoManyMachinesArePreservedBecauseTheyFailed(t *testing.T) {
 	}
 }
 
-// M-62: who takes both annotations away has an ordinary machine without an owner, whose node takes pods again.
-func TestAMachineIsNoLongerSetAside(t *testing.T) {
+// M-62: who removes both annotations has an ordinary machine without an owner, whose node takes pods again.
+func TestAMachineIsNoLongerPreserved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
@@ -298,7 +298,7 @@ func TestAMachineIsNoLongerSetAside(t *testing.T) {
 	w.wantRest("m")
 }
 
-// M-63: a wish that is none is said and does no harm, and so is one that comes too late. (The API
+// M-63: a wish that is there is none said and does no harm, and so is one that comes too late. (The API
 // refuses other values where the policies are installed.)
 func TestWishesThatCannotBeFulfilled(t *testing.T) {
 	t.Parallel()
@@ -326,12 +326,12 @@ func TestWishesThatCannotBeFulfilled(t *testing.T) {
 	m := w.get("m")
 	w.wantCondition(m, v1beta1.ConditionPreserved, metav1.ConditionFalse, v1beta1.ReasonTooLate)
 	if preservation.Preserved(m) {
-		t.Error("a machine that is being deleted was set aside")
+		t.Error("a machine that is being deleted was preserved")
 	}
 }
 
-// M-61: nothing is set aside while the target cluster is away, since nothing is replaced then.
-func TestNothingIsSetAsideInAnOutage(t *testing.T) {
+// M-61: nothing is preserved while the target cluster is unreachable, since nothing is replaced then.
+func TestNothingIsPreservedInAnOutage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
@@ -339,6 +339,6 @@ func TestNothingIsSetAsideInAnOutage(t *testing.T) {
 	w.watched().since = w.clock.Now()
 	w.annotateWith("m", v1beta1.AnnotationPreserve, v1beta1.PreserveNow)
 	if result := w.reconcile("m"); preservation.Preserved(w.get("m")) || result.RequeueAfter > targetPoll {
-		t.Errorf("looks again after %s, annotations %v", result.RequeueAfter, w.get("m").Annotations)
+		t.Errorf("checks again after %s, annotations %v", result.RequeueAfter, w.get("m").Annotations)
 	}
 }

@@ -17,7 +17,7 @@ import (
 // become Ready within it, and then registration and readiness are one write instead of two.
 const registrationGrace = 30 * time.Second
 
-// register pairs the Machine with its Node and dresses the Node.
+// register pairs the Machine with its Node and applies the node template.
 func (p *pass) register(ctx context.Context) (progress, error) {
 	if p.Target == nil {
 		return p.withoutTarget()
@@ -67,7 +67,7 @@ func (p *pass) register(ctx context.Context) (progress, error) {
 	return next, nil
 }
 
-// refuseNode says that a Node may not become the Machine's. Of a rival that was said.
+// refuseNode reports that a Node may not become the Machine's. A conflicting Node is reported already.
 func (p *pass) refuseNode(conflict string, other bool) (progress, error) {
 	if p.setCondition(v1beta1.ConditionRegistered, false, v1beta1.ReasonNodeConflict, conflict) && !other {
 		p.warn(v1beta1.ReasonNodeConflict, "Register", conflict)
@@ -157,7 +157,7 @@ func older(a, b *v1beta1.Machine) bool {
 	return a.UID < b.UID
 }
 
-// dress brings the Node to what it shall carry, in one patch, if it does not. It returns why the API server refuses that,
+// applyTemplate applies the node template to the Node in one patch, if it has to. It returns why the API server refuses that,
 // as it does with labels that are none.
 func (p *pass) applyTemplate(ctx context.Context, node *corev1.Node) (refused string, err error) {
 	if paused(p.machine) || unsupportedSchema(p.machine) != "" {

@@ -49,7 +49,7 @@ func TestAMachineWithoutANodeFailsAtItsTimeoutAndRecovers(t *testing.T) {
 // Most nodes become Ready right after they appear: that is one write, not two.
 //
 // M-21.
-func TestANodeThatIsNotReadyYetIsNotNewsAtOnce(t *testing.T) {
+func TestANodeThatIsNotReadyYetIsNotReportedAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
@@ -107,7 +107,7 @@ func TestStartupTaintsHoldTheMachineOnce(t *testing.T) {
 }
 
 // M-17.
-func TestANodeThatTwoClaimIsNobodys(t *testing.T) {
+func TestANodeThatTwoClaimIsAcceptedByNone(t *testing.T) {
 	t.Parallel()
 	t.Run("two nodes with one provider ID", func(t *testing.T) {
 		t.Parallel()
@@ -319,7 +319,7 @@ func TestANodeInTrouble(t *testing.T) {
 		w.nodeIs(m.Status.NodeRef.Name, corev1.ConditionUnknown)
 		w.untilPhase("m", v1beta1.MachineFailed)
 	})
-	t.Run("while the provider is away", func(t *testing.T) {
+	t.Run("while the provider is unreachable", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
 		w.class("small", "")
@@ -331,7 +331,7 @@ func TestANodeInTrouble(t *testing.T) {
 	})
 }
 
-// What is propagated to a Node in place may be nonsense. A machine that runs goes on running, and says so.
+// What is propagated to a Node in place may be nonsense. A machine that runs goes on running, and reports it.
 //
 // M-20.
 func TestANodeTemplateThatIsRefused(t *testing.T) {
@@ -442,7 +442,7 @@ func TestAPausedMachineIsObservedAndNotTouched(t *testing.T) {
 	w.update("m", func(m *v1beta1.Machine) { delete(m.Annotations, v1beta1.AnnotationPaused) })
 	w.reconcile("m")
 	if w.getNode(m.Status.NodeRef.Name).Labels["pool"] != "x" {
-		t.Error("the node is not dressed after the pause")
+		t.Error("the node is not given its node template after the pause")
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// consequence is what follows from an error of the driver.
+// retryPolicy is how an error of the driver is reported and retried.
 type retryPolicy struct {
 	// reason is shown in the condition.
 	reason string
@@ -19,11 +19,11 @@ type retryPolicy struct {
 
 func (c retryPolicy) terminal() bool { return c.most == 0 }
 
-// refusal reports whether the provider refuses the configuration. That is no failure of the machine: another one of the
+// isRejection reports whether the provider rejects the configuration. That is no failure of the machine: another one of the
 // same configuration would be refused as well.
 func (c retryPolicy) isRejection() bool { return c.reason == v1beta1.ReasonInvalidConfiguration }
 
-// createConsequence is the one table from a code to what happens after a failed Create.
+// createRetryPolicy returns the policy after a failed Create. It is the only table of codes.
 func createRetryPolicy(code provider.Code) retryPolicy {
 	switch code {
 	case provider.InvalidArgument, provider.FailedPrecondition:
@@ -42,7 +42,7 @@ func createRetryPolicy(code provider.Code) retryPolicy {
 	}
 }
 
-// deleteConsequence is the table for Delete: there is no giving up, since the instance costs money.
+// deleteRetryPolicy is the table for Delete: it never gives up, because the instance costs money.
 func deleteRetryPolicy(code provider.Code) retryPolicy {
 	switch code {
 	case provider.Unauthenticated, provider.PermissionDenied:
@@ -56,7 +56,7 @@ func deleteRetryPolicy(code provider.Code) retryPolicy {
 	}
 }
 
-// lookupConsequence is the table for Get, which never gives up either.
+// lookupRetryPolicy is the table for Get. It never gives up either.
 func lookupRetryPolicy(code provider.Code) retryPolicy {
 	c := deleteRetryPolicy(code)
 	if c.reason == v1beta1.ReasonDeleteError {
@@ -67,7 +67,7 @@ func lookupRetryPolicy(code provider.Code) retryPolicy {
 
 // backoff returns how long to wait after the given number of failures in a row (at least 1): exponential from first to
 // most, up to a quarter longer so that machines that failed together do not come back together, and never shorter than
-// the cloud asked for. The seed makes the jitter of one machine the same at every look.
+// the cloud asked for. The seed makes the jitter of one machine the same in every pass.
 func (c retryPolicy) backoff(failures int32, retryAfter time.Duration, seed string) time.Duration {
 	d := c.first
 	for range min(failures, 32) - 1 {

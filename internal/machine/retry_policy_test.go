@@ -14,7 +14,7 @@ import (
 )
 
 // M-11.
-func TestCreateConsequences(t *testing.T) {
+func TestCreateRetryPolicies(t *testing.T) {
 	for _, tc := range []struct {
 		code     provider.Code
 		reason   string
@@ -34,7 +34,7 @@ func TestCreateConsequences(t *testing.T) {
 		t.Run(string(tc.code), func(t *testing.T) {
 			c := createRetryPolicy(tc.code)
 			if c.reason != tc.reason || c.terminal() != tc.terminal {
-				t.Fatalf("consequence = %+v", c)
+				t.Fatalf("effect = %+v", c)
 			}
 			if tc.terminal {
 				return
@@ -46,7 +46,7 @@ func TestCreateConsequences(t *testing.T) {
 }
 
 // M-11: people who write providers read in their guide what follows a code.
-func TestTheGuideSaysWhatFollowsACode(t *testing.T) {
+func TestTheGuideShowsWhatFollowsACode(t *testing.T) {
 	guide, err := os.ReadFile("../../docs/provider-guide.md")
 	if err != nil {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ func (w *world) wantRefused(m *v1beta1.Machine) {
 	w.wantCondition(m, v1beta1.ConditionLaunched, "False", v1beta1.ReasonInvalidConfiguration)
 }
 
-// tryAgain makes passes, each of which must show the refusal, until the provider was asked to create the instance once more,
+// tryAgain makes passes, each of which must show the rejection, until the provider was asked to create the instance once more,
 // and returns how long that took.
 func (w *world) tryAgain(name string, wait time.Duration) (took, next time.Duration) {
 	w.t.Helper()
@@ -80,7 +80,7 @@ func TestWhatTheProviderRefusesIsTriedAgain(t *testing.T) {
 					took, _ := w.tryAgain("m", settle)
 					within(t, "the first try of a new process", took, 0, 2*time.Minute)
 				}
-				want(t, "events of one refusal", reasons(w.events.take()), v1beta1.ReasonInvalidConfiguration)
+				want(t, "events of one rejection", reasons(w.events.take()), v1beta1.ReasonInvalidConfiguration)
 
 				// Somebody lifts the policy.
 				m := w.untilPhase("m", v1beta1.MachineRunning)

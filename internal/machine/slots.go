@@ -12,21 +12,21 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Places bounds how many creations are under way at the cloud at a time, first come, first served.
+// Slots bound how many creations are under way at the cloud at a time, first come, first served.
 type Slots interface {
-	// Take gives a Machine a place, or puts it into the queue for one.
+	// Acquire gives a Machine a slot, or puts it into the queue for one.
 	Acquire(machine types.NamespacedName) bool
-	// Hold counts a creation that another process began.
+	// Occupy counts a creation that another process began.
 	Occupy(machine types.NamespacedName)
-	// Leave gives up a Machine's place, or its turn.
+	// Release gives up a Machine's slot, or its position in the queue.
 	Release(machine types.NamespacedName)
-	// Limit is how many places there are.
+	// Limit is the number of slots.
 	Limit() int
-	// Wakes brings the Machines whose turn it is; nil where nobody ever waits.
+	// Source enqueues the Machines that have got a slot; nil where there is no limit.
 	Source() source.Source
 }
 
-// unlimited has a place for everybody.
+// unlimited always has a free slot.
 type unlimited struct{}
 
 func (unlimited) Acquire(types.NamespacedName) bool { return true }
@@ -35,19 +35,19 @@ func (unlimited) Release(types.NamespacedName)      {}
 func (unlimited) Limit() int                        { return 0 }
 func (unlimited) Source() source.Source             { return nil }
 
-// silentWait is how long a Machine waits for a place before its status says so: most waits are shorter than that, and not
+// silentWait is how long a Machine waits for a slot before its status reports it: most waits are shorter, and not
 // worth a write.
 const silentWait = 30 * time.Second
 
-// awaitPlace waits until fewer creations are under way. That is no failure of the machine, and its time to become a Node
-// begins with its place.
+// awaitSlot waits until fewer creations are under way. That is no failure of the machine, and its time to become a Node
+// begins with its slot.
 func (p *pass) awaitSlot() progress {
 	p.queued = true
-	p.waitSilently(fmt.Sprintf("Waiting for one of the %d places for creations under way.", p.Slots.Limit()))
+	p.waitSilently(fmt.Sprintf("Waiting for one of the %d slots for creations.", p.Slots.Limit()))
 	return wait
 }
 
-// waitSilently waits for something that has yet to be there before the launch can begin, and says so if that takes long.
+// waitSilently waits for a precondition of the launch, and reports that after silentWait.
 func (p *pass) waitSilently(message string) {
 	launched := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionLaunched)
 	if launched != nil && isTrying(launched.Reason) || p.refusedByProvider() {
@@ -70,7 +70,7 @@ func (p *pass) waitSilently(message string) {
 	p.setCondition(v1beta1.ConditionLaunched, false, v1beta1.ReasonPending, message)
 }
 
-// keepsPlace reports whether the Machine has a use for its place, or its turn, after this pass.
+// keepsSlot reports whether the Machine still needs its slot, or its position in the queue, after this pass.
 func (p *pass) keepsSlot() bool {
 	m := p.machine
 	if !m.DeletionTimestamp.IsZero() {

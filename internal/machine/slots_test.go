@@ -15,32 +15,32 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// narrow is a world with one place for creations, and the queue that its wakes go to.
+// narrow is a world with one place for creations, and the queue that its triggers go to.
 func narrow(t *testing.T) (*world, workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 	t.Helper()
 	w := newWorld(t)
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	t.Cleanup(queue.ShutDown)
-	places := cloud.NewSlots(1)
-	if err := places.Source().Start(t.Context(), queue); err != nil {
+	slots := cloud.NewSlots(1)
+	if err := slots.Source().Start(t.Context(), queue); err != nil {
 		t.Fatal(err)
 	}
-	w.options.Slots = places
+	w.options.Slots = slots
 	w.restart()
 	w.class("small", "")
 	return w, queue
 }
 
-// wantWoken fails the test unless the queue brings just this machine.
+// wantEnqueued fails the test unless the queue brings just this machine.
 func (w *world) wantEnqueued(queue workqueue.TypedRateLimitingInterface[reconcile.Request], name string) {
 	w.t.Helper()
 	if queue.Len() != 1 {
-		w.t.Fatalf("%d machines are woken, want %s", queue.Len(), name)
+		w.t.Fatalf("%d machines are triggered, want %s", queue.Len(), name)
 	}
 	request, _ := queue.Get()
 	queue.Done(request)
 	if request.Name != name {
-		w.t.Fatalf("%s is woken, want %s", request.Name, name)
+		w.t.Fatalf("%s is triggered, want %s", request.Name, name)
 	}
 }
 
@@ -62,7 +62,7 @@ func TestAMachineWithoutAPlaceWaitsAndIsNoFailure(t *testing.T) {
 	w.wantCondition(w.get("second"), v1beta1.ConditionLaunched, metav1.ConditionFalse, v1beta1.ReasonPending)
 	w.step(15 * time.Minute) // More than it has for becoming a node.
 	if again := w.wantQuiet("second").RequeueAfter; again != 0 {
-		t.Errorf("a machine that is woken anyway asks for another pass after %s", again)
+		t.Errorf("a machine that is triggered anyway asks for another pass after %s", again)
 	}
 	w.wantPhase(w.get("second"), v1beta1.MachinePending)
 	want(t, "events", w.events.take())
@@ -122,7 +122,7 @@ func TestAPlaceIsFreeWhenItsCreationHasEnded(t *testing.T) {
 			w.reconcile("second")
 			w.reconcile("first")
 			if queue.Len() != 0 {
-				t.Fatal("a machine is woken while there is no place")
+				t.Fatal("a machine is triggered while there is no place")
 			}
 			end(w)
 			w.wantEnqueued(queue, "second")
@@ -137,7 +137,7 @@ func TestAPlaceIsFreeWhenItsCreationHasEnded(t *testing.T) {
 // A creation that failed makes room for others while it waits for its next try.
 //
 // M-54.
-func TestACreationThatFailedGivesItsPlaceToOthers(t *testing.T) {
+func TestACreationThatFailedGivesItsSlotToOthers(t *testing.T) {
 	t.Parallel()
 	w, queue := narrow(t)
 	w.born("first")
@@ -175,7 +175,7 @@ func TestAProcessCountsTheCreationsThatItFinds(t *testing.T) {
 }
 
 // M-54.
-func TestMachinesThatWaitForAPlaceAreWokenInARealManager(t *testing.T) {
+func TestMachinesThatWaitForASlotAreTriggeredInARealManager(t *testing.T) {
 	const machines = 8
 	w := managed(t, func(o *Options) { o.Slots = cloud.NewSlots(1) })
 	w.class("small", "")

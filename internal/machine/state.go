@@ -192,6 +192,6 @@ type polled struct {
 	providerID string
 	// reason of the condition InterruptionNotice, empty if nothing was announced.
 	reason string
-	// at is when the instance is taken away, zero if the cloud does not tell.
+	// at is when the cloud reclaims the instance, zero if it gives no time.
 	at time.Time
 }

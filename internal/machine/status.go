@@ -41,7 +41,7 @@ func (p *pass) endPause() {
 	}
 }
 
-// operation records what was last done. The same again is no news.
+// operation records the last operation. The same again changes nothing.
 func (p *pass) operation(kind v1beta1.OperationType, state v1beta1.OperationState, description string, code provider.Code) {
 	if code == provider.OK {
 		code = ""
@@ -94,7 +94,7 @@ func (p *pass) arrived() {
 	m.Status.Phase = phase
 }
 
-// hadTrouble reports whether the launch was told to fail in between. Of one that went well no event tells: the Machine itself
+// hadTrouble reports whether an error of the launch was reported in between. A launch without errors has no event: the Machine itself
 // shows that it runs and since when, and a fleet that comes up is enough to read without.
 func (p *pass) hadTrouble() bool {
 	return p.before.Status.FailureReason != "" || p.machine.LaunchAttempt() > 1 || p.failuresOf(v1beta1.OperationCreate) > 0
@@ -130,7 +130,7 @@ func (p *pass) hasRun() bool {
 }
 
 // failAfterTimeout makes a Machine that has not been Running within its creation timeout Failed, and until then asks to be
-// woken when that time comes. cause is the error of the launch, if that is what holds it up.
+// woken when that time comes. cause is the error of the launch, if there is one.
 func (p *pass) failAfterTimeout(cause error) {
 	m := p.machine
 	if p.hasRun() || m.Status.Phase == v1beta1.MachineFailed {

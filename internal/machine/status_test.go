@@ -26,7 +26,7 @@ func (w *world) writeStatus(name string, change func(*v1beta1.MachineStatus)) {
 	}
 }
 
-// full fills the conditions up with such as are nobody's.
+// full fills the conditions up with such as are unassigned.
 func full(s *v1beta1.MachineStatus) {
 	for i := 0; len(s.Conditions) < 32; i++ {
 		s.Conditions = append(s.Conditions, metav1.Condition{
@@ -73,7 +73,7 @@ func TestConditionsOfOthersDoNotHoldUpADeletion(t *testing.T) {
 }
 
 // M-97.
-func TestCountsThatSomebodyWroteDoNotOverflow(t *testing.T) {
+func TestCountsThatPeopleWroteDoNotOverflow(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")

@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// doubts wakes Machines whose instances seem to be missing, or are about to be taken away.
+// trigger enqueues Machines whose instances seem to be missing or are about to be reclaimed.
 type trigger struct {
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -27,24 +27,24 @@ func (d *trigger) source() source.Source {
 	})
 }
 
-// Doubt has the Machine ask the provider whether the instance that it has recorded is still there. It may be called at any
+// CheckInstance has the Machine ask the provider whether its recorded instance still exists. It may be called at any
 // time, and returns at once. The Machine is not changed.
 func (r *Reconciler) CheckInstance(m *v1beta1.Machine) {
 	r.states.update(m, func(known *machineState) { known.instance.suspectID = m.Spec.ProviderID })
 	r.trigger.enqueue(m)
 }
 
-// wake has the Machine looked at.
+// enqueue has the Machine reconciled.
 func (d *trigger) enqueue(m *v1beta1.Machine) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	// Without a queue it is before the start, at which every Machine is looked at.
+	// Before the start there is no queue: every Machine is reconciled at the start.
 	if d.queue != nil {
 		d.queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(m)})
 	}
 }
 
-// resolveDoubt asks the provider for an instance that is in doubt until it answers, and reports whether it is gone.
+// checkSuspect asks the provider for an instance that may be missing until it answers, and reports whether it is gone.
 func (p *pass) checkSuspect(ctx context.Context) (gone bool, err error) {
 	suspectID := p.states.get(p.machine).instance.suspectID
 	if suspectID == "" {

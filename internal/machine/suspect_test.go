@@ -20,14 +20,14 @@ func TestADoubtedInstanceIsAskedFor(t *testing.T) {
 	before := asked()
 	w.reconcile("m")
 	if n := asked() - before; n != 0 {
-		t.Fatalf("a machine at rest asked %d times", n)
+		t.Fatalf("a machine when settled asked %d times", n)
 	}
 
 	w.process.CheckInstance(m)
 	w.reconcile("m")
 	w.reconcile("m")
 	if n := asked() - before; n != 1 {
-		t.Errorf("asked %d times after a doubt, want once", n)
+		t.Errorf("asked %d times after a uncertainty, want once", n)
 	}
 	if m = w.get("m"); m.Status.Phase != v1beta1.MachineAvailable {
 		t.Errorf("the instance is there, and the machine is %s", m.Status.Phase)

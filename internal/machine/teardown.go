@@ -27,7 +27,7 @@ import (
 func (p *pass) delete(ctx context.Context) error {
 	p.tooLateToPreserve()
 	if !hasFinalizer(p.machine) {
-		p.gone = true // Held by somebody else's finalizer, or gone with the next event.
+		p.gone = true // Another finalizer keeps it, or it is gone with the next event.
 		p.forget(client.ObjectKeyFromObject(p.machine))
 		return nil
 	}
@@ -48,8 +48,8 @@ func (p *pass) delete(ctx context.Context) error {
 	return nil
 }
 
-// secretBackstop is when a Machine that waits for a Secret is looked at without being woken: its class, which would tell
-// whom the Secret concerns, may be gone.
+// secretBackstop is after how long a Machine that waits for a Secret is reconciled without an event: its class, needed to find
+// the Machines of a Secret, may be gone.
 const secretBackstop = 5 * time.Minute
 
 // deleting says what the deletion waits for, or the update that drains the node or replaces the instance.
@@ -179,9 +179,9 @@ const (
 	cleanupPatience = time.Minute
 )
 
-// targetAway holds the deletion up: without the target cluster nobody can tell whose pods would be killed. The instance of a
-// machine whose user insists is deleted all the same, and what is left in the target cluster is tried for a while. A machine
-// that never had a Node is deleted as well if the API server says so: only other calls fail then, and not only once.
+// targetUnreachable holds the deletion up: without the target cluster nobody can tell whose pods would be killed. The instance of a
+// machine with the force annotation is deleted anyway, after some tries to remove what is left in the target cluster. A machine
+// that never had a Node is deleted as well if the API server confirms that: then only other calls fail, more than once.
 func (p *pass) targetUnreachable(ctx context.Context, err error) (progress, error) {
 	if p.leftBehind || p.forced() && !p.instanceGone {
 		return next, nil
@@ -284,7 +284,7 @@ func (p *pass) deleteInstance(ctx context.Context) (progress, error) {
 	return p.settle("No instance is known; waiting until one that may have been asked for would have shown."), nil
 }
 
-// neverLaunched reports whether no instance can ever have been asked for: none is recorded, this process sent no Create
+// neverLaunched reports whether no instance can ever have been requested: there is no recorded one, this process sent no Create
 // whose outcome it does not know, and nothing says which provider to ask. The last means that the class does not exist,
 // and a class that a Machine was launched from is held by its finalizer for as long as that Machine exists. A cache that
 // does not have the class yet would look the same, so the class is looked for at the API server.
@@ -310,7 +310,7 @@ func (p *pass) neverLaunched(ctx context.Context, inputs resolve.Resolved) (bool
 }
 
 // settle waits, where no instance was ever recorded, until a Create that may be under way at the cloud would have shown:
-// two looks that find nothing, CreateSettle apart.
+// two reads that find nothing, CreateSettle apart.
 func (p *pass) settle(message string) progress {
 	since := p.nothingToDeleteSince()
 	left := since.Add(p.Cloud.CreateSettle()).Sub(p.now)
@@ -411,7 +411,7 @@ func (p *pass) release(ctx context.Context) (progress, error) {
 	return next, nil
 }
 
-// removeFinalizer takes our finalizer off, unless somebody changed the Machine meanwhile: that is a conflict. What is to be
+// removeFinalizer takes our finalizer off, unless somebody changed the Machine meanwhile: that is a conflict. What has to be
 // patched is known, and not worth the comparison of two whole Machines.
 func (p *pass) removeFinalizer(ctx context.Context) error {
 	left := slices.DeleteFunc(slices.Clone(p.before.Finalizers), func(f string) bool { return f == v1beta1.MachineFinalizer })

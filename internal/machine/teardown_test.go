@@ -15,7 +15,7 @@ import (
 )
 
 // M-26.
-func TestHooksHoldTheDeletionInTheirPlace(t *testing.T) {
+func TestHooksBlockTheDeletionInTheirOrder(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.class("small", "")
@@ -172,7 +172,7 @@ func TestAMachineThatWasNeverPlacedGoesAtOnce(t *testing.T) {
 	w.wantNothingLeft("m")
 }
 
-// Where no instance was recorded, one may still come into being: two looks must find nothing, a settling time apart.
+// Where no instance was recorded, one may still come into being: two checks must find nothing, a settling time apart.
 //
 // M-28.
 func TestDeletionBeforeTheInstanceIsKnownWaitsForItToShow(t *testing.T) {
@@ -200,7 +200,7 @@ func TestDeletionBeforeTheInstanceIsKnownWaitsForItToShow(t *testing.T) {
 			w.reconcile("m")
 			w.step(time.Second)
 		}, 5 * time.Minute},
-		{"a look fails", func(w *world) {
+		{"a check fails", func(w *world) {
 			w.cloud.fail("Delete", nil, provider.Errorf(provider.Unavailable, "no"))
 		}, time.Minute},
 	} {
@@ -231,7 +231,7 @@ func TestAMachineThatIsDeletedWhileItsInstanceIsMade(t *testing.T) {
 	w.born("m")
 	w.cloud.will("Create", scripted{during: func() { w.delete("m") }})
 	if result := w.reconcile("m"); result.RequeueAfter == 0 || len(w.cloud.live()) != 1 {
-		t.Errorf("%d instances, next look after %s", len(w.cloud.live()), result.RequeueAfter)
+		t.Errorf("%d instances, next check after %s", len(w.cloud.live()), result.RequeueAfter)
 	}
 	w.untilGone("m")
 	w.wantNothingLeft("m")
@@ -275,7 +275,7 @@ func TestACloudThatNeedsNoSettlingIsNotWaitedFor(t *testing.T) {
 // Without the target cluster nobody can tell whose pods would die.
 //
 // M-31.
-func TestDeletionWhileTheTargetClusterIsAway(t *testing.T) {
+func TestDeletionWhileTheTargetClusterIsUnreachable(t *testing.T) {
 	t.Parallel()
 	t.Run("waits", func(t *testing.T) {
 		t.Parallel()

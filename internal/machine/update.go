@@ -50,7 +50,7 @@ func (p *pass) update(ctx context.Context) (progress, error) {
 		return next, nil
 	}
 	if err != nil {
-		return wait, fmt.Errorf("resolve what the machine shall be updated to: %w", err)
+		return wait, fmt.Errorf("resolve the class of the update: %w", err)
 	}
 	wanted := appliedOf(m, inputs)
 	if *m.Status.Applied == *wanted && !p.askedForUpdate() {
@@ -88,7 +88,7 @@ func (p *pass) unchanged() bool {
 	return applied.ClassName == "" && spec.ProviderSpec != nil && applied.ProviderSpecHash == resolve.Resolved{ProviderSpec: spec.ProviderSpec.Raw}.SpecHash()
 }
 
-// askedForUpdate reports whether the provider was asked for a change of which nobody knows how far it got. Then what is
+// askedForUpdate reports whether the provider was asked for a change without a known result. Then what is
 // recorded as applied may not be what the instance is, and taking the change back is a change as well.
 func (p *pass) askedForUpdate() bool {
 	c := meta.FindStatusCondition(p.machine.Status.Conditions, v1beta1.ConditionUpToDate)

@@ -144,14 +144,14 @@ func (p *pass) askAgent(ctx context.Context) (progress, error) {
 	}
 	_, err := p.annotateNode(ctx, map[string]string{v1beta1.NodeAnnotationUpdateRequested: version}, v1beta1.NodeAnnotationUpdateResult)
 	if err != nil {
-		// The reason stays the one that was written down: one that changes to and fro would wake us each time.
+		// The reason stays the one that was written down: a reason that alternates would trigger a pass each time.
 		p.awaitAgent(fmt.Sprintf("The agent on node %s cannot be asked for version %s: %s", p.node.Name, version, bounded(err.Error(), 256)))
 		return wait, err
 	}
 	return next, nil
 }
 
-// awaitAgent says that the agent is at work, and that it takes too long when it does.
+// awaitAgent reports that the agent works on the update, or takes too long.
 func (p *pass) awaitAgent(message string) {
 	p.operation(v1beta1.OperationUpdate, v1beta1.OperationProcessing, fmt.Sprintf("The agent on the node is asked for version %s.", p.machine.Spec.Version), "")
 	timeout, began := p.machine.Spec.Timeouts.UpdateOrDefault(), p.machine.Status.LastOperation.LastUpdateTime.Time
@@ -184,7 +184,7 @@ func (p *pass) agentFailed(node *corev1.Node, version, why string) {
 	p.operation(v1beta1.OperationUpdate, v1beta1.OperationFailed, message, provider.Unknown)
 }
 
-// updatedByAgent ends an update: the node is what it shall be, and nothing is asked of its agent any more.
+// updatedByAgent ends an update: the node has the desired version, and its agent has no request any more.
 func (p *pass) updatedByAgent(wanted *v1beta1.AppliedStatus) (progress, error) {
 	p.states.update(p.machine, func(r *machineState) { r.launch.tried = "" })
 	p.machine.Status.Applied = wanted
@@ -208,7 +208,7 @@ func (p *pass) awaitsAgent(node *corev1.Node) bool {
 // hasRequest reports whether the agent on the node was asked for something that was not acted upon.
 func hasRequest(node *corev1.Node) bool { return node != nil && requestOn(node).version != "" }
 
-// withdrawRequest takes off the Node what its agent shall not do any more, and reports whether nothing is left of it.
+// withdrawRequest removes a request that is obsolete from the Node, and reports whether it is gone.
 func (p *pass) withdrawRequest(ctx context.Context, node *corev1.Node) (bool, error) {
 	if !hasRequest(node) {
 		return true, nil
@@ -246,7 +246,7 @@ func (p *pass) endRequest(ctx context.Context) (bool, error) {
 }
 
 // annotateNode sets annotations of the Node and removes others, and reports whether that is done: it is not if the Node is
-// another than was seen, and then it is looked at again.
+// another than the one that was read; then another pass follows.
 func (p *pass) annotateNode(ctx context.Context, set map[string]string, remove ...string) (bool, error) {
 	changed := p.node.DeepCopy()
 	for _, key := range remove {

@@ -121,7 +121,7 @@ func TestAnUpdateByAnAgent(t *testing.T) {
 	w.wantRest("m")
 }
 
-// M-67: what the agent says of a failure is told, on one line and not at length; the node stays out of service, and
+// M-67: what the agent says of a failure is reported, on one line and not at length; the node stays out of service, and
 // nothing is tried until a person takes an annotation off or another version is wanted.
 func TestAnAgentThatFails(t *testing.T) {
 	t.Parallel()
@@ -234,7 +234,7 @@ func TestAChangeTakenBackFromAnAgent(t *testing.T) {
 }
 
 // M-70: an agent that does not answer in time is said to; a late answer counts, and who has it asked again waits as long
-// again. The time in which the target cluster was away does not count.
+// again. The time in which the target cluster was unreachable does not count.
 func TestAnAgentThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	w, _, _ := left(t)
@@ -254,7 +254,7 @@ func TestAnAgentThatDoesNotAnswer(t *testing.T) {
 	w.wantRest("m")
 	w.onNode(func(node *corev1.Node) { delete(node.Annotations, v1beta1.NodeAnnotationUpdateRequested) })
 	if result := w.reconcile("m"); result.RequeueAfter != v1beta1.DefaultUpdateTimeout {
-		t.Errorf("it is looked at again in %s", result.RequeueAfter)
+		t.Errorf("it is reconciled again in %s", result.RequeueAfter)
 	}
 	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonWaitingForAgent)
 	w.step(2 * v1beta1.DefaultUpdateTimeout)
@@ -274,7 +274,7 @@ func TestTheTimeOfAnAgentBeginsWithTheLeadAtTheEarliest(t *testing.T) {
 	w.step(2 * v1beta1.DefaultUpdateTimeout)
 	w.restart()
 	if result := w.reconcile("m"); result.RequeueAfter != v1beta1.DefaultUpdateTimeout {
-		t.Errorf("it is looked at again in %s", result.RequeueAfter)
+		t.Errorf("it is reconciled again in %s", result.RequeueAfter)
 	}
 	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonWaitingForAgent)
 	w.step(v1beta1.DefaultUpdateTimeout)
@@ -287,7 +287,7 @@ func TestTheTimeOfAnAgentBeginsWithTheLeadAtTheEarliest(t *testing.T) {
 }
 
 // M-71: a Node that registers anew is drained, and its agent asked, anew; without a Node nobody is asked.
-func TestAnAgentWhoseNodeGoes(t *testing.T) {
+func TestAnAgentOnANodeThatIsDeleted(t *testing.T) {
 	t.Parallel()
 	w, _, node := left(t)
 	w.reconcile("m")

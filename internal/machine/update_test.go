@@ -34,7 +34,7 @@ func (a *answers) update(req provider.UpdateRequest) (provider.UpdateResult, err
 	return answer, nil
 }
 
-// changed is a running Machine of class "small" that shall become one of class "large".
+// changed is a running Machine of class "small" that must become one of class "large".
 func changed(t *testing.T, a *answers) (*world, *v1beta1.Machine) {
 	t.Helper()
 	w := newWorld(t)
@@ -108,7 +108,7 @@ func TestAChangeInPlaceThatNeedsADrain(t *testing.T) {
 	w.wantRest("m")
 }
 
-// M-40, M-43: a node is not disturbed as long as its volumes are waited for, whoever looks again meanwhile.
+// M-40, M-43: a node is not disturbed as long as its volumes are waited for, whoever checks again meanwhile.
 func TestAChangeInPlaceWaitsForTheVolumes(t *testing.T) {
 	t.Parallel()
 	for name, again := range map[string]func(*world){
@@ -134,7 +134,7 @@ func TestAChangeInPlaceWaitsForTheVolumes(t *testing.T) {
 			w.reconcile("m")
 			w.wantCondition(w.get("m"), v1beta1.ConditionVolumesDetached, metav1.ConditionFalse, v1beta1.ReasonWaitingForVolumeDetach)
 			if slices.ContainsFunc(a.asked, func(r provider.UpdateRequest) bool { return r.Drained }) {
-				t.Error("the driver was told that the node is drained, and a volume is attached to it")
+				t.Error("the driver was reported that the node is drained, and a volume is attached to it")
 			}
 			w.detach(t.Context(), "db")
 			w.settleDrains("m")
@@ -227,7 +227,7 @@ func TestAnUpdateThatTakesTooLong(t *testing.T) {
 	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonUpdating)
 	w.step(v1beta1.DefaultUpdateTimeout + time.Second)
 	if result := w.reconcile("m"); result.RequeueAfter == 0 {
-		t.Error("it is not looked at again")
+		t.Error("it is not reconciled again")
 	}
 	w.wantCondition(w.get("m"), v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonUpdateTimeout)
 }

@@ -75,7 +75,7 @@ func (w *world) settleDrains(name string) {
 
 func (e *effects) isDead() bool { return e.alive() != nil }
 
-// isOutOfService reports whether the Node says so.
+// isOutOfService reports whether the Node reports it.
 func (w *world) isOutOfService(node string) bool {
 	w.t.Helper()
 	n := w.getNode(node)
@@ -114,7 +114,7 @@ func TestVolumesOfASilentNodeAreDetachedBeforeItIsDeleted(t *testing.T) {
 		t.Errorf("message is %q, want %q", since.Message, want)
 	}
 	if result := w.wantQuiet("m"); result.RequeueAfter == 0 {
-		t.Error("nothing looks at the volumes again, should the wake-up be lost")
+		t.Error("nothing checks the volumes again, should the trigger be lost")
 	}
 
 	// A new process goes on with the same wait, and writes nothing for that.
@@ -367,7 +367,7 @@ func TestANodeThatIsNotReadyDoesNotHoldUpADeletionForHours(t *testing.T) {
 	}
 	w.delete("m")
 	w.reconcile("m")
-	w.drains("m") // It is told to end, which its kubelet never does.
+	w.drains("m") // It is reported to end, which its kubelet never does.
 	for range 5 {
 		w.step(time.Minute)
 		w.drains("m")

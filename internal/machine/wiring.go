@@ -24,9 +24,9 @@ import (
 	"machinist.dev/machinist/internal/wiring"
 )
 
-// Wiring is the one table of what wakes a Machine. drains are the wakes of the Drainer, nil where there is none.
+// Wiring is the only list of what triggers a pass over a Machine. drains is the source of the Drainer, nil where there is none.
 //
-// Whom an event concerns is read from a bare cache: waiting for our own writes there would hold up all events.
+// The Machines of an event are read from a bare cache: waiting for our own writes there would delay all events.
 func (r *Reconciler) Wiring(cache client.Reader, drains source.Source) wiring.Controller {
 	t := wiring.Controller{
 		Name: "machine", Reconciler: r, Concurrency: r.Concurrency,
@@ -42,13 +42,13 @@ func (r *Reconciler) Wiring(cache client.Reader, drains source.Source) wiring.Co
 	if drains != nil {
 		t.Sources = append(t.Sources, drains)
 	}
-	if places := r.Slots.Source(); places != nil {
-		t.Sources = append(t.Sources, places)
+	if slots := r.Slots.Source(); slots != nil {
+		t.Sources = append(t.Sources, slots)
 	}
 	return t
 }
 
-// machineChanged lets through what people and owners change; what this controller writes into the status is no news to it.
+// machineChanged lets through what people and owners change; this controller's own writes of the status are no change for it.
 func machineChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		o, n := e.ObjectOld, e.ObjectNew
@@ -91,9 +91,9 @@ func machinesOfInstance(cache client.Reader) handler.MapFunc {
 
 // classChanged lets through a class that came, changed, is held from now on, or went. Its status is for others.
 func classChanged() predicate.Predicate {
-	held := func(o client.Object) bool { return controllerutil.ContainsFinalizer(o, v1beta1.InUseFinalizer) }
+	protected := func(o client.Object) bool { return controllerutil.ContainsFinalizer(o, v1beta1.InUseFinalizer) }
 	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.Funcs{
-		UpdateFunc: func(e event.UpdateEvent) bool { return !held(e.ObjectOld) && held(e.ObjectNew) },
+		UpdateFunc: func(e event.UpdateEvent) bool { return !protected(e.ObjectOld) && protected(e.ObjectNew) },
 	})
 }
 
@@ -125,7 +125,7 @@ func readiness(node *corev1.Node) corev1.ConditionStatus {
 	return ""
 }
 
-// machinesOfNode finds whose Node it is: by the machine paired with or expecting the name, and by the provider ID.
+// machinesOfNode finds the Machines of a Node: by the name that a Machine has or expects, and by the provider ID.
 func machinesOfNode(cache client.Reader) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
 		node, ok := o.(*corev1.Node)
@@ -140,7 +140,7 @@ func machinesOfNode(cache client.Reader) handler.MapFunc {
 	}
 }
 
-// machinesIn lists from a cache without copying: it only finds out whom to wake.
+// machinesIn lists from a cache without copying: it only finds the Machines to enqueue.
 func machinesIn(ctx context.Context, cache client.Reader, by client.MatchingFields) []*v1beta1.Machine {
 	machines, err := index.Shared[v1beta1.Machine](ctx, cache, &v1beta1.MachineList{}, by, client.DisableReadYourWritesConsistency)
 	if err != nil {

@@ -131,7 +131,7 @@ func inPhase(phase v1beta1.MachinePhase) func(*v1beta1.Machine) bool {
 
 // Every wait of a machine ends with an event: none of what follows would come to be within the patience of a test if it
 // were left to the time that a pass asks for.
-func TestWhatWakesAMachine(t *testing.T) {
+func TestWhatTriggersAMachine(t *testing.T) {
 	w := managed(t)
 	const machines = 5
 	waitsFor := func(reason string) func(*v1beta1.Machine) bool {
@@ -207,7 +207,7 @@ func TestWhatWakesAMachine(t *testing.T) {
 	}
 }
 
-// The budget of the straight path holds as well when many machines are worked on at once, from caches, with all that wakes
+// The budget of the straight path holds as well when many machines are worked on at once, from caches, with all that triggers
 // them in between.
 func TestManyMachinesAtOnceKeepTheirBudget(t *testing.T) {
 	w := managed(t)
@@ -267,15 +267,15 @@ func TestManyMachinesAtOnceKeepTheirBudget(t *testing.T) {
 	}
 }
 
-// What a Machine does not take from its Node wakes nobody.
-func TestHeartbeatsWakeNobody(t *testing.T) {
+// What a Machine does not take from its Node triggers nobody.
+func TestHeartbeatsTriggerNone(t *testing.T) {
 	t.Parallel()
 	old := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{"a": "1"}}}
 	old.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	for _, tc := range []struct {
-		name   string
-		change func(*corev1.Node)
-		wakes  bool
+		name     string
+		change   func(*corev1.Node)
+		triggers bool
 	}{
 		{"heartbeat", func(n *corev1.Node) {
 			n.ResourceVersion = "2"
@@ -298,20 +298,20 @@ func TestHeartbeatsWakeNobody(t *testing.T) {
 	} {
 		changed := old.DeepCopy()
 		tc.change(changed)
-		if got := nodeChanged(interruption.Known()).Update(event.UpdateEvent{ObjectOld: old, ObjectNew: changed}); got != tc.wakes {
-			t.Errorf("a change of %s wakes: %t", tc.name, got)
+		if got := nodeChanged(interruption.Known()).Update(event.UpdateEvent{ObjectOld: old, ObjectNew: changed}); got != tc.triggers {
+			t.Errorf("a change of %s triggers: %t", tc.name, got)
 		}
 	}
 }
 
-func TestOwnStatusWakesNobody(t *testing.T) {
+func TestOwnStatusTriggersNone(t *testing.T) {
 	t.Parallel()
 	old := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", Generation: 1}}
 	now := metav1.Now()
 	for _, tc := range []struct {
-		name   string
-		change func(*v1beta1.Machine)
-		wakes  bool
+		name     string
+		change   func(*v1beta1.Machine)
+		triggers bool
 	}{
 		{"status", func(m *v1beta1.Machine) { m.ResourceVersion, m.Status.Phase = "2", v1beta1.MachineRunning }, false},
 		{"spec", func(m *v1beta1.Machine) { m.Generation = 2 }, true},
@@ -323,8 +323,8 @@ func TestOwnStatusWakesNobody(t *testing.T) {
 	} {
 		changed := old.DeepCopy()
 		tc.change(changed)
-		if got := machineChanged().Update(event.UpdateEvent{ObjectOld: old, ObjectNew: changed}); got != tc.wakes {
-			t.Errorf("a change of %s wakes: %t", tc.name, got)
+		if got := machineChanged().Update(event.UpdateEvent{ObjectOld: old, ObjectNew: changed}); got != tc.triggers {
+			t.Errorf("a change of %s triggers: %t", tc.name, got)
 		}
 	}
 }

@@ -40,7 +40,7 @@ type Options struct {
 	// Recorder records events on MachineDeployments.
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// MachinesSeen returns the resource version up to which Client's cache of Machines is complete, "" if that is not
+	// MachineCacheVersion returns the resource version up to which Client's cache of Machines is complete, "" if that is not
 	// known: then what depends on it is read live. Register sets it from the manager's cache if it is nil.
 	MachineCacheVersion func() string
 	// Concurrency is the number of deployments worked on at once. Defaults to DefaultConcurrency.

@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/internal/rollout/bounds"
 )
 
-// Foresight is what a pass over a deployment would do.
+// Previewed is what a pass over a deployment would do.
 type Previewed struct {
 	// Sets are the deployment's sets as the pass would leave them, the oldest revision first. One that it would make is the
 	// last, and has no UID.
@@ -32,7 +32,7 @@ type Previewed struct {
 	StartsIn time.Duration
 }
 
-// Foresee returns what a pass over the deployment would do with these sets and machines, all of them its own, if they
+// Preview returns what a pass over the deployment would do with these sets and machines, all of them its own, if they
 // were all there is to know. It changes none of them. The error says why such a deployment is not acted upon at all.
 func Preview(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, machines map[types.UID][]*v1beta1.Machine, now time.Time) (Previewed, error) {
 	switch selector, err := metav1.LabelSelectorAsSelector(&d.Spec.Selector); {

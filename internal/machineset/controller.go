@@ -51,7 +51,7 @@ type Options struct {
 	// Concurrency is the number of sets worked on at once. Default 10.
 	Concurrency int
 
-	// MachinesSeen returns the resource version up to which Client's cache of Machines is complete, "" if that is not
+	// MachineCacheVersion returns the resource version up to which Client's cache of Machines is complete, "" if that is not
 	// known: then everything that counts is read live. Register sets it from the manager's cache if it is nil.
 	MachineCacheVersion func() string
 	// Stopped says why this process must not create or remediate now, for as long as its reason is not empty. Default:

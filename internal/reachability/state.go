@@ -6,9 +6,9 @@ import (
 )
 
 const (
-	// failuresToAway is how many looks in a row must fail until a cluster counts as away: one request may be lost.
+	// failuresUntilUnreachable is how many looks in a row must fail until a cluster counts as away: one request may be lost.
 	failuresUntilUnreachable = 2
-	// keptOutages is how many outages are remembered. Whoever has to know of one learns of it when it ends.
+	// maxOutages is how many outages are remembered. Whoever has to know of one learns of it when it ends.
 	maxOutages = 32
 )
 
@@ -18,7 +18,7 @@ type Outage struct{ From, To time.Time }
 
 // State is what is known of an API server.
 type State struct {
-	// Away says that it counts as unreachable: it failed two looks in a row and none succeeded since, or was never seen.
+	// Unreachable says that it counts as unreachable: it failed two looks in a row and none succeeded since, or was never seen.
 	Unreachable bool
 	// Since is since when that is so. An absence begins with the first look that failed, a presence with the end of the first
 	// that succeeded.
@@ -69,7 +69,7 @@ func (s State) Observe(sent, now time.Time, ok bool) State {
 	return s
 }
 
-// ObserveRefusal is Observe of a look that was answered with a refusal of this process's credentials: it sees as little as
+// ObserveRefusedCredentials is Observe of a look that was answered with a refusal of this process's credentials: it sees as little as
 // one that nobody answered.
 func (s State) ObserveRefusedCredentials(sent, now time.Time) State {
 	s = s.Observe(sent, now, false)
@@ -77,7 +77,7 @@ func (s State) ObserveRefusedCredentials(sent, now time.Time) State {
 	return s
 }
 
-// StandStill returns how a clock that does not advance in outages is set: began, when something began that is given a certain time,
+// ExcludeOutages returns how a clock that does not advance in outages is set: began, when something began that is given a certain time,
 // is moved on by what of the outages fell into it. counted is until when outages are in began already; it is returned
 // anew, and began differs only if it does. Outages are widened to whole seconds, in which the API keeps times.
 func ExcludeOutages(past []Outage, began, counted time.Time) (newBegan, newCounted time.Time) {

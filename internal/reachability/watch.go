@@ -269,7 +269,7 @@ func (w *Watch) stopped() (reason, message string) {
 	return "", ""
 }
 
-// TargetAway reports whether the target cluster counts as away, and since when. Where there is none, it never does.
+// TargetUnreachable reports whether the target cluster counts as away, and since when. Where there is none, it never does.
 func (w *Watch) TargetUnreachable() (since time.Time, away bool) {
 	s := w.stateOf(w.target)
 	return s.Since, s.Unreachable

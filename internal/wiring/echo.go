@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 )
 
-// Echo knows a reconciler's own writes of each object whose events have yet to come. What a reconciler writes into a status
+// OwnWrites knows a reconciler's own writes of each object whose events have yet to come. What a reconciler writes into a status
 // is no news to it; the same written by the process before it, which a late cache shows only now, is. The zero value is
 // ready to use.
 //
@@ -21,10 +21,10 @@ type OwnWrites struct {
 	versions map[types.UID][]string
 }
 
-// mostUnheard bounds what is known of one object: a cache may stand still.
+// maxPending bounds what is known of one object: a cache may stand still.
 const maxPending = 16
 
-// Wrote notes an object as a write of this reconciler returned it.
+// Record notes an object as a write of this reconciler returned it.
 func (e *OwnWrites) Record(o client.Object) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -35,7 +35,7 @@ func (e *OwnWrites) Record(o client.Object) {
 	e.versions[o.GetUID()] = versions[max(0, len(versions)-maxPending):]
 }
 
-// heard reports whether the object is as this reconciler wrote it. What it wrote before that never comes any more.
+// consume reports whether the object is as this reconciler wrote it. What it wrote before that never comes any more.
 func (e *OwnWrites) consume(o client.Object) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -52,7 +52,7 @@ func (e *OwnWrites) consume(o client.Object) bool {
 	return true
 }
 
-// Others lets through what news lets through, and whatever else others have written. An event that overtakes the answer to
+// Filter lets through what news lets through, and whatever else others have written. An event that overtakes the answer to
 // the write that it tells of counts as others': one look too many.
 func (e *OwnWrites) Filter(news predicate.Predicate) predicate.Predicate {
 	return predicate.Funcs{

@@ -15,7 +15,7 @@ import (
 // urgency is the priority of a key whose object's spec has changed. All other keys have 0, or less when a process begins.
 const urgency = 100
 
-// Urgent watches the objects of a kind whose spec changes after they were created, beside the watch that names all of them. Such
+// SpecChangesFirst watches the objects of a kind whose spec changes after they were created, beside the watch that names all of them. Such
 // a key goes ahead of others: somebody asks something of a fleet that runs, and must not wait for hundreds of new fleets, or
 // for whatever is told of the machines of broken ones.
 func SpecChangesFirst(object client.Object) Watch {

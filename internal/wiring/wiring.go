@@ -27,7 +27,7 @@ const (
 	Target  Cluster = "target"
 )
 
-// Table is all that wakes one controller.
+// Controller is all that wakes one controller.
 type Controller struct {
 	// Name of the controller, of its queue's metrics and in its logs.
 	Name string
@@ -55,7 +55,7 @@ type Watch struct {
 	Object client.Object
 	// Keys enqueues those concerned. It defaults to the object's own name.
 	Keys handler.EventHandler
-	// News drops events that are no news to the controller; nil lets all through.
+	// Predicate drops events that are no news to the controller; nil lets all through.
 	Predicate predicate.Predicate
 }
 
@@ -82,7 +82,7 @@ const (
 // TargetEvents makes a source of events of the target cluster.
 type TargetEvents func(object client.Object, keys handler.EventHandler, news ...predicate.Predicate) source.Source
 
-// Everything returns For and Watches with their defaults filled in.
+// AllWatches returns For and Watches with their defaults filled in.
 func (t Controller) AllWatches() []Watch {
 	var all []Watch
 	if t.For != nil {

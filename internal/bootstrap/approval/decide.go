@@ -26,7 +26,7 @@ type Facts struct {
 	Token *bootstrap.Record
 	// Machine is the one that the token was made for or, if a node asks, the one that it is; nil if there is none.
 	Machine *v1beta1.Machine
-	// Rival is another Machine with a better claim to the name of the node; nil if there is none.
+	// OtherMachine is another Machine with a better claim to the name of the node; nil if there is none.
 	OtherMachine *v1beta1.Machine
 	// Node is the Node that has the name already; nil if there is none.
 	Node *Node
@@ -40,14 +40,14 @@ type Node struct {
 	ProviderID string
 }
 
-// Verdict is what becomes of a request.
+// Decision is what becomes of a request.
 type Decision struct {
 	// Approve it, or leave it pending.
 	Approve bool
 	Reason  Reason
 	// Message says why, for people. It may quote the request but holds no secret.
 	Message string
-	// Tell is true when a person should know that the request is left pending.
+	// Report is true when a person should know that the request is left pending.
 	Report bool
 }
 

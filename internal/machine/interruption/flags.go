@@ -28,8 +28,8 @@ type Flags struct {
 // AddFlags adds the flags.
 func (f *Flags) AddFlags(fs *pflag.FlagSet) {
 	const rest = "beside those of the common termination handlers; each may say how long the instance still lives then, such as %s=2m, by default 30s"
-	fs.StringSliceVar(&f.Conditions, conditionsFlag, f.Conditions, "conditions of Nodes that announce, while they are True, that the instance is about to be taken away, "+fmt.Sprintf(rest, "SpotReclaim"))
-	fs.StringSliceVar(&f.Taints, taintsFlag, f.Taints, "keys of taints of Nodes that announce that the instance is about to be taken away, "+fmt.Sprintf(rest, "example.com/reclaim"))
+	fs.StringSliceVar(&f.Conditions, conditionsFlag, f.Conditions, "conditions of Nodes that announce, while they are True, that the cloud is about to reclaim the instance, "+fmt.Sprintf(rest, "SpotReclaim"))
+	fs.StringSliceVar(&f.Taints, taintsFlag, f.Taints, "keys of taints of Nodes that announce that the cloud is about to reclaim the instance, "+fmt.Sprintf(rest, "example.com/reclaim"))
 }
 
 // Signals returns the known signals and those of the flags. One of the flags takes the place of a known one of its name.

@@ -15,7 +15,7 @@ import (
 // large clouds give.
 const DefaultLead = 30 * time.Second
 
-// Signal is one way in which a Node shows that its instance is about to be taken away.
+// Signal is one way in which a Node announces that the cloud is about to reclaim its instance.
 type Signal struct {
 	// Condition is the type of a condition that is True then, empty for a taint. If Causes are given, its reason must
 	// begin with one of them.

@@ -58,21 +58,21 @@ type State struct {
 	Confirmed map[string]bool
 }
 
-// Sightings are the orphans, and the strays, of one pass by the IDs of their decisions. What a pass did not see, or could not
+// Observations are the orphans, and the strays, of one pass by the IDs of their decisions. What a pass did not see, or could not
 // judge, is not among them.
 type Observations map[string]Observation
 
-// Sighting is what is remembered of one.
+// Observation is what is remembered of one.
 type Observation struct {
 	// Machine is the UID in its tags. Another one makes it another instance.
 	Machine types.UID
-	// Stray tells a stray from an orphan.
+	// Duplicate tells a stray from an orphan.
 	Duplicate bool
 	// First is when it was first seen.
 	First time.Time
 	// Attempts counts the calls that should remove it.
 	Attempts int
-	// Told says that it was counted and made known.
+	// Reported says that it was counted and made known.
 	Reported bool
 	// Blocked says that it was one of most instances when they lost their Machines. Machines that are created in their place
 	// make it one of few, and change nothing about that.
@@ -93,7 +93,7 @@ type Drain struct {
 	Epoch uint64
 }
 
-// Verdict is what is made of an instance, and why.
+// Outcome is what is made of an instance, and why.
 type Outcome string
 
 const (
@@ -146,7 +146,7 @@ type Plan struct {
 	// Decisions are about all instances and leftovers, in the order of their IDs, but for those to be removed: of them, who
 	// was tried least often and was seen first is first.
 	Decisions []Decision
-	// Sightings are for the next pass, and so is Instances: how many there are that carry our tags, by namespace; "" has all.
+	// Observations are for the next pass, and so is Instances: how many there are that carry our tags, by namespace; "" has all.
 	Observations Observations
 	Instances    map[string]int
 }

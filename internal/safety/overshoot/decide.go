@@ -24,7 +24,7 @@ type History struct {
 	known     bool
 }
 
-// Sight is what is seen of a family.
+// Observation is what is seen of a family.
 type Observation struct {
 	Now time.Time
 	// Wanted is how many machines there may be: replicas, and the surge of a deployment.
@@ -65,7 +65,7 @@ func (h History) Learn(s Observation, l Limits) History {
 	return h
 }
 
-// Doubt returns the history as one that does not know how many machines were wanted before.
+// ForgetWanted returns the history as one that does not know how many machines were wanted before.
 func (h History) ForgetWanted() History {
 	h.known = false
 	return h

@@ -68,7 +68,7 @@ type Entry struct {
 	// FirstSeen is when it was found first, Launched when the cloud says that it was made.
 	FirstSeen time.Time  `json:"firstSeen"`
 	Launched  *time.Time `json:"launched,omitempty"`
-	// Verdict is what the pass made of it, by a name of package orphans.
+	// Outcome is what the pass made of it, by a name of package orphans.
 	Outcome string `json:"verdict"`
 }
 

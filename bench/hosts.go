@@ -140,7 +140,7 @@ func nodeOf(in instance, now time.Time) *corev1.Node {
 	condition := func(t corev1.NodeConditionType, s corev1.ConditionStatus, reason, message string) corev1.NodeCondition {
 		return corev1.NodeCondition{Type: t, Status: s, Reason: reason, Message: message, LastHeartbeatTime: at, LastTransitionTime: at}
 	}
-	room := corev1.ResourceList{
+	capacity := corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16384Mi"),
 		corev1.ResourceEphemeralStorage: resource.MustParse("100Gi"), corev1.ResourcePods: resource.MustParse("110"),
 	}
@@ -151,7 +151,7 @@ func nodeOf(in instance, now time.Time) *corev1.Node {
 		}, Annotations: map[string]string{"volumes.kubernetes.io/controller-managed-attach-detach": "true"}},
 		Spec: corev1.NodeSpec{ProviderID: in.providerID, Taints: []corev1.Taint{{Key: "machinist.dev/uninitialized", Effect: corev1.TaintEffectNoSchedule}}},
 		Status: corev1.NodeStatus{
-			Capacity: room, Allocatable: room,
+			Capacity: capacity, Allocatable: capacity,
 			Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}, {Type: corev1.NodeHostName, Address: in.node}},
 			Conditions: []corev1.NodeCondition{
 				condition(corev1.NodeMemoryPressure, corev1.ConditionFalse, "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),

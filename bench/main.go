@@ -130,7 +130,7 @@ func (o *options) run(ctx context.Context, out io.Writer) error {
 		var rounds []*result
 		for round := range o.rounds {
 			if o.rounds > 1 {
-				o.say("%d machines, round %d of %d", n, round+1, o.rounds)
+				o.printf("%d machines, round %d of %d", n, round+1, o.rounds)
 			}
 			one, err := measure(ctx, o, bin, n)
 			if err != nil {
@@ -167,7 +167,7 @@ func encode(out io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// say writes a line of progress.
-func (o *options) say(format string, args ...any) {
+// printf writes a line of progress.
+func (o *options) printf(format string, args ...any) {
 	fmt.Fprintf(o.progress, "%s  %s\n", time.Now().Format(time.TimeOnly), fmt.Sprintf(format, args...))
 }

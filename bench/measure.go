@@ -18,7 +18,7 @@ import (
 )
 
 // quiet is how long nothing must have been written for a phase to be over: longer than the 5s after which Kubernetes' node
-// controller looks at new nodes again, so that its writes are no part of what comes next.
+// controller checks new nodes again, so that its writes are no part of what comes next.
 const quiet = 6 * time.Second
 
 // bench is one run: a new control plane, and a fleet of one size.
@@ -29,7 +29,7 @@ type bench struct {
 	stack *stack.Stack
 	fleet fleet
 	log   *auditlog.Log
-	// pprof has what is to be profiled.
+	// pprof has what must be profiled.
 	pprof []profiled
 	// end stops hosts.
 	end context.CancelFunc
@@ -103,7 +103,7 @@ func (b *bench) start(ctx context.Context, bin, dir string) error {
 	}
 	b.fleet = fleet{c}
 	if b.pods > 0 {
-		b.say("filling the target cluster with %d pods", b.pods)
+		b.printf("filling the target cluster with %d pods", b.pods)
 		if err := fill(ctx, b.stack.Target.Config(), b.pods); err != nil {
 			return err
 		}
@@ -134,7 +134,7 @@ func (b *bench) phases(ctx context.Context, r *result) error {
 	if _, err := b.settled(ctx); err != nil { // The deployment makes its set.
 		return err
 	}
-	b.say("creating %d machines", b.n)
+	b.printf("creating %d machines", b.n)
 	if err := b.phase(ctx, &r.Create, "create", b.n, func() error { return b.fleet.scale(ctx, b.n) }); err != nil {
 		return err
 	}
@@ -142,18 +142,18 @@ func (b *bench) phases(ctx context.Context, r *result) error {
 	if err != nil {
 		return err
 	}
-	b.say("leaving them alone for %s", b.idle)
+	b.printf("leaving them alone for %s", b.idle)
 	if err := b.rest(ctx, &r.Idle); err != nil {
 		return err
 	}
 	if b.rolls {
-		b.say("exchanging them")
+		b.printf("exchanging them")
 		r.Roll = &phase{}
 		if err := b.phase(ctx, r.Roll, "roll", b.n, func() error { return b.fleet.rollTo(ctx, classTwo) }); err != nil {
 			return err
 		}
 	}
-	b.say("deleting them")
+	b.printf("deleting them")
 	if err := b.phase(ctx, &r.Delete, "delete", 0, func() error { return b.fleet.scale(ctx, 0) }); err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func (b *bench) patience() time.Duration {
 	return 2*time.Minute + time.Duration(b.n)*200*time.Millisecond + time.Duration(b.n)*4*b.latency
 }
 
-// phase measures one change of the fleet, after which there are to be as many machines.
+// phase measures one change of the fleet, after which there must be as many machines.
 func (b *bench) phase(ctx context.Context, p *phase, name string, machines int, change func() error) error {
 	before, err := b.cpu()
 	if err != nil {
@@ -223,7 +223,7 @@ func (b *bench) phase(ctx context.Context, p *phase, name string, machines int, 
 	if err := b.weigh(&so); err != nil {
 		return err
 	}
-	b.say("%s: %.2f s, %.2f writes per machine, %.2f CPU seconds; peak memory so far %.0f MiB (manager %.0f, provider %.0f)",
+	b.printf("%s: %.2f s, %.2f writes per machine, %.2f CPU seconds; peak memory so far %.0f MiB (manager %.0f, provider %.0f)",
 		name, p.Seconds, p.WritesPerMachine, p.CPUSeconds, so.PeakMiB, so.ManagerPeakMiB, so.ProviderPeakMiB)
 	return nil
 }

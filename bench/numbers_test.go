@@ -109,7 +109,7 @@ func TestAScriptHasAllWrites(t *testing.T) {
 		callCreate: 100, callPatch: 200, callStatus: 137, callNode: 301, callDelete: 100, callNodeEnd: 100, "patch machinesets.machinist.dev/status": 9,
 	}}
 	s := scriptOf(100, p)
-	want := script{n: 100, creates: 100, patches: 100, dresses: 100, statuses: 137, deletes: 100, marks: 201, ends: 100, releases: 100, events: 103}
+	want := script{n: 100, creates: 100, patches: 100, nodePatches: 100, statuses: 137, deletes: 100, marks: 201, ends: 100, releases: 100, events: 103}
 	if s != want {
 		t.Errorf("script %+v, want %+v", s, want)
 	}

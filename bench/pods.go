@@ -17,7 +17,7 @@ import (
 // podsPerNode is how many pods are on a node that has nothing to do with us.
 const podsPerNode = 500
 
-// fill makes pods on nodes that are nobody's machines, for the memory of who would keep all pods.
+// fill makes pods on nodes that are unassigned machines, for the memory of who would keep all pods.
 func fill(ctx context.Context, target *rest.Config, pods int) error {
 	config := rest.CopyConfig(target)
 	config.ContentType, config.QPS = "application/vnd.kubernetes.protobuf", -1

@@ -24,7 +24,7 @@ type profiled struct {
 	client           *http.Client
 }
 
-// openProfiles finds out where profiles are to be had: those of our processes, and those of the API server.
+// openProfiles finds out where profiles must be had: those of our processes, and those of the API server.
 func (b *bench) openProfiles(ours map[string]string) error {
 	config := b.stack.Control.Config()
 	client, err := rest.HTTPClientFor(config)
@@ -64,7 +64,7 @@ func (b *bench) profile(ctx context.Context, phase string) (stop func()) {
 	}
 }
 
-// keep stores a profile. One that cannot be had is told of and no reason to end.
+// keep stores a profile. One that cannot be had is reported of and no reason to end.
 func (b *bench) keep(ctx context.Context, from profiled, what, file string) {
 	err := func() error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, from.address+"/debug/pprof/"+what, nil)
@@ -93,6 +93,6 @@ func (b *bench) keep(ctx context.Context, from profiled, what, file string) {
 		return out.Close()
 	}()
 	if err != nil && ctx.Err() == nil {
-		b.say("no profile %s: %v", file, err)
+		b.printf("no profile %s: %v", file, err)
 	}
 }

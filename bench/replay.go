@@ -49,17 +49,17 @@ type replay struct {
 // script says how many writes of a kind there are, for all machines together.
 type script struct {
 	n                                           int
-	creates, patches, dresses, statuses         int // of machines that come
+	creates, patches, nodePatches, statuses     int // of machines that come
 	deletes, marks, endStatuses, ends, releases int // of machines that go
 	events                                      int
 }
 
-// scriptOf makes a script of what was measured. A machine that comes has its providerID written once and its Node dressed
+// scriptOf makes a script of what was measured. A machine that comes has its providerID written once and its Node given its node template
 // once; what else there is of these calls belongs to a machine that goes.
 func scriptOf(n int, p *phase) script {
 	s := script{n: n, creates: p.Writes[callCreate], deletes: p.Writes[callDelete], ends: p.Writes[callNodeEnd], events: int(p.EventsPerMachine*float64(n) + 0.5)}
-	s.patches, s.dresses = min(p.Writes[callPatch], s.creates), min(p.Writes[callNode], s.creates)
-	s.releases, s.marks = p.Writes[callPatch]-s.patches, p.Writes[callNode]-s.dresses
+	s.patches, s.nodePatches = min(p.Writes[callPatch], s.creates), min(p.Writes[callNode], s.creates)
+	s.releases, s.marks = p.Writes[callPatch]-s.patches, p.Writes[callNode]-s.nodePatches
 	if s.creates > 0 {
 		s.statuses = p.Writes[callStatus]
 	} else {
@@ -129,13 +129,13 @@ func (r *replay) come(ctx context.Context, s script, i int, name string) error {
 			return err
 		}
 	}
-	// It is the node's own write, and without it there is nothing to dress.
+	// It is the node's own write, and without it there is nothing to apply the node template to.
 	if err := r.send(ctx, byNode, "POST", "/api/v1/nodes", body(r.tape.node)); err != nil {
 		return err
 	}
 	r.sent.Add(-1)
-	for range s.share(s.dresses, i) {
-		if err := r.send(ctx, byProvider, "PATCH", "/api/v1/nodes/"+name, body(r.tape.dress)); err != nil {
+	for range s.share(s.nodePatches, i) {
+		if err := r.send(ctx, byProvider, "PATCH", "/api/v1/nodes/"+name, body(r.tape.applyTemplate)); err != nil {
 			return err
 		}
 	}

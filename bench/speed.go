@@ -57,7 +57,7 @@ func (s *speedometer) run() {
 
 // sample returns how many pieces of work fit into a second of processor time.
 func (s *speedometer) sample() float64 {
-	s.work.do() // What is to be in the processor's caches is in them then.
+	s.work.do() // What must be in the processor's caches is in them then.
 	begun := threadTime()
 	for range samplePieces {
 		s.work.do()

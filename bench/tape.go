@@ -25,7 +25,7 @@ const (
 // tape has the bodies of the requests that a machine's life takes, as they were in a life that was measured: of the same
 // kinds, fields and sizes.
 type tape struct {
-	machine, providerID, status, node, dress, release []byte
+	machine, providerID, status, node, applyTemplate, release []byte
 }
 
 // newTape makes a tape from a machine that runs.
@@ -33,17 +33,17 @@ func newTape(ctx context.Context, c client.Client) (*tape, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(v1beta1.GroupVersion.WithKind("MachineList"))
 	if err := c.List(ctx, list, client.InNamespace(namespace), client.Limit(1)); err != nil {
-		return nil, fmt.Errorf("look at a machine: %w", err)
+		return nil, fmt.Errorf("check a machine: %w", err)
 	}
 	if len(list.Items) == 0 {
-		return nil, errors.New("look at a machine: there is none")
+		return nil, errors.New("check a machine: there is none")
 	}
 	m := &list.Items[0]
 	node := &unstructured.Unstructured{}
 	node.SetAPIVersion("v1")
 	node.SetKind("Node")
 	if err := c.Get(ctx, client.ObjectKey{Name: m.GetName()}, node); err != nil {
-		return nil, fmt.Errorf("look at the node of machine %s: %w", m.GetName(), err)
+		return nil, fmt.Errorf("check the node of machine %s: %w", m.GetName(), err)
 	}
 	id, _, _ := unstructured.NestedString(m.Object, "spec", "providerID")
 	if id == "" {
@@ -67,7 +67,7 @@ func newTape(ctx context.Context, c client.Client) (*tape, error) {
 		status:     body(map[string]any{"status": m.Object["status"]}),
 		node:       body(nodeOf(instance{id, m.GetName()}, time.Now())),
 		// Kubernetes' own controllers are left their part: to take away the taint that a node is born with.
-		dress: body(map[string]any{
+		applyTemplate: body(map[string]any{
 			"metadata": map[string]any{"labels": own(node.GetLabels()), "annotations": own(node.GetAnnotations())},
 			"spec":     map[string]any{"taints": []any{map[string]any{"key": corev1.TaintNodeNotReady, "effect": corev1.TaintEffectNoSchedule}}},
 		}),

@@ -124,8 +124,8 @@ func TestThePageOnHealthShowsTheExample(t *testing.T) {
 	}
 }
 
-// What neither a fence says to be YAML nor a shell gives to kubectl would not be looked at.
-func TestEveryManifestOfTheDocumentationIsLookedAt(t *testing.T) {
+// What neither a fence says to be YAML nor a shell gives to kubectl would not be checked.
+func TestEveryManifestOfTheDocumentationIsChecked(t *testing.T) {
 	inside := map[string]int{}
 	for _, b := range blocks(t) {
 		inside[b.file] += len(apiVersion.FindAllString(b.text, -1))

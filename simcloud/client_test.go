@@ -64,7 +64,7 @@ func TestAnswersBecomeTypedErrors(t *testing.T) {
 				t.Fatalf("got %#v, want %s after %s", err, test.code, test.wait)
 			}
 			if strings.Contains(err.Error(), "html") || strings.Contains(err.Error(), "teapot") {
-				t.Errorf("the error echoes a foreign body: %v", err)
+				t.Errorf("the error echoes the body of another server: %v", err)
 			}
 		})
 	}

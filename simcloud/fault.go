@@ -73,7 +73,7 @@ type FaultEffect struct {
 type InstanceFaultKind string
 
 const (
-	// FaultNeverBoots keeps the instance pending until it is woken.
+	// FaultNeverBoots keeps the instance pending until it is triggered.
 	FaultNeverBoots InstanceFaultKind = "NeverBoots"
 	// FaultBootDelay adds InstanceFault.Delay to the boot time.
 	FaultBootDelay InstanceFaultKind = "BootDelay"
@@ -90,9 +90,9 @@ const (
 	// FaultSilent stops the machine (no heartbeats, no pods, connections
 	// closed) while the instance is still reported as running.
 	FaultSilent InstanceFaultKind = "Silent"
-	// FaultWakes ends NeverBoots, NeverRegisters, Silent and Dies: the machine
+	// FaultRecovers ends NeverBoots, NeverRegisters, Silent and Dies: the machine
 	// goes on with what it had on its disk.
-	FaultWakes InstanceFaultKind = "Wakes"
+	FaultRecovers InstanceFaultKind = "Recovers"
 )
 
 // InstanceFault is something that befalls one instance.
@@ -208,8 +208,8 @@ type Record struct {
 	Account  string `json:"account"`
 	// Hidden is true once the owner cannot read the instance any more.
 	Hidden bool `json:"hidden,omitempty"`
-	// AddressKept is true while the address of a terminated instance waits to be deleted.
-	AddressKept bool `json:"addressKept,omitempty"`
+	// AddressInUse is true while the address of a terminated instance waits to be deleted.
+	AddressInUse bool `json:"addressKept,omitempty"`
 	// Faults that act or are still to come; After counts from the launch.
 	Faults []InstanceFault `json:"faults,omitempty"`
 }

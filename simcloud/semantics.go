@@ -2,9 +2,9 @@ package simcloud
 
 import "time"
 
-// Semantics are ways of real clouds that a driver has to live with: what is told differs from what was done. All are off
+// Semantics are ways of real clouds that a driver has to live with: what is reported differs from what was done. All are off
 // by default, go together, and hold for what is written and asked from the moment they are set. Answers lost, throttling
-// and deeds done after their error are fault rules instead: they befall single calls.
+// and actions done after their error are fault rules instead: they befall single calls.
 type Semantics struct {
 	// GetLag is how far GetInstance is behind the writes, ListLag how far ListInstances and ListAddresses are. Where
 	// Settings.ReadLag is more, that counts. Default: 0s.
@@ -16,7 +16,7 @@ type Semantics struct {
 	ListOmits int `json:"listOmits"`
 	// ListRepeats lets each page of ListInstances come in reverse order, with one of its instances twice. Default: false.
 	ListRepeats bool `json:"listRepeats"`
-	// StateReturns is for how long after an instance changed its state every other look at it, by GetInstance or
+	// StateReturns is for how long after an instance changed its state every other check it, by GetInstance or
 	// ListInstances, finds the state before. Default: 0s.
 	StateReturns Duration `json:"stateReturns"`
 	// OtherCase spells ID, ProviderID, Region and Zone with capital letters in every other answer. Default: false.
@@ -27,7 +27,7 @@ type Semantics struct {
 	QuotaLag Duration `json:"quotaLag"`
 	// AnswerPadding is how many bytes of white space come before each answer to a customer. Default: 0.
 	AnswerPadding int `json:"answerPadding"`
-	// ClockOffset is how far the times that customers are told are ahead of the clock, or behind it where negative.
+	// ClockOffset is how far the times that customers are reported are ahead of the clock, or behind it where negative.
 	// Default: 0s.
 	ClockOffset Duration `json:"clockOffset"`
 }

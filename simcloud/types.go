@@ -67,7 +67,7 @@ type Instance struct {
 	// is never handed out.
 	UserDataSHA256 string    `json:"userDataSHA256,omitempty"`
 	LaunchTime     time.Time `json:"launchTime"`
-	// ReclaimTime is when the cloud takes the instance away, as a spot market does; nil where it does not.
+	// ReclaimTime is when the cloud removes the instance, as a spot market does; nil where it does not.
 	ReclaimTime *time.Time `json:"reclaimTime,omitempty"`
 	// TerminationTime is set once the instance is terminated.
 	TerminationTime *time.Time `json:"terminationTime,omitempty"`
@@ -90,7 +90,7 @@ const (
 	// HostOff is a machine that is not switched on, or that went silent.
 	HostOff HostPhase = "Off"
 	// HostIdle is a machine that runs, but will never join a cluster: it has
-	// no usable bootstrap data, or was told not to.
+	// no usable bootstrap data, or was reported not to.
 	HostIdle HostPhase = "Idle"
 	// HostJoining is a machine on its way into the cluster; retrying counts.
 	HostJoining HostPhase = "Joining"

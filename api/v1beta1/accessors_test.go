@@ -108,7 +108,7 @@ func TestKeysAreQualifiedNames(t *testing.T) {
 	}
 }
 
-func TestNamesLeaveRoomForWhatIsMadeOfThem(t *testing.T) {
+func TestNamesLeaveSpaceForGeneratedNames(t *testing.T) {
 	if MaxMachineDeploymentNameLength+1+MaxTemplateHashLength > MaxMachineSetNameLength {
 		t.Error("the longest name of a deployment and a hash do not fit into the name of a set")
 	}

@@ -111,7 +111,7 @@ const (
 	ReasonTargetCredentialsRefused = "TargetCredentialsRefused"
 
 	// ReasonControlCredentialsRefused surfaces when the control cluster does so. No condition can then be written; it is
-	// told by the process itself, in its metrics, on /readyz and in its log.
+	// reported by the process itself, in its metrics, on /readyz and in its log.
 	ReasonControlCredentialsRefused = "ControlCredentialsRefused"
 
 	// ReasonMeltdown surfaces when too many nodes became unhealthy at once, over all or in one failure domain.

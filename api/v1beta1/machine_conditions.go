@@ -17,7 +17,7 @@ const (
 	// ConditionDrained follows the drain. Its first transition is the start of the drain.
 	ConditionDrained = "Drained"
 
-	// ConditionDrainExtended is True when the target cluster was away during a drain. The time does not count; the transition
+	// ConditionDrainExtended is True when the target cluster was unreachable during a drain. The time does not count; the transition
 	// is until when it was left out.
 	ConditionDrainExtended = "DrainExtended"
 
@@ -35,15 +35,15 @@ const (
 	// has it too, for spec.paused.
 	ConditionPaused = "Paused"
 
-	// ConditionPreserved is True while the machine is set aside to be looked at. It is False when that was asked for and
+	// ConditionPreserved is True while the machine is preserved for inspection. It is False when that was asked for and
 	// cannot be done.
 	ConditionPreserved = "Preserved"
 
-	// ConditionInterruptionNotice is True while the cloud, or something at work for it, has announced that the instance is
-	// about to be taken away. It is False when that was withdrawn.
+	// ConditionInterruptionNotice is True while the cloud, or something that acts for it, has announced that the instance is
+	// about to be reclaimed. It is False when that was withdrawn.
 	ConditionInterruptionNotice = "InterruptionNotice"
 
-	// ConditionRemediationRequested is True when the machine shall be replaced on grounds of its health. It alone
+	// ConditionRemediationRequested is True when the machine must be replaced on grounds of its health. It alone
 	// belongs to the manager. The reason is the policy; the message names the UID of the Node that was judged.
 	ConditionRemediationRequested = "RemediationRequested"
 )
@@ -57,7 +57,7 @@ const (
 	ReasonInstanceAdopted = "InstanceAdopted"
 
 	// ReasonInvalidConfiguration surfaces when spec, class, user data or provider spec is refused. If the provider refused
-	// it, lastOperation says so with a code and with the time of the next try. Otherwise nothing is tried until one of
+	// it, lastOperation reports it with a code and with the time of the next try. Otherwise nothing is tried until one of
 	// them changes. MachineSets show it too, in ReplicaFailure, and MachineHealthChecks, in RemediationAllowed.
 	ReasonInvalidConfiguration = "InvalidConfiguration"
 
@@ -75,7 +75,7 @@ const (
 	// Deleting and of a MachineClass's Ready.
 	ReasonCredentialsRefused = "CredentialsRefused"
 
-	// ReasonSecretNotLabelled surfaces when a Secret is to be used as credentials or user data and its label
+	// ReasonSecretNotLabelled surfaces when a Secret must be used as credentials or user data and its label
 	// machinist.dev/secret-use does not allow that. It is a reason of Launched, Deleting and of a MachineClass's Ready.
 	ReasonSecretNotLabelled = "SecretNotLabelled"
 
@@ -262,7 +262,7 @@ const (
 	// when.
 	ReasonPreserved = "Preserved"
 
-	// ReasonTooLate surfaces when a machine that is being deleted shall be set aside.
+	// ReasonTooLate surfaces when a machine that is being deleted must be preserved.
 	ReasonTooLate = "TooLate"
 
 	// ReasonTooManyPreserved surfaces when a machine with machinist.dev/preserve: when-failed is not preserved, because as many

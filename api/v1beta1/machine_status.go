@@ -63,7 +63,7 @@ type MachineStatus struct {
 	// +kubebuilder:validation:MaxLength=32768
 	FailureMessage string `json:"failureMessage,omitempty"`
 
-	// interruptionTime is when the cloud takes the instance away, as announced or, where no time was announced, as estimated
+	// interruptionTime is when the cloud reclaims the instance, as announced or, where no time was announced, as estimated
 	// from the usual length of such a notice. Set while the condition InterruptionNotice is True.
 	// +optional
 	InterruptionTime *metav1.Time `json:"interruptionTime,omitempty"`

@@ -16,7 +16,7 @@ const (
 	DefaultVolumeDetachTimeout = 5 * time.Minute
 )
 
-// MachineSpec says what one machine shall be. It is also the spec in the template of MachineSets and
+// MachineSpec says the desired state of one machine. It is also the spec in the template of MachineSets and
 // MachineDeployments.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.classRef) != has(self.provider)",message="exactly one of classRef and provider must be set"
@@ -66,7 +66,7 @@ type MachineSpec struct {
 	// +kubebuilder:validation:Pattern=`^([a-z][a-z0-9+.-]*://[^\s]+)?$`
 	ProviderID string `json:"providerID,omitempty"`
 
-	// node is what the Node shall carry.
+	// node is what the Node carries.
 	// +optional
 	Node NodeTemplate `json:"node,omitzero"`
 
@@ -80,7 +80,7 @@ type MachineSpec struct {
 	LifecycleHooks LifecycleHooks `json:"lifecycleHooks,omitzero"`
 }
 
-// NodeTemplate is what a Node shall carry. It is kept in sync on the Node in place and never a reason to replace a
+// NodeTemplate is what a Node carries. It is kept in sync on the Node in place and never a reason to replace a
 // machine. What others put on the Node is left alone.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.taints) || !has(self.startupTaints) || !self.startupTaints.exists(s, self.taints.exists(t, t.key == s.key && t.effect == s.effect))",message="a taint must not be in both taints and startupTaints",fieldPath=".startupTaints"
@@ -224,7 +224,7 @@ type Machine struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says what the machine shall be.
+	// spec says the desired state of the machine.
 	// +required
 	Spec MachineSpec `json:"spec"`
 

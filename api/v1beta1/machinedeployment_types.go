@@ -17,7 +17,7 @@ const (
 	DefaultProgressDeadline            = 10 * time.Minute
 )
 
-// MachineDeploymentSpec says how many machines of which kind there shall be, and how they change.
+// MachineDeploymentSpec says the desired number and kind of machines, and how they change.
 //
 // +kubebuilder:validation:XValidation:rule="self.selector == oldSelf.selector",message="selector is immutable",fieldPath=".selector"
 // +kubebuilder:validation:XValidation:rule="(has(self.selector.matchLabels) && size(self.selector.matchLabels) > 0) || (has(self.selector.matchExpressions) && size(self.selector.matchExpressions) > 0)",message="selector must not be empty",fieldPath=".selector"
@@ -73,7 +73,7 @@ type MachineDeploymentSpec struct {
 	// +kubebuilder:validation:Maximum=100
 	RevisionHistoryLimit *int32 `json:"revisionHistoryLimit,omitempty"`
 
-	// progressDeadline is how long a rollout may go without progress until Progressing says so. It must be longer than
+	// progressDeadline is how long a rollout may go without progress until Progressing reports it. It must be longer than
 	// minReadySeconds. Defaults to 10m.
 	// +optional
 	// +kubebuilder:default="10m"
@@ -266,7 +266,7 @@ type MachineDeployment struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says how many machines of which kind there shall be, and how they change.
+	// spec says the desired number and kind of machines, and how they change.
 	// +required
 	Spec MachineDeploymentSpec `json:"spec"`
 
@@ -314,7 +314,7 @@ func (s DeploymentStrategy) TypeOrDefault() DeploymentStrategyType {
 	return s.Type
 }
 
-// MaxSurgeOrDefault returns rollingUpdate.maxSurge, 1 if unset. It does not look at the type of the strategy.
+// MaxSurgeOrDefault returns rollingUpdate.maxSurge, 1 if unset. It does not check the type of the strategy.
 func (s DeploymentStrategy) MaxSurgeOrDefault() intstr.IntOrString {
 	if s.RollingUpdate == nil {
 		return intstr.FromInt32(DefaultMaxSurge)
@@ -322,7 +322,7 @@ func (s DeploymentStrategy) MaxSurgeOrDefault() intstr.IntOrString {
 	return intOrStringOr(s.RollingUpdate.MaxSurge, DefaultMaxSurge)
 }
 
-// MaxUnavailableOrDefault returns rollingUpdate.maxUnavailable, 0 if unset. It does not look at the type of the
+// MaxUnavailableOrDefault returns rollingUpdate.maxUnavailable, 0 if unset. It does not check the type of the
 // strategy.
 func (s DeploymentStrategy) MaxUnavailableOrDefault() intstr.IntOrString {
 	if s.RollingUpdate == nil {
@@ -331,7 +331,7 @@ func (s DeploymentStrategy) MaxUnavailableOrDefault() intstr.IntOrString {
 	return intOrStringOr(s.RollingUpdate.MaxUnavailable, DefaultMaxUnavailable)
 }
 
-// InPlaceMaxUnavailableOrDefault returns inPlace.maxUnavailable, 1 if unset. It does not look at the type of the
+// InPlaceMaxUnavailableOrDefault returns inPlace.maxUnavailable, 1 if unset. It does not check the type of the
 // strategy.
 func (s DeploymentStrategy) InPlaceMaxUnavailableOrDefault() intstr.IntOrString {
 	if s.InPlace == nil {
@@ -340,7 +340,7 @@ func (s DeploymentStrategy) InPlaceMaxUnavailableOrDefault() intstr.IntOrString 
 	return intOrStringOr(s.InPlace.MaxUnavailable, DefaultInPlaceMaxUnavailable)
 }
 
-// OrchestrationOrDefault returns inPlace.orchestration, Auto if unset. It does not look at the type of the strategy.
+// OrchestrationOrDefault returns inPlace.orchestration, Auto if unset. It does not check the type of the strategy.
 func (s DeploymentStrategy) OrchestrationOrDefault() InPlaceOrchestration {
 	if s.InPlace == nil || s.InPlace.Orchestration == "" {
 		return OrchestrationAuto

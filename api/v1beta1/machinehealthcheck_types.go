@@ -9,7 +9,7 @@ import (
 // DefaultMaxUnhealthy is the share of selected machines that may be unhealthy before remediation stops.
 const DefaultMaxUnhealthy = "40%"
 
-// MachineHealthCheckSpec says when a machine is unhealthy and what is to be done then.
+// MachineHealthCheckSpec says when a machine is unhealthy and what must be done then.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.nodeStartupTimeout) || duration(self.nodeStartupTimeout) > duration('0s')",message="nodeStartupTimeout must be longer than 0s",fieldPath=".nodeStartupTimeout"
 type MachineHealthCheckSpec struct {
@@ -129,7 +129,7 @@ type MachineHealthCheckStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// MachineHealthCheck says when machines are unhealthy and what is to be done then.
+// MachineHealthCheck says when machines are unhealthy and what must be done then.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -146,7 +146,7 @@ type MachineHealthCheck struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says when a machine is unhealthy and what is to be done then.
+	// spec says when a machine is unhealthy and what must be done then.
 	// +required
 	Spec MachineHealthCheckSpec `json:"spec"`
 

@@ -46,7 +46,7 @@ type MachineTemplateSpec struct {
 	Spec MachineSpec `json:"spec"`
 }
 
-// MachineSetSpec says how many machines of which kind there shall be.
+// MachineSetSpec says the desired number and kind of machines.
 //
 // +kubebuilder:validation:XValidation:rule="self.selector == oldSelf.selector",message="selector is immutable",fieldPath=".selector"
 // +kubebuilder:validation:XValidation:rule="(has(self.selector.matchLabels) && size(self.selector.matchLabels) > 0) || (has(self.selector.matchExpressions) && size(self.selector.matchExpressions) > 0)",message="selector must not be empty",fieldPath=".selector"
@@ -181,7 +181,7 @@ type MachineSet struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec says how many machines of which kind there shall be.
+	// spec says the desired number and kind of machines.
 	// +required
 	Spec MachineSetSpec `json:"spec"`
 

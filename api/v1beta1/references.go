@@ -31,7 +31,7 @@ type UserDataRef struct {
 	Key string `json:"key,omitempty"`
 }
 
-// KeyOrDefault returns the key of the template in the Secret, userData if none is named.
+// KeyOrDefault returns the key of the template in the Secret, userData if there is none named.
 func (r UserDataRef) KeyOrDefault() string {
 	if r.Key == "" {
 		return DefaultUserDataKey

@@ -86,14 +86,14 @@ const (
 	// AnnotationForceDelete deletes a Machine without drain and without waiting for volumes, also in the middle.
 	AnnotationForceDelete = "machinist.dev/force-delete"
 
-	// AnnotationPreserve keeps a Machine aside for inspection while its set replaces it: PreserveNow or
+	// AnnotationPreserve preserves a Machine for inspection while its set replaces it: PreserveNow or
 	// PreserveWhenFailed.
 	AnnotationPreserve = "machinist.dev/preserve"
 
-	// PreserveNow is the value of AnnotationPreserve that sets a Machine aside at once.
+	// PreserveNow is the value of AnnotationPreserve that preserves a Machine at once.
 	PreserveNow = "now"
 
-	// PreserveWhenFailed is the value of AnnotationPreserve that sets a Machine aside when it becomes Failed.
+	// PreserveWhenFailed is the value of AnnotationPreserve that preserves a Machine when it becomes Failed.
 	PreserveWhenFailed = "when-failed"
 
 	// AnnotationPreservedUntil is the time (RFC 3339) at which a preserved Machine is deleted. A Machine with it is

@@ -16,7 +16,7 @@ import (
 
 const namespace = "default"
 
-// begun is when the fleet was made, and now when it is looked at.
+// begun is when the fleet was made, and now when it is checked.
 var (
 	begun = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	now   = begun.Add(time.Hour)
@@ -25,7 +25,7 @@ var (
 // setSize is how many machines a set of a fleet of many sets has.
 const setSize = 100
 
-// fleet is n machines that run, in deployments of so many, as the API server has them when all is at rest.
+// fleet is n machines that run, in deployments of so many, as the API server has them when all is when settled.
 func fleet(n, perSet int) (objects []client.Object) {
 	objects = append(objects, class())
 	for first := 0; first < n; first += perSet {

@@ -16,7 +16,7 @@ func TestAReconcileCostsTheSameInALargerFleet(t *testing.T) {
 			continue
 		}
 		const times = 30
-		small, large := bytesPerRun(k.atRest(t, setSize, setSize)), bytesPerRun(k.atRest(t, times*setSize, setSize))
+		small, large := bytesPerRun(k.settled(t, setSize, setSize)), bytesPerRun(k.settled(t, times*setSize, setSize))
 		t.Logf("%s: %d bytes in a fleet of %d, %d in one of %d", k.name, small, setSize, large, times*setSize)
 		// Reading one more pointer to each of the other machines would be 8 bytes for each.
 		if large > small+small/10+4<<10 {

@@ -52,8 +52,8 @@ func (i indexers) IndexField(_ context.Context, _ client.Object, field string, v
 	return nil
 }
 
-// kept returns how many bytes an object takes that a watch brought and a cache keeps.
-func kept(t *testing.T, mediaType string, transform toolscache.TransformFunc, make func(i int) client.Object, register func(context.Context, client.FieldIndexer) error) int {
+// retained returns how many bytes an object takes that a watch brought and a cache keeps.
+func retained(t *testing.T, mediaType string, transform toolscache.TransformFunc, make func(i int) client.Object, register func(context.Context, client.FieldIndexer) error) int {
 	t.Helper()
 	const n = 500
 	s := scheme()
@@ -113,13 +113,13 @@ func TestWhatTheCachesKeepOfAMachineAndItsNode(t *testing.T) {
 	_, set := owners(0, 1)
 	machine := func(i int) client.Object { return machineOf(set, i) }
 	for process, indexes := range map[string]func(context.Context, client.FieldIndexer) error{"manager": index.RegisterOwned, "provider": index.RegisterMachines} {
-		each := kept(t, kruntime.ContentTypeJSON, operator.Transform, machine, indexes)
+		each := retained(t, kruntime.ContentTypeJSON, operator.Transform, machine, indexes)
 		t.Logf("a Machine takes %d bytes in the %s", each, process)
 		if budget := machineBudget[process]; each > budget {
 			t.Errorf("a Machine takes %d bytes in the cache of the %s, more than %d", each, process, budget)
 		}
 	}
-	each := kept(t, kruntime.ContentTypeProtobuf, operator.TransformNode, func(i int) client.Object { return reportedNode(i) }, index.RegisterTarget)
+	each := retained(t, kruntime.ContentTypeProtobuf, operator.TransformNode, func(i int) client.Object { return reportedNode(i) }, index.RegisterTarget)
 	t.Logf("a Node takes %d bytes", each)
 	if each > nodeBudget {
 		t.Errorf("a Node takes %d bytes in a cache, more than %d", each, nodeBudget)
@@ -129,11 +129,11 @@ func TestWhatTheCachesKeepOfAMachineAndItsNode(t *testing.T) {
 // reportedNode is a Node as its kubelet reports it.
 func reportedNode(i int) *corev1.Node {
 	n := node(i)
-	room := corev1.ResourceList{
+	capacity := corev1.ResourceList{
 		corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16384Mi"),
 		corev1.ResourceEphemeralStorage: resource.MustParse("100Gi"), corev1.ResourcePods: resource.MustParse("110"),
 	}
-	n.Status.Capacity, n.Status.Allocatable = room, room
+	n.Status.Capacity, n.Status.Allocatable = capacity, capacity
 	n.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.1"}, {Type: corev1.NodeHostName, Address: n.Name}}
 	n.Status.NodeInfo = corev1.NodeSystemInfo{
 		MachineID: "0123456789abcdef0123456789abcdef", SystemUUID: "01234567-89ab-cdef-0123-456789abcdef", BootID: "01234567-89ab-cdef-0123-456789abcdef",

@@ -77,9 +77,9 @@ func kinds() []kind {
 	}
 }
 
-// atRest returns a function that makes one pass of a reconciler over a fleet of n machines, in sets of so many, that has
+// settled returns a function that makes one pass of a reconciler over a fleet of n machines, in sets of so many, that has
 // nothing to write any more.
-func (k kind) atRest(tb testing.TB, n, perSet int) func() {
+func (k kind) settled(tb testing.TB, n, perSet int) func() {
 	tb.Helper()
 	c, clock := cacheOf(tb, fleet(n, perSet)), testclock.NewFakePassiveClock(now)
 	r := k.of(c, clock)
@@ -97,7 +97,7 @@ func (k kind) atRest(tb testing.TB, n, perSet int) func() {
 	return func() {
 		pass()
 		if len(c.writes.all) > made {
-			tb.Fatalf("a write at rest: %q", c.writes.all[made:])
+			tb.Fatalf("a write when settled: %q", c.writes.all[made:])
 		}
 	}
 }
@@ -107,7 +107,7 @@ func BenchmarkReconcile(b *testing.B) {
 	for _, k := range kinds() {
 		b.Run(k.name, func(b *testing.B) {
 			each(b, func(b *testing.B, n int) {
-				pass := k.atRest(b, n, setSize)
+				pass := k.settled(b, n, setSize)
 				for b.Loop() {
 					pass()
 				}
@@ -121,7 +121,7 @@ func BenchmarkReconcileOneSet(b *testing.B) {
 	for _, k := range kinds() {
 		b.Run(k.name, func(b *testing.B) {
 			each(b, func(b *testing.B, n int) {
-				pass := k.atRest(b, n, n)
+				pass := k.settled(b, n, n)
 				for b.Loop() {
 					pass()
 				}

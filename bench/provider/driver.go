@@ -86,7 +86,7 @@ func (d *driver) Create(ctx context.Context, req provider.CreateRequest) (*provi
 			ClusterID: req.Tags[provider.TagCluster], MachineUID: types.UID(req.Tags[provider.TagMachineUID]), MachineKey: req.Tags[provider.TagMachine],
 		}
 		d.byMachine[key], d.instances[in.ProviderID] = in, in
-		d.hosts.tell("up", in.ProviderID, in.NodeName)
+		d.hosts.report("up", in.ProviderID, in.NodeName)
 	}
 	copied := *in
 	return &copied, nil
@@ -132,7 +132,7 @@ func (d *driver) Delete(ctx context.Context, req provider.DeleteRequest) (provid
 	defer d.mu.Unlock()
 	delete(d.instances, in.ProviderID)
 	delete(d.byMachine, keyOf(in.ClusterID, in.MachineUID))
-	d.hosts.tell("down", in.ProviderID, in.NodeName)
+	d.hosts.report("down", in.ProviderID, in.NodeName)
 	return provider.DeleteResult{Gone: true, Found: true}, nil
 }
 

@@ -36,6 +36,6 @@ func dial(socket string) (*hosts, error) {
 	return h, nil
 }
 
-func (h *hosts) tell(what, providerID, node string) {
+func (h *hosts) report(what, providerID, node string) {
 	h.lines <- what + " " + providerID + " " + node + "\n"
 }

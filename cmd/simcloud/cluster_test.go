@@ -253,7 +253,7 @@ func TestASilentNodeIsFoundDeadAndComesBack(t *testing.T) {
 		t.Errorf("instance: %+v %v", got, err)
 	}
 
-	p.befall(inst.ID, simcloud.FaultWakes)
+	p.befall(inst.ID, simcloud.FaultRecovers)
 	back := c.wantReady(t, "sleeper", corev1.ConditionTrue)
 	if back.UID != node.UID || len(c.requestsFor(t, "sleeper")) != 1 {
 		t.Error("the machine came back as another")
@@ -305,7 +305,7 @@ func TestADeletedNodeComesBackOnlyWithARestart(t *testing.T) {
 		t.Errorf("node: %v", err)
 	}
 	p.befall(inst.ID, simcloud.FaultSilent)
-	p.befall(inst.ID, simcloud.FaultWakes)
+	p.befall(inst.ID, simcloud.FaultRecovers)
 	if again := c.wantReady(t, "erased", corev1.ConditionTrue); again.UID == node.UID || again.Spec.ProviderID != inst.ProviderID {
 		t.Errorf("node: %+v", again)
 	}
@@ -314,7 +314,7 @@ func TestADeletedNodeComesBackOnlyWithARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.befall(inst.ID, simcloud.FaultSilent)
-	p.befall(inst.ID, simcloud.FaultWakes)
+	p.befall(inst.ID, simcloud.FaultRecovers)
 	p.wantConsole(inst.ID, "node erased was there already")
 	c.deleteNode(t, "erased")
 	if again := c.wantReady(t, "erased", corev1.ConditionTrue); again.Spec.ProviderID != "" {

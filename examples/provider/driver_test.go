@@ -34,7 +34,7 @@ func TestConformance(t *testing.T) {
 				return names, err
 			},
 			Launch: func(ctx context.Context, tags map[string]string) (string, func(context.Context) error, error) {
-				m := machine{ID: rand.Text(), Name: "foreign", Size: "small", Tags: tags}
+				m := machine{ID: rand.Text(), Name: "other", Size: "small", Tags: tags}
 				return convert(m).ProviderID, func(ctx context.Context) error { return folder.delete(ctx, m.ID) }, folder.create(ctx, m)
 			},
 		},

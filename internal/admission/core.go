@@ -57,7 +57,7 @@ type object[T any] interface {
 	client.Object
 }
 
-// judge decodes what a request is about and answers with the verdict on it.
+// judge decodes what a request is about and answers with the decision on it.
 func judge[T any, P object[T]](decoder admission.Decoder, r admission.Request, of func(o P, created bool) Result) admission.Response {
 	now, before := P(new(T)), P(new(T))
 	if err := decoder.Decode(r, now); err != nil {
@@ -67,14 +67,14 @@ func judge[T any, P object[T]](decoder admission.Decoder, r admission.Request, o
 		return admission.Allowed("")
 	}
 	created := len(r.OldObject.Raw) == 0
-	verdict := of(now, created)
-	if !created && len(verdict.Errors) > 0 {
+	result := of(now, created)
+	if !created && len(result.Errors) > 0 {
 		if err := decoder.DecodeRaw(r.OldObject, before); err != nil {
 			return admission.Errored(http.StatusBadRequest, err)
 		}
-		verdict = verdict.newSince(of(before, false))
+		result = result.newSince(of(before, false))
 	}
-	return answer(r, verdict)
+	return answer(r, result)
 }
 
 // answer refuses with the API server's own kind of error, whose causes name the fields.

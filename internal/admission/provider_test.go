@@ -81,7 +81,7 @@ func carriers(name, spec string) map[string]struct {
 // What the driver says of a field is said of that field of the object, in each kind that has one.
 //
 //
-func TestTheDriversVerdictIsTheWebhooks(t *testing.T) {
+func TestTheDriversResultIsTheWebhooks(t *testing.T) {
 	for name, test := range map[string]struct {
 		err     error
 		field   string // below providerSpec
@@ -123,7 +123,7 @@ func TestTheDriversVerdictIsTheWebhooks(t *testing.T) {
 	}
 }
 
-// The panic of a driver refuses nothing, and its value is told to nobody.
+// The panic of a driver refuses nothing, and its value is reported to nobody.
 //
 //
 func TestADriverThatPanicsRefusesNothing(t *testing.T) {

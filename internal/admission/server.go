@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 )
 
-// leaveTime is how long the webhook is served after the process was told to end. An API server keeps its connection until it
-// is told to leave it, which the answer to its next request does; the connections on which nothing came for that long are
+// leaveTime is how long the webhook is served after the process was reported to end. An API server keeps its connection until it
+// is reported to leave it, which the answer to its next request does; the connections on which nothing came for that long are
 // closed without a word.
 const leaveTime = 500 * time.Millisecond
 
@@ -18,7 +18,7 @@ const leaveTime = 500 * time.Millisecond
 // another replica as soon as this one accepts none.
 type server struct {
 	webhook.Server
-	leaving <-chan struct{} // closed when the process shall end
+	leaving <-chan struct{} // closed when the process must end
 	leave   time.Duration   // leaveTime but in tests
 }
 
@@ -38,7 +38,7 @@ func (s *server) Register(path string, hook http.Handler) {
 	}))
 }
 
-// Start implements webhook.Server. It serves until ctx ends, and the time to leave has passed since the process was told to end.
+// Start implements webhook.Server. It serves until ctx ends, and the time to leave has passed since the process was reported to end.
 func (s *server) Start(ctx context.Context) error {
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()

@@ -52,8 +52,8 @@ func parsed(t *testing.T, args ...string) *Serving {
 }
 
 // serve starts a server, and returns a function that asks it, which says whether that was on the connection of before. tell
-// tells it to end, endWork ends the work of its process; its own end is sent to ended.
-func serve(t *testing.T, leave time.Duration) (ask func() (reused bool, err error), tell, endWork func(), ended <-chan error) {
+// informs it to end, endWork ends the work of its process; its own end is sent to ended.
+func serve(t *testing.T, leave time.Duration) (ask func() (reused bool, err error), report, endWork func(), ended <-chan error) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -66,8 +66,8 @@ func serve(t *testing.T, leave time.Duration) (ask func() (reused bool, err erro
 		t.Fatal(err)
 	}
 	s := serving.(*server)
-	told, tell := context.WithCancel(t.Context())
-	s.leaveAfter(told)
+	reported, report := context.WithCancel(t.Context())
+	s.leaveAfter(reported)
 	s.leave = leave
 	s.Register("/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Proto) }))
 	work, endWork := context.WithCancel(t.Context())
@@ -97,18 +97,18 @@ func serve(t *testing.T, leave time.Duration) (ask func() (reused bool, err erro
 			t.Fatalf("it does not serve: %v", err)
 		}
 	}
-	return ask, tell, endWork, end
+	return ask, report, endWork, end
 }
 
-// A process that was told to end answers on, and sends whoever asks to another connection, as long as its work takes.
+// A process that was reported to end answers on, and sends whoever asks to another connection, as long as its work takes.
 //
 //
-func TestAServerSendsThoseAwayWhoAskWhileItsProcessEnds(t *testing.T) {
-	ask, tell, endWork, ended := serve(t, time.Millisecond)
+func TestAServerRejectsRequestsWhileItsProcessEnds(t *testing.T) {
+	ask, report, endWork, ended := serve(t, time.Millisecond)
 	if reused, err := ask(); err != nil || !reused {
 		t.Fatalf("before its end: on the same connection=%v, %v", reused, err)
 	}
-	tell()
+	report()
 	if _, err := ask(); err != nil {
 		t.Fatalf("the last one on the connection: %v", err)
 	}
@@ -136,10 +136,10 @@ func TestAServerSendsThoseAwayWhoAskWhileItsProcessEnds(t *testing.T) {
 //
 func TestAServerWithoutWorkIsNotGoneAtOnce(t *testing.T) {
 	const leave = 3 * time.Second
-	ask, tell, endWork, ended := serve(t, leave)
+	ask, report, endWork, ended := serve(t, leave)
 	begun := time.Now()
 	endWork()
-	tell()
+	report()
 	if _, err := ask(); err != nil {
 		t.Errorf("after its end began: %v", err)
 	}
@@ -174,7 +174,7 @@ func TestFlagsOfTheWebhook(t *testing.T) {
 			t.Errorf("%q: off=%v", args, s.Off())
 		}
 	}
-	// Who may look at one namespace only may not write the configuration, which is for all.
+	// Who may check one namespace only may not write the configuration, which is for all.
 	s := parsed(t, "--webhook-bind-address=:9443")
 	err := s.Serve(t.Context(), Process{Name: "p", Only: "team-a"}, nil)
 	if err == nil || !strings.Contains(err.Error(), "--webhook-cert-dir is required with --namespace") {

@@ -105,7 +105,7 @@ type Process struct {
 	Name string
 	// Namespace is where its Secret is.
 	Namespace string
-	// Only is the one namespace that the process looks at; "" is all.
+	// Only is the one namespace that the process checks; "" is all.
 	Only    string
 	Manager manager.Manager
 	// Writer writes to the control cluster for the leader only.
@@ -114,7 +114,7 @@ type Process struct {
 }
 
 // Serve adds the webhook to a process whose manager has the server of Serving. Without one it does nothing. From the end of
-// ctx on, API servers are sent away from this process, which answers all the same until it has ended.
+// ctx on, API servers are sent away from this process, which answers anyway until it has ended.
 func (s *Serving) Serve(ctx context.Context, p Process, handler admission.Handler) error {
 	if s.Off() {
 		return nil
@@ -152,7 +152,7 @@ func (s *Serving) Serve(ctx context.Context, p Process, handler admission.Handle
 	return p.Manager.AddReadyzCheck("webhook", ready)
 }
 
-// within admits what is in another namespace than the one that the process looks at, if there is one: it knows nothing of it.
+// within admits what is in another namespace than the one that the process checks, if there is one: it knows nothing of it.
 func within(namespace string, handler admission.Handler) admission.Handler {
 	return admission.HandlerFunc(func(ctx context.Context, r admission.Request) admission.Response {
 		if namespace != "" && r.Namespace != namespace {

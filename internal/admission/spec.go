@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// spec judges what one machine shall be.
+// spec judges the desired state of one machine.
 func (v *Result) spec(path *field.Path, s *v1beta1.MachineSpec) {
 	v.nodeTemplate(path.Child("node"), &s.Node)
 	if s.ProviderSpec != nil && len(s.ProviderSpec.Raw) > provider.MaxSpecBytes {
@@ -27,7 +27,7 @@ func (v *Result) spec(path *field.Path, s *v1beta1.MachineSpec) {
 	}
 }
 
-// nodeTemplate judges what a Node shall carry.
+// nodeTemplate judges what a Node carries.
 func (v *Result) nodeTemplate(path *field.Path, n *v1beta1.NodeTemplate) {
 	v.refuse(validation.NodeTemplate(path, n)...)
 	labels := path.Child("labels")

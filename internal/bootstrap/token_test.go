@@ -138,7 +138,7 @@ func TestDeletingWhatIsNotThereIsNoError(t *testing.T) {
 	}
 }
 
-func TestLookupTellsWhoseATokenIsAndNotItsSecret(t *testing.T) {
+func TestLookupReturnsTheOwnerOfATokenAndNotItsSecret(t *testing.T) {
 	c, a, expires := env.Client(t), attempt(), time.Now().Add(time.Hour).Truncate(time.Second)
 	tokens := Tokens{Client: c}
 	token := ensure(t, a, expires)

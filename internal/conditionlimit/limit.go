@@ -36,12 +36,12 @@ var (
 // Apply returns the conditions without those of others that leave no room for all of the kind's own. It keeps the first of
 // the others, and their order. The list itself is returned where nothing has to go.
 func (k Kind) Apply(list []metav1.Condition) []metav1.Condition {
-	room, others := k.Most-len(k.Own), 0
+	capacity, others := k.Most-len(k.Own), 0
 	return slices.DeleteFunc(list, func(c metav1.Condition) bool {
 		if slices.Contains(k.Own, c.Type) {
 			return false
 		}
 		others++
-		return others > room
+		return others > capacity
 	})
 }

@@ -21,25 +21,25 @@ func named(types ...string) (list []metav1.Condition) {
 }
 
 // M-96.
-func TestOthersConditionsLeaveRoomForAllOfOurOwn(t *testing.T) {
-	var foreign []string
+func TestOthersConditionsLeaveSpaceForAllOfOurOwn(t *testing.T) {
+	var others []string
 	for i := range 40 {
-		foreign = append(foreign, fmt.Sprintf("example.com/%d", i))
+		others = append(others, fmt.Sprintf("example.com/%d", i))
 	}
 	for name, k := range map[string]Kind{"Machine": Machine, "Fleet": Fleet, "Class": Class, "HealthCheck": HealthCheck} {
-		before := named(slices.Concat(foreign, k.Own)...)
+		before := named(slices.Concat(others, k.Own)...)
 		after := k.Apply(slices.Clone(before))
-		if len(after) != k.Most || after[0].Type != foreign[0] || after[len(after)-1].Type != k.Own[len(k.Own)-1] {
+		if len(after) != k.Most || after[0].Type != others[0] || after[len(after)-1].Type != k.Own[len(k.Own)-1] {
 			t.Errorf("%s: %d are left, the first %s", name, len(after), after[0].Type)
 		}
-		few := named(append(slices.Clone(foreign[:k.Most-len(k.Own)]), k.Own[0])...)
+		few := named(append(slices.Clone(others[:k.Most-len(k.Own)]), k.Own[0])...)
 		if got := k.Apply(slices.Clone(few)); !slices.Equal(got, few) {
 			t.Errorf("%s: %d of %d are left although there is room", name, len(got), len(few))
 		}
 	}
 }
 
-// A condition that is missing in the lists could be dropped as somebody else's.
+// A condition that is missing in the lists could be dropped as another's.
 func TestEveryConditionOfTheAPIIsListed(t *testing.T) {
 	listed := slices.Concat(Machine.Own, Fleet.Own, Class.Own, HealthCheck.Own)
 	for _, file := range []string{"conditions.go", "machine_conditions.go"} {

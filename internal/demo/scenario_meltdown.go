@@ -159,7 +159,7 @@ func (m *meltdownStory) silentSince(ctx context.Context, machines []v1beta1.Mach
 }
 
 func (m *meltdownStory) wake(ctx context.Context) (err error) {
-	if err := m.befall(ctx, simcloud.FaultWakes, m.before[1:meltdownSilent]); err != nil {
+	if err := m.befall(ctx, simcloud.FaultRecovers, m.before[1:meltdownSilent]); err != nil {
 		return err
 	}
 	if m.recovered, err = m.allowed(ctx, metav1.ConditionTrue, v1beta1.ReasonRemediationAllowed); err != nil {

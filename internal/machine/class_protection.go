@@ -19,8 +19,8 @@ func (p *pass) awaitClassProtection(inputs resolve.Resolved) progress {
 	switch {
 	case inputs.Leaving != nil:
 		p.launchRefused(inputs.Leaving.Reason, inputs.Leaving.Message)
-	case inputs.Unheld != "":
-		p.waitSilently(fmt.Sprintf("Waiting until %s has the finalizer %s.", inputs.Unheld, v1beta1.InUseFinalizer))
+	case inputs.Unprotected != "":
+		p.waitSilently(fmt.Sprintf("Waiting until %s has the finalizer %s.", inputs.Unprotected, v1beta1.InUseFinalizer))
 	default:
 		return next
 	}

@@ -67,8 +67,8 @@ func TestANodeWithAnothersProviderIDIsARival(t *testing.T) {
 		w.cloud.unnamed = true
 		w.class("small", joinsWithToken)
 		user := w.launched("m")
-		w.certified("rival", "system:bootstrap:zzzzz0")
-		w.node("m", true, named(nodeNameOf(w.namespace, "rival")))
+		w.certified("conflicting", "system:bootstrap:zzzzz0")
+		w.node("m", true, named(nodeNameOf(w.namespace, "conflicting")))
 		w.reconcile("m")
 		w.wantCondition(w.get("m"), v1beta1.ConditionRegistered, "False", v1beta1.ReasonNodeConflict)
 		w.certified("m", user)

@@ -75,7 +75,7 @@ func TestApplyingTheTemplateMeetsNoOtherWrites(t *testing.T) {
 		"no taint any more":                        {since: func(n *corev1.Node) { n.Spec.Taints = nil }, refused: true},
 		"given its node template by somebody else": {since: func(n *corev1.Node) { n.Annotations[record] = "{}" }, refused: true},
 		"another Node":                             {since: func(n *corev1.Node) { n.UID = "other" }, refused: true},
-		"undressed": {
+		"without a template": {
 			seen:    func(n *corev1.Node) { n.Annotations[record] = "1"; n.Labels["old"] = "1" },
 			applied: v1beta1.AppliedNodeTemplate{Labels: []string{"old"}},
 			since:   func(n *corev1.Node) { delete(n.Annotations, record) }, refused: true,

@@ -40,13 +40,13 @@ func TestApplyingTheTemplate(t *testing.T) {
 		Taints:        []corev1.Taint{taint("dedicated", "gpu")},
 		StartupTaints: []corev1.Taint{taint("network", "")},
 	}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n-uid", Labels: map[string]string{"foreign": "f"}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "n-uid", Labels: map[string]string{"others": "f"}}}
 	node.Spec.Taints = []corev1.Taint{taint(v1beta1.NodeTaintUninitialized, ""), taint("others", "o")}
 
 	applied := &v1beta1.AppliedNodeTemplate{}
 	node = applyOnce(t, node, m, applied)
 	first := *applied
-	wantLabels := map[string]string{"foreign": "f", "ours": "1", "changing": "a", v1beta1.NodeLabelMachine: "pool-1"}
+	wantLabels := map[string]string{"others": "f", "ours": "1", "changing": "a", v1beta1.NodeLabelMachine: "pool-1"}
 	if diff := cmp.Diff(wantLabels, node.Labels); diff != "" {
 		t.Errorf("labels after the first patch: %s", diff)
 	}
@@ -64,12 +64,12 @@ func TestApplyingTheTemplate(t *testing.T) {
 			t.Errorf("taints: %v", out.Spec.Taints)
 		}
 	})
-	t.Run("removed keys go, foreign ones stay, changed ones change", func(t *testing.T) {
+	t.Run("removed keys go, those of others stay, changed ones change", func(t *testing.T) {
 		n, m := node.DeepCopy(), m.DeepCopy()
 		n.Labels["later"] = "by others"
 		m.Spec.Node = v1beta1.NodeTemplate{Labels: map[string]string{"changing": "b"}}
 		out := applyOnce(t, n, m, applied)
-		want := map[string]string{"foreign": "f", "later": "by others", "changing": "b", v1beta1.NodeLabelMachine: "pool-1"}
+		want := map[string]string{"others": "f", "later": "by others", "changing": "b", v1beta1.NodeLabelMachine: "pool-1"}
 		if diff := cmp.Diff(want, out.Labels); diff != "" {
 			t.Errorf("labels: %s", diff)
 		}

@@ -130,7 +130,7 @@ func (p *pass) hasRun() bool {
 }
 
 // failAfterTimeout makes a Machine that has not been Running within its creation timeout Failed, and until then asks to be
-// woken when that time comes. cause is the error of the launch, if there is one.
+// reconciled when that time comes. cause is the error of the launch, if there is one.
 func (p *pass) failAfterTimeout(cause error) {
 	m := p.machine
 	if p.hasRun() || m.Status.Phase == v1beta1.MachineFailed {

@@ -30,7 +30,7 @@ func (w *world) writeStatus(name string, change func(*v1beta1.MachineStatus)) {
 func full(s *v1beta1.MachineStatus) {
 	for i := 0; len(s.Conditions) < 32; i++ {
 		s.Conditions = append(s.Conditions, metav1.Condition{
-			Type: fmt.Sprintf("example.com/%d", i), Status: metav1.ConditionTrue, Reason: "Foreign", LastTransitionTime: metav1.Now(),
+			Type: fmt.Sprintf("example.com/%d", i), Status: metav1.ConditionTrue, Reason: "Other", LastTransitionTime: metav1.Now(),
 		})
 	}
 }

@@ -27,7 +27,7 @@ type Options struct {
 	// Client reads MachineClasses and Machines from the cache, including this process's own writes, and writes classes.
 	// The cache has the indexes of package index for both kinds.
 	Client client.Client
-	// Live reads and writes the control cluster itself: Secrets, and the last look before something is let go.
+	// Live reads and writes the control cluster itself: Secrets, and the last check before something is let go.
 	Live client.Client
 	// Recorder records events on classes.
 	Recorder events.EventRecorder
@@ -40,7 +40,7 @@ type Options struct {
 type Reconciler struct {
 	Options
 	resolver resolve.Resolver
-	memory   *memory
+	state    *state
 	echo     *wiring.OwnWrites
 }
 
@@ -49,10 +49,10 @@ func New(o Options) *Reconciler {
 	if o.Concurrency <= 0 {
 		o.Concurrency = 4
 	}
-	return &Reconciler{Options: o, resolver: resolve.Resolver{Classes: o.Client, Secrets: o.Live}, memory: newMemory(), echo: &wiring.OwnWrites{}}
+	return &Reconciler{Options: o, resolver: resolve.Resolver{Classes: o.Client, Secrets: o.Live}, state: newState(), echo: &wiring.OwnWrites{}}
 }
 
-// conflictDelay is after how long a write that met somebody else's is tried again. Their write wakes us as well.
+// conflictDelay is after how long a write that met another's is tried again. Their write triggers us as well.
 const conflictDelay = time.Second
 
 // Reconcile makes one pass over a class.
@@ -60,41 +60,41 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	class := &v1beta1.MachineClass{}
 	if err := r.Client.Get(ctx, req.NamespacedName, class); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.memory.forget(req.NamespacedName)
+			r.state.forget(req.NamespacedName)
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if class.Spec.Provider != r.Driver.Name() {
 		return reconcile.Result{}, nil
 	}
-	var wake time.Duration
+	var enqueue time.Duration
 	var err error
 	if class.DeletionTimestamp.IsZero() {
-		wake, err = r.serve(ctx, class)
+		enqueue, err = r.serve(ctx, class)
 	} else {
-		wake, err = r.release(ctx, class)
+		enqueue, err = r.release(ctx, class)
 	}
 	if apierrors.IsConflict(err) {
 		return reconcile.Result{RequeueAfter: conflictDelay}, nil
 	}
-	return reconcile.Result{RequeueAfter: wake}, client.IgnoreNotFound(err)
+	return reconcile.Result{RequeueAfter: enqueue}, client.IgnoreNotFound(err)
 }
 
-// serve holds a class that is in use and says in its status what the provider makes of it. It returns when to look again,
+// serve holds a class that is in use and says in its status what the provider makes of it. It returns when to check again,
 // zero for not without an event.
 func (r *Reconciler) serve(ctx context.Context, class *v1beta1.MachineClass) (time.Duration, error) {
 	if err := r.hold(ctx, class); err != nil {
 		return 0, err
 	}
-	verdict, wake, err := r.judge(ctx, class)
+	validation, enqueue, err := r.judge(ctx, class)
 	if err != nil {
 		return 0, err
 	}
-	return wake, r.report(ctx, class, verdict)
+	return enqueue, r.report(ctx, class, validation)
 }
 
-// report writes the verdict into the status, if it is news.
-func (r *Reconciler) report(ctx context.Context, class *v1beta1.MachineClass, v verdict) error {
+// report writes the decision into the status, if it is a change.
+func (r *Reconciler) report(ctx context.Context, class *v1beta1.MachineClass, v validation) error {
 	status, transition := statusOf(class, v, r.Clock.Now())
 	if err := r.writeStatus(ctx, class, status); err != nil {
 		return err

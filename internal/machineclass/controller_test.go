@@ -147,15 +147,17 @@ func testMachine(name string) *v1beta1.Machine {
 	return &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}, Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: "c"}}}
 }
 
-func held(o client.Object) bool { return slices.Contains(o.GetFinalizers(), v1beta1.InUseFinalizer) }
+func protected(o client.Object) bool {
+	return slices.Contains(o.GetFinalizers(), v1beta1.InUseFinalizer)
+}
 
 // C-1.
-func TestAtRestTheCloudIsNotAskedAndNothingIsWritten(t *testing.T) {
+func TestASettledClassCausesNoCallAndNoWrite(t *testing.T) {
 	driver := &scripted{name: "sim"}
 	b := newBench(t, driver, testClass(), testSecret())
 	for range 3 {
 		if result := b.reconcile(); result.RequeueAfter != 0 {
-			t.Errorf("looks again after %s", result.RequeueAfter)
+			t.Errorf("checks again after %s", result.RequeueAfter)
 		}
 		b.clock.SetTime(b.clock.Now().Add(24 * time.Hour))
 	}
@@ -201,11 +203,11 @@ func TestAFailureThatMayPassIsRetriedNotBeforeTheCloudAskedFor(t *testing.T) {
 	}}
 	b := newBench(t, driver, testClass(), testSecret())
 	if result := b.reconcile(); result.RequeueAfter != 7*time.Minute {
-		t.Errorf("looks again after %s, want 7m", result.RequeueAfter)
+		t.Errorf("checks again after %s, want 7m", result.RequeueAfter)
 	}
 	b.clock.SetTime(noon.Add(6 * time.Minute))
 	if result := b.reconcile(); driver.asked() != 1 || result.RequeueAfter != time.Minute {
-		t.Errorf("after 6 of 7 minutes: %d questions, looks again after %s", driver.asked(), result.RequeueAfter)
+		t.Errorf("after 6 of 7 minutes: %d questions, checks again after %s", driver.asked(), result.RequeueAfter)
 	}
 	b.clock.SetTime(noon.Add(7 * time.Minute))
 	b.reconcile()
@@ -215,7 +217,7 @@ func TestAFailureThatMayPassIsRetriedNotBeforeTheCloudAskedFor(t *testing.T) {
 	driver.answers(func(s *scripted) { s.capacity = nil })
 	b.clock.SetTime(noon.Add(time.Hour))
 	if result := b.reconcile(); result.RequeueAfter != 0 || b.class().Status.NodeInfo == nil || b.eventCount() != 2 {
-		t.Errorf("after it passed: looks again after %s, status %+v, %d events", result.RequeueAfter, b.class().Status, b.eventCount())
+		t.Errorf("after it passed: checks again after %s, status %+v, %d events", result.RequeueAfter, b.class().Status, b.eventCount())
 	}
 }
 
@@ -228,7 +230,7 @@ func TestWhatTheCloudRefusesIsAskedAgainSlowly(t *testing.T) {
 	for i, want := range []time.Duration{10, 20, 30, 30} {
 		result := b.reconcile()
 		if low := want * time.Minute; result.RequeueAfter < low || result.RequeueAfter > low*5/4 {
-			t.Errorf("after %d refusals it asks again after %s, want %s and some jitter", i+1, result.RequeueAfter, low)
+			t.Errorf("after %d rejections it asks again after %s, want %s and some jitter", i+1, result.RequeueAfter, low)
 		}
 		b.clock.SetTime(b.clock.Now().Add(result.RequeueAfter))
 	}
@@ -237,7 +239,7 @@ func TestWhatTheCloudRefusesIsAskedAgainSlowly(t *testing.T) {
 	}
 	driver.answers(func(s *scripted) { s.capacity = nil })
 	if result := b.reconcile(); result.RequeueAfter != 0 || b.class().Status.NodeInfo == nil || b.eventCount() != 2 {
-		t.Errorf("after it was mended: looks again after %s, status %+v, %d events", result.RequeueAfter, b.class().Status, b.eventCount())
+		t.Errorf("after it was mended: checks again after %s, status %+v, %d events", result.RequeueAfter, b.class().Status, b.eventCount())
 	}
 }
 
@@ -248,7 +250,7 @@ func TestWhatTheDriverRefusesIsNotAskedAgain(t *testing.T) {
 	}}
 	b := newBench(t, driver, testClass(), testSecret())
 	if result := b.reconcile(); result.RequeueAfter != 0 || driver.asked() != 0 || b.eventCount() != 1 {
-		t.Errorf("looks again after %s, %d questions, %d events", result.RequeueAfter, driver.asked(), b.eventCount())
+		t.Errorf("checks again after %s, %d questions, %d events", result.RequeueAfter, driver.asked(), b.eventCount())
 	}
 }
 
@@ -280,7 +282,7 @@ func TestALateCacheDoesNotLetAClassGo(t *testing.T) {
 	live := newBench(t, &scripted{name: "sim"}, testMachine("m"), testSecret())
 	b.Live = live.cached
 	b.reconcile()
-	if !held(b.class()) {
+	if !protected(b.class()) {
 		t.Error("the finalizer was taken off")
 	}
 	b.Live = b.cached
@@ -298,7 +300,7 @@ func TestAClassThatIsNotDeletedIsNotLetGo(t *testing.T) {
 	class.Finalizers = []string{v1beta1.InUseFinalizer}
 	b := newBench(t, &scripted{name: "sim"}, class, testSecret())
 	b.reconcile()
-	if !held(b.class()) {
+	if !protected(b.class()) {
 		t.Error("the finalizer was taken off")
 	}
 }
@@ -326,7 +328,7 @@ func TestALateCacheDoesNotLetASecretGo(t *testing.T) {
 		if err := live.cached.Get(t.Context(), client.ObjectKeyFromObject(secret), after); err != nil {
 			t.Fatal(err)
 		}
-		return held(after)
+		return protected(after)
 	}
 	if !keep() {
 		t.Error("the finalizer was taken off a Secret whose class the cache has not seen yet")
@@ -363,17 +365,17 @@ func TestTheCountOfUsersIsNotRewrittenForEachOfThem(t *testing.T) {
 	if err := b.cached.Delete(t.Context(), testMachine("m-1")); err != nil {
 		t.Fatal(err)
 	}
-	if result := b.reconcile(); b.writes != 1 || result.RequeueAfter != tellEvery {
-		t.Errorf("%d writes, looks again after %s", b.writes, result.RequeueAfter)
+	if result := b.reconcile(); b.writes != 1 || result.RequeueAfter != reportEvery {
+		t.Errorf("%d writes, checks again after %s", b.writes, result.RequeueAfter)
 	}
-	b.clock.SetTime(noon.Add(tellEvery))
+	b.clock.SetTime(noon.Add(reportEvery))
 	b.reconcile()
 	if want := "Waiting for 2 Machines that use the class."; message() != want || b.eventCount() != 1 {
 		t.Errorf("message %q, %d events", message(), b.eventCount())
 	}
 }
 
-func TestAnInterruptedQuestionIsNoVerdict(t *testing.T) {
+func TestAnInterruptedQuestionIsNoValidationResult(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	driver := &scripted{name: "sim", capacity: func(provider.Class) (provider.Capacity, error) {
 		cancel()
@@ -386,7 +388,7 @@ func TestAnInterruptedQuestionIsNoVerdict(t *testing.T) {
 	}
 }
 
-func TestAFailedReadOfASecretIsAnErrorAndNoVerdict(t *testing.T) {
+func TestAFailedReadOfASecretIsAnErrorAndNoValidationResult(t *testing.T) {
 	boom := errors.New("boom")
 	b := newBench(t, &scripted{name: "sim"}, testClass(), testSecret())
 	broken := interceptor.NewClient(b.cached.(client.WithWatch), interceptor.Funcs{

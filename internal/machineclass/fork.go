@@ -7,8 +7,8 @@ import "maps"
 func (r *Reconciler) Fork(o Options) *Reconciler {
 	f := New(o)
 	r.echo.CopyTo(f.echo)
-	r.memory.mu.Lock()
-	defer r.memory.mu.Unlock()
-	f.memory.classes = maps.Clone(r.memory.classes)
+	r.state.mu.Lock()
+	defer r.state.mu.Unlock()
+	f.state.classes = maps.Clone(r.state.classes)
 	return f
 }

@@ -13,8 +13,8 @@ import (
 	"machinist.dev/machinist/internal/index"
 )
 
-// tellEvery is how often the number of Machines that a deletion waits for is rewritten at most.
-const tellEvery = 30 * time.Second
+// reportEvery is how often the number of Machines that a deletion waits for is rewritten at most.
+const reportEvery = 30 * time.Second
 
 // hold puts the finalizer on a class that a Machine uses. There it stays until the class is deleted: taken off earlier, it
 // might be gone just when a Machine that came meanwhile relies on it.
@@ -29,7 +29,7 @@ func (r *Reconciler) hold(ctx context.Context, class *v1beta1.MachineClass) erro
 	return r.patchFinalizer(ctx, class, controllerutil.AddFinalizer)
 }
 
-// release lets a class go that is being deleted, or says who still uses it. It returns when to look again.
+// release lets a class go that is being deleted, or says who still uses it. It returns when to check again.
 func (r *Reconciler) release(ctx context.Context, class *v1beta1.MachineClass) (time.Duration, error) {
 	if !controllerutil.ContainsFinalizer(class, v1beta1.InUseFinalizer) {
 		return 0, nil
@@ -46,12 +46,12 @@ func (r *Reconciler) release(ctx context.Context, class *v1beta1.MachineClass) (
 	}
 	now, key := r.Clock.Now(), client.ObjectKeyFromObject(class)
 	status, begins := statusInUse(class, users, now)
-	known := r.memory.of(key)
-	if left := known.toldAt.Add(tellEvery).Sub(now); !begins && left > 0 {
+	known := r.state.of(key)
+	if left := known.reportedAt.Add(reportEvery).Sub(now); !begins && left > 0 {
 		return left, nil
 	}
-	known.toldAt = now
-	r.memory.set(key, known)
+	known.reportedAt = now
+	r.state.set(key, known)
 	if err := r.writeStatus(ctx, class, status); err != nil {
 		return 0, err
 	}

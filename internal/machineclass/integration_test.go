@@ -19,8 +19,8 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-func isHeld(c *v1beta1.MachineClass) bool { return c != nil && held(c) }
-func isGone(c *v1beta1.MachineClass) bool { return c == nil }
+func isProtected(c *v1beta1.MachineClass) bool { return c != nil && protected(c) }
+func isGone(c *v1beta1.MachineClass) bool      { return c == nil }
 
 // C-1.
 func TestAValidClassGetsWhatTheProviderResolved(t *testing.T) {
@@ -34,7 +34,7 @@ func TestAValidClassGetsWhatTheProviderResolved(t *testing.T) {
 	if want := (v1beta1.NodeInfo{Architecture: "arm64", OperatingSystem: "linux", InstanceType: "large", Region: "r", Zone: "z"}); *class.Status.NodeInfo != want {
 		t.Errorf("nodeInfo %+v", *class.Status.NodeInfo)
 	}
-	if class.Status.ObservedGeneration != class.Generation || held(class) {
+	if class.Status.ObservedGeneration != class.Generation || protected(class) {
 		t.Errorf("observed generation %d of %d, finalizers %v", class.Status.ObservedGeneration, class.Generation, class.Finalizers)
 	}
 	// A hint is for others to use; the provider is not asked again for it.
@@ -46,7 +46,7 @@ func TestAValidClassGetsWhatTheProviderResolved(t *testing.T) {
 }
 
 // C-1.
-func TestAClassWaitsForItsSecretsAndWakesWhenTheyCome(t *testing.T) {
+func TestAClassWaitsForItsSecretsAndIsReconciledWhenTheyCome(t *testing.T) {
 	w := newWorld(t)
 	w.makeClass("c")
 	class := w.awaitReady("c", v1beta1.ReasonCredentialsNotFound)
@@ -65,7 +65,7 @@ func TestAClassWaitsForItsSecretsAndWakesWhenTheyCome(t *testing.T) {
 	w.patchSecret("boot", `{"stringData":{"userData":"#cloud-config"}}`)
 	w.awaitReady("c", v1beta1.ReasonValid)
 	for _, name := range []string{"creds", "boot"} {
-		w.awaitSecret(name, "to be held", func(s *corev1.Secret) bool { return s != nil && held(s) })
+		w.awaitSecret(name, "to be held", func(s *corev1.Secret) bool { return s != nil && protected(s) })
 	}
 }
 
@@ -79,7 +79,7 @@ func TestARefusalNamesTheFieldOnce(t *testing.T) {
 	if m := class.Status.Conditions[0].Message; !strings.Contains(m, "providerSpec.disk.sizeGiB") {
 		t.Errorf("message %q does not name the field", m)
 	}
-	// The class is looked at again for each of these; a second one proves that the first one's pass is over.
+	// The class is reconciled again for each of these; a second one proves that the first one's pass is over.
 	for i := range 2 {
 		w.patchClass("c", fmt.Sprintf(`{"spec":{"capacity":{"zone":"z-%d"}}}`, i))
 		w.awaitClass("c", "to be observed", func(c *v1beta1.MachineClass) bool { return c.Status.ObservedGeneration == class.Generation+int64(i)+1 })
@@ -150,7 +150,7 @@ func TestAClassInUseStaysUntilItsLastMachineIsGone(t *testing.T) {
 	w.makeClass("c")
 	w.makeMachine("m-1", "c")
 	w.makeMachine("m-2", "c")
-	w.awaitClass("c", "to be held", isHeld)
+	w.awaitClass("c", "to be held", isProtected)
 	w.remove(&v1beta1.MachineClass{}, "c")
 	w.awaitClass("c", "to say who uses it", func(c *v1beta1.MachineClass) bool {
 		deleting := meta.FindStatusCondition(c.Status.Conditions, v1beta1.ConditionDeleting)
@@ -164,14 +164,14 @@ func TestAClassInUseStaysUntilItsLastMachineIsGone(t *testing.T) {
 	env.Await(t, w.WithWatch, &v1beta1.MachineList{}, "one Machine to be left", func(l *v1beta1.MachineList) (bool, string) {
 		return len(l.Items) == 1, fmt.Sprint(len(l.Items))
 	}, client.InNamespace(w.ns))
-	if !w.secretHeld("creds") {
+	if !w.secretProtected("creds") {
 		t.Error("the credentials were let go before the class")
 	}
-	w.awaitClass("c", "to be held for the second Machine", isHeld)
+	w.awaitClass("c", "to be held for the second Machine", isProtected)
 	w.remove(&v1beta1.Machine{}, "m-2")
 	w.awaitClass("c", "to be gone", isGone)
 	w.awaitSecret("creds", "to be gone", func(s *corev1.Secret) bool { return s == nil })
-	w.awaitSecret("boot", "to be let go", func(s *corev1.Secret) bool { return s != nil && !held(s) })
+	w.awaitSecret("boot", "to be let go", func(s *corev1.Secret) bool { return s != nil && !protected(s) })
 }
 
 func TestAMachineThatChangesItsClassReleasesTheOldOne(t *testing.T) {
@@ -180,59 +180,59 @@ func TestAMachineThatChangesItsClassReleasesTheOldOne(t *testing.T) {
 	w.makeClass("old")
 	w.makeClass("new")
 	w.makeMachine("m", "old")
-	w.awaitClass("old", "to be held", isHeld)
+	w.awaitClass("old", "to be held", isProtected)
 	machine := &v1beta1.Machine{ObjectMeta: w.meta("m")}
 	if err := w.Patch(t.Context(), machine, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"classRef":{"name":"new"}}}`))); err != nil {
 		t.Fatal(err)
 	}
-	w.awaitClass("new", "to be held", isHeld)
+	w.awaitClass("new", "to be held", isProtected)
 	w.remove(&v1beta1.MachineClass{}, "old")
 	w.awaitClass("old", "to be gone", isGone)
 }
 
-func TestAFinalizerThatSomebodyTookAwayComesBack(t *testing.T) {
+func TestARemovedFinalizerComesBack(t *testing.T) {
 	w := newWorld(t)
-	// Without Secrets, whose events would wake it as well.
+	// Without Secrets, whose events would trigger it as well.
 	w.makeClass("c", func(c *v1beta1.MachineClass) { c.Spec.CredentialsRef, c.Spec.UserDataRef = nil, nil })
 	w.awaitReady("c", v1beta1.ReasonValid)
 	w.makeMachine("m", "c")
-	w.awaitClass("c", "to be held", isHeld)
+	w.awaitClass("c", "to be held", isProtected)
 	w.patchClass("c", `{"metadata":{"finalizers":null}}`)
-	w.awaitClass("c", "to be held again", isHeld)
+	w.awaitClass("c", "to be held again", isProtected)
 
 	w.makeSecrets()
 	w.makeClass("with-secrets")
-	w.awaitSecret("creds", "to be held", func(s *corev1.Secret) bool { return s != nil && held(s) })
+	w.awaitSecret("creds", "to be held", func(s *corev1.Secret) bool { return s != nil && protected(s) })
 	w.patchSecret("creds", `{"metadata":{"finalizers":null}}`)
-	w.awaitSecret("creds", "to be held again", func(s *corev1.Secret) bool { return s != nil && held(s) })
+	w.awaitSecret("creds", "to be held again", func(s *corev1.Secret) bool { return s != nil && protected(s) })
 }
 
 // C-2.
-func TestASecretIsHeldExactlyWhileAClassRefersToIt(t *testing.T) {
+func TestASecretIsProtectedExactlyWhileAClassRefersToIt(t *testing.T) {
 	w := newWorld(t)
 	w.makeSecrets()
 	w.makeSecret("new-creds", "token", "t")
 	w.makeSecret("unrelated", "token", "t")
 	w.makeClass("c")
-	isHeld := func(s *corev1.Secret) bool { return s != nil && held(s) }
-	isLoose := func(s *corev1.Secret) bool { return s != nil && !held(s) }
-	w.awaitSecret("creds", "to be held", isHeld)
+	isProtected := func(s *corev1.Secret) bool { return s != nil && protected(s) }
+	isLoose := func(s *corev1.Secret) bool { return s != nil && !protected(s) }
+	w.awaitSecret("creds", "to be held", isProtected)
 	w.remove(&corev1.Secret{}, "creds")
 	w.awaitReady("c", v1beta1.ReasonValid) // What is being deleted still serves.
 	w.patchClass("c", `{"spec":{"credentialsRef":{"name":"new-creds"}}}`)
-	w.awaitSecret("new-creds", "to be held", isHeld)
+	w.awaitSecret("new-creds", "to be held", isProtected)
 	w.awaitSecret("creds", "to be gone", func(s *corev1.Secret) bool { return s == nil })
 	w.remove(&v1beta1.MachineClass{}, "c")
 	for _, name := range []string{"new-creds", "boot"} {
 		w.awaitSecret(name, "to be let go", isLoose)
 	}
-	if w.secretHeld("unrelated") {
-		t.Error("a Secret of nobody's is held")
+	if w.secretProtected("unrelated") {
+		t.Error("a Secret without a user is held")
 	}
 }
 
 // C-4.
-func TestASecretIsHeldWhileAMachineOfTheInlineFormRefersToIt(t *testing.T) {
+func TestASecretIsProtectedWhileAMachineOfTheInlineFormRefersToIt(t *testing.T) {
 	w := newWorld(t)
 	w.makeSecrets()
 	make := func(name, provider, secret string) {
@@ -241,7 +241,7 @@ func TestASecretIsHeldWhileAMachineOfTheInlineFormRefersToIt(t *testing.T) {
 			CredentialsRef: &v1beta1.LocalRef{Name: secret}, UserDataRef: &v1beta1.UserDataRef{Name: "boot"},
 		}})
 	}
-	isHeld := func(s *corev1.Secret) bool { return s != nil && held(s) }
+	isProtected := func(s *corev1.Secret) bool { return s != nil && protected(s) }
 	make("m-1", w.ns, "creds")
 	make("m-2", w.ns, "creds")
 	make("early", w.ns, "late")
@@ -249,15 +249,15 @@ func TestASecretIsHeldWhileAMachineOfTheInlineFormRefersToIt(t *testing.T) {
 	make("other", "other", "others")
 	w.makeSecret("late", "token", "t")
 	for _, name := range []string{"creds", "boot", "late"} {
-		w.awaitSecret(name, "to be held", isHeld)
+		w.awaitSecret(name, "to be held", isProtected)
 	}
 	w.remove(&corev1.Secret{}, "creds")
 	w.remove(&v1beta1.Machine{}, "m-1")
 	w.remove(&v1beta1.Machine{}, "early")
-	w.awaitSecret("late", "to be let go", func(s *corev1.Secret) bool { return s != nil && !held(s) })
-	if !w.secretHeld("creds") || !w.secretHeld("boot") || w.secretHeld("others") {
+	w.awaitSecret("late", "to be let go", func(s *corev1.Secret) bool { return s != nil && !protected(s) })
+	if !w.secretProtected("creds") || !w.secretProtected("boot") || w.secretProtected("others") {
 		t.Errorf("held: creds %v, boot %v, of another provider's machine %v; want true, true, false",
-			w.secretHeld("creds"), w.secretHeld("boot"), w.secretHeld("others"))
+			w.secretProtected("creds"), w.secretProtected("boot"), w.secretProtected("others"))
 	}
 	w.remove(&v1beta1.Machine{}, "m-2")
 	w.awaitSecret("creds", "to be gone", func(s *corev1.Secret) bool { return s == nil })
@@ -274,24 +274,24 @@ func TestClassesOfOtherProvidersAreLeftAloneButTheirSecretsAreNotTaken(t *testin
 	w.makeMachine("m", "other")
 	w.makeClass("c")
 	w.awaitReady("c", v1beta1.ReasonValid)
-	w.awaitSecret("creds", "to be held", func(s *corev1.Secret) bool { return s != nil && held(s) })
+	w.awaitSecret("creds", "to be held", func(s *corev1.Secret) bool { return s != nil && protected(s) })
 	w.remove(&v1beta1.MachineClass{}, "c")
 	w.awaitClass("c", "to be gone", isGone)
 
 	// A second class, come and gone, proves that the first one's end was dealt with.
 	w.makeSecret("last", "token", "t")
 	w.makeClass("d", func(c *v1beta1.MachineClass) { c.Spec.CredentialsRef = &v1beta1.LocalRef{Name: "last"} })
-	w.awaitSecret("last", "to be held", func(s *corev1.Secret) bool { return s != nil && held(s) })
+	w.awaitSecret("last", "to be held", func(s *corev1.Secret) bool { return s != nil && protected(s) })
 	w.remove(&v1beta1.MachineClass{}, "d")
-	w.awaitSecret("last", "to be let go", func(s *corev1.Secret) bool { return s != nil && !held(s) })
-	if !w.secretHeld("creds") || w.secretHeld("others") {
-		t.Errorf("held: shared %v, of another provider only %v; want true, false", w.secretHeld("creds"), w.secretHeld("others"))
+	w.awaitSecret("last", "to be let go", func(s *corev1.Secret) bool { return s != nil && !protected(s) })
+	if !w.secretProtected("creds") || w.secretProtected("others") {
+		t.Errorf("held: shared %v, of another provider only %v; want true, false", w.secretProtected("creds"), w.secretProtected("others"))
 	}
 	other := &v1beta1.MachineClass{}
 	if err := w.Get(t.Context(), client.ObjectKey{Namespace: w.ns, Name: "other"}, other); err != nil {
 		t.Fatal(err)
 	}
-	if len(other.Status.Conditions) > 0 || held(other) {
+	if len(other.Status.Conditions) > 0 || protected(other) {
 		t.Errorf("a class of another provider has finalizers %v and status %+v", other.Finalizers, other.Status)
 	}
 }
@@ -301,8 +301,8 @@ func TestANamespaceWithEverythingInItCanBeEmptied(t *testing.T) {
 	w.makeSecrets()
 	w.makeClass("c")
 	w.makeMachine("m", "c")
-	w.awaitClass("c", "to be held", isHeld)
-	w.awaitSecret("creds", "to be held", func(s *corev1.Secret) bool { return s != nil && held(s) })
+	w.awaitClass("c", "to be held", isProtected)
+	w.awaitSecret("creds", "to be held", func(s *corev1.Secret) bool { return s != nil && protected(s) })
 	// In the order least convenient, as a namespace controller may.
 	for _, o := range []client.Object{&corev1.Secret{}, &v1beta1.MachineClass{}, &v1beta1.Machine{}} {
 		if err := w.DeleteAllOf(t.Context(), o, client.InNamespace(w.ns)); err != nil && !apierrors.IsNotFound(err) {
@@ -315,11 +315,11 @@ func TestANamespaceWithEverythingInItCanBeEmptied(t *testing.T) {
 	w.awaitClass("c", "to be gone", isGone)
 }
 
-// A class may name any Secret of its namespace, which may be somebody else's: nothing is read from it and no finalizer is put on
+// A class may name any Secret of its namespace, which may be another's: nothing is read from it and no finalizer is put on
 // it until it is labelled for the use.
 //
 // C-5, C-6.
-func TestASecretIsUsedAndHeldOnlyWithTheLabelForItsUse(t *testing.T) {
+func TestASecretIsUsedAndProtectedOnlyWithTheLabelForItsUse(t *testing.T) {
 	w := newWorld(t)
 	w.makeSecrets()
 	for _, name := range []string{"creds", "boot"} {
@@ -331,12 +331,12 @@ func TestASecretIsUsedAndHeldOnlyWithTheLabelForItsUse(t *testing.T) {
 		t.Errorf("message %q does not say how to mend it", m)
 	}
 	w.patchSecret("creds", `{"metadata":{"labels":{"machinist.dev/secret-use":"credentials"}}}`)
-	w.awaitSecret("creds", "to be held", func(s *corev1.Secret) bool { return s != nil && held(s) })
+	w.awaitSecret("creds", "to be held", func(s *corev1.Secret) bool { return s != nil && protected(s) })
 	w.awaitClass("c", "to name the user data", func(c *v1beta1.MachineClass) bool {
 		return strings.Contains(c.Status.Conditions[0].Message, "kubectl label secret boot ")
 	})
-	w.awaitSecret("boot", "to be left alone", func(s *corev1.Secret) bool { return s != nil && !held(s) })
+	w.awaitSecret("boot", "to be left alone", func(s *corev1.Secret) bool { return s != nil && !protected(s) })
 	w.patchSecret("boot", `{"metadata":{"labels":{"machinist.dev/secret-use":"user-data"}}}`)
 	w.awaitReady("c", v1beta1.ReasonValid)
-	w.awaitSecret("boot", "to be held", func(s *corev1.Secret) bool { return s != nil && held(s) })
+	w.awaitSecret("boot", "to be held", func(s *corev1.Secret) bool { return s != nil && protected(s) })
 }

@@ -7,40 +7,40 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// memory is all that a Reconciler remembers between passes. Losing it at a restart costs one question to the provider for
+// state is all that a Reconciler keeps between passes. Losing it at a restart costs one question to the provider for
 // each class.
-type memory struct {
+type state struct {
 	mu      sync.Mutex
-	classes map[types.NamespacedName]recollection
+	classes map[types.NamespacedName]classState
 }
 
-// recollection is what is remembered of one class.
-type recollection struct {
-	// fingerprint is that of the question to which verdict is the answer.
+// state is what is kept about one class.
+type classState struct {
+	// fingerprint is that of the question to which decision is the answer.
 	fingerprint string
-	verdict     verdict
+	validation  validation
 	// failures counts the answers in a row that may pass, and retryAt is when to ask again; zero is never.
 	failures int
 	retryAt  time.Time
-	// toldAt is when the number of Machines that hold up the class's deletion was last written.
-	toldAt time.Time
+	// reportedAt is when the number of Machines that hold up the class's deletion was last written.
+	reportedAt time.Time
 }
 
-func newMemory() *memory { return &memory{classes: map[types.NamespacedName]recollection{}} }
+func newState() *state { return &state{classes: map[types.NamespacedName]classState{}} }
 
-func (m *memory) of(key types.NamespacedName) recollection {
+func (m *state) of(key types.NamespacedName) classState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.classes[key]
 }
 
-func (m *memory) set(key types.NamespacedName, r recollection) {
+func (m *state) set(key types.NamespacedName, r classState) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.classes[key] = r
 }
 
-func (m *memory) forget(key types.NamespacedName) {
+func (m *state) forget(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.classes, key)

@@ -38,7 +38,7 @@ func (k *secretKeeper) Reconcile(ctx context.Context, req reconcile.Request) (re
 	return reconcile.Result{}, client.IgnoreNotFound(err)
 }
 
-// keep adds the finalizer for the classes and Machines of this provider, if the Secret is labelled for use by them, and takes it away when none of any provider is
+// keep adds the finalizer for the classes and Machines of this provider, if the Secret is labelled for use by them, and removes it when none of any provider is
 // left: where several providers share a Secret, the last one to go opens the door.
 func (k *secretKeeper) keep(ctx context.Context, secret *metav1.PartialObjectMetadata) error {
 	users, err := usersOf(ctx, k.Client, secret, k.Driver.Name())
@@ -46,10 +46,10 @@ func (k *secretKeeper) keep(ctx context.Context, secret *metav1.PartialObjectMet
 		return err
 	}
 	before := secret.DeepCopy()
-	switch kept := controllerutil.ContainsFinalizer(secret, v1beta1.InUseFinalizer); {
-	case users.ours && !kept && resolve.Usable(secret) && secret.DeletionTimestamp.IsZero():
+	switch stored := controllerutil.ContainsFinalizer(secret, v1beta1.InUseFinalizer); {
+	case users.ours && !stored && resolve.Usable(secret) && secret.DeletionTimestamp.IsZero():
 		controllerutil.AddFinalizer(secret, v1beta1.InUseFinalizer)
-	case !users.any && kept:
+	case !users.any && stored:
 		if referred, err := k.referredNow(ctx, secret); referred || err != nil {
 			return err
 		}

@@ -12,18 +12,18 @@ import (
 	"machinist.dev/machinist/internal/conditionlimit"
 )
 
-// transition is what a verdict means to somebody who knew the one before.
+// transition is what a decision means to somebody who knew the one before.
 type transition int
 
 const (
-	// same is no news; so is that a new class is valid.
+	// same is no change; so is that a new class is valid.
 	same transition = iota
 	better
 	worse
 )
 
-// statusOf returns the status that follows from a verdict. It is equal to the old one where nothing is new.
-func statusOf(class *v1beta1.MachineClass, v verdict, now time.Time) (v1beta1.MachineClassStatus, transition) {
+// statusOf returns the status that follows from a decision. It is equal to the old one where nothing is new.
+func statusOf(class *v1beta1.MachineClass, v validation, now time.Time) (v1beta1.MachineClassStatus, transition) {
 	status := *class.Status.DeepCopy()
 	status.Conditions = conditionlimit.Class.Apply(status.Conditions)
 	old := meta.FindStatusCondition(status.Conditions, v1beta1.ConditionReady)

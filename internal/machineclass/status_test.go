@@ -26,24 +26,24 @@ func large() provider.Capacity {
 	}
 }
 
-func failing(reason string, code provider.Code, message string) verdict {
+func failing(reason string, code provider.Code, message string) validation {
 	return refused(reason, &provider.Error{Code: code, Message: message})
 }
 
 // judged returns a class that was judged before.
-func judged(verdicts ...verdict) *v1beta1.MachineClass {
+func judged(validations ...validation) *v1beta1.MachineClass {
 	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Generation: 3}}
-	for _, v := range verdicts {
+	for _, v := range validations {
 		class.Status, _ = statusOf(class, v, noon)
 	}
 	return class
 }
 
-func TestStatusFollowsTheVerdict(t *testing.T) {
+func TestStatusFollowsTheValidationResult(t *testing.T) {
 	unavailable := failing(v1beta1.ReasonProviderUnavailable, provider.Unavailable, "request 1")
 	for name, test := range map[string]struct {
 		before     *v1beta1.MachineClass
-		verdict    verdict
+		validation validation
 		transition transition
 		ready      metav1.ConditionStatus
 		message    string
@@ -56,14 +56,14 @@ func TestStatusFollowsTheVerdict(t *testing.T) {
 		"outage goes on":          {judged(unavailable), failing(v1beta1.ReasonProviderUnavailable, provider.Unavailable, "request 2"), same, metav1.ConditionFalse, "request 1", false},
 		"outage becomes another":  {judged(unavailable), failing(v1beta1.ReasonProviderUnavailable, provider.Throttled, "request 3"), same, metav1.ConditionFalse, "request 3", false},
 		"outage ends":             {judged(valid(large()), unavailable), valid(large()), better, metav1.ConditionTrue, "", true},
-		"Secret goes":             {judged(valid(large())), verdict{reason: v1beta1.ReasonCredentialsNotFound, message: "gone"}, worse, metav1.ConditionFalse, "gone", true},
-		"one Secret then another": {judged(verdict{reason: v1beta1.ReasonCredentialsNotFound}), verdict{reason: v1beta1.ReasonUserDataNotFound}, worse, metav1.ConditionFalse, "", false},
+		"Secret goes":             {judged(valid(large())), validation{reason: v1beta1.ReasonCredentialsNotFound, message: "gone"}, worse, metav1.ConditionFalse, "gone", true},
+		"one Secret then another": {judged(validation{reason: v1beta1.ReasonCredentialsNotFound}), validation{reason: v1beta1.ReasonUserDataNotFound}, worse, metav1.ConditionFalse, "", false},
 		"refused after all":       {judged(valid(large())), failing(v1beta1.ReasonInvalidProviderSpec, provider.FailedPrecondition, "no"), worse, metav1.ConditionFalse, "no", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			status, transition := statusOf(test.before, test.verdict, noon.Add(time.Hour))
+			status, transition := statusOf(test.before, test.validation, noon.Add(time.Hour))
 			ready := meta.FindStatusCondition(status.Conditions, v1beta1.ConditionReady)
-			if ready.Status != test.ready || ready.Reason != test.verdict.reason || !strings.Contains(ready.Message, test.message) || transition != test.transition {
+			if ready.Status != test.ready || ready.Reason != test.validation.reason || !strings.Contains(ready.Message, test.message) || transition != test.transition {
 				t.Errorf("transition %d, condition %+v", transition, ready)
 			}
 			if got := status.Capacity != nil && status.NodeInfo != nil; got != test.capacity {
@@ -76,8 +76,8 @@ func TestStatusFollowsTheVerdict(t *testing.T) {
 	}
 }
 
-func TestTheSameVerdictIsNoWrite(t *testing.T) {
-	for _, v := range []verdict{valid(large()), failing(v1beta1.ReasonProviderUnavailable, provider.Unavailable, "x"), {reason: v1beta1.ReasonUserDataNotFound, message: "y"}} {
+func TestTheSameValidationResultIsNoWrite(t *testing.T) {
+	for _, v := range []validation{valid(large()), failing(v1beta1.ReasonProviderUnavailable, provider.Unavailable, "x"), {reason: v1beta1.ReasonUserDataNotFound, message: "y"}} {
 		class := judged(v)
 		if after, transition := statusOf(class, v, noon.Add(time.Hour)); transition != same || !equality.Semantic.DeepEqual(class.Status, after) {
 			t.Errorf("%s: %+v became %+v", v.reason, class.Status, after)
@@ -86,7 +86,7 @@ func TestTheSameVerdictIsNoWrite(t *testing.T) {
 }
 
 // C-1.
-func TestConsequenceOfEveryCode(t *testing.T) {
+func TestRetryPolicyOfEveryCode(t *testing.T) {
 	for _, test := range []struct {
 		code        provider.Code
 		credentials bool
@@ -114,12 +114,12 @@ func TestConsequenceOfEveryCode(t *testing.T) {
 		if test.code != provider.OK {
 			err = fmt.Errorf("wrapped: %w", provider.Errorf(test.code, "m"))
 		}
-		v, retry := consequence(large(), err, test.credentials)
+		v, retry := validationOf(large(), err, test.credentials)
 		if v.reason != test.reason || retry != test.retry {
 			t.Errorf("%s: %s, retry %v; want %s, %v", test.code, v.reason, retry, test.reason, test.retry)
 		}
 	}
-	if v, retry := consequence(provider.Capacity{}, errors.New("plain"), true); v.code != provider.Unknown || !retry {
+	if v, retry := validationOf(provider.Capacity{}, errors.New("plain"), true); v.code != provider.Unknown || !retry {
 		t.Errorf("an error without a code: %+v, retry %v", v, retry)
 	}
 }

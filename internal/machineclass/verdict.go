@@ -16,8 +16,8 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// verdict is what is known about a class.
-type verdict struct {
+// decision is what is known about a class.
+type validation struct {
 	// reason and message are those of the condition Ready; it is True for the reason Valid only.
 	reason  string
 	message string
@@ -27,13 +27,13 @@ type verdict struct {
 	capacity *provider.Capacity
 }
 
-func valid(c provider.Capacity) verdict {
-	return verdict{reason: v1beta1.ReasonValid, message: "The provider can make instances of this class.", capacity: &c}
+func valid(c provider.Capacity) validation {
+	return validation{reason: v1beta1.ReasonValid, message: "The provider can make instances of this class.", capacity: &c}
 }
 
-// judge finds the verdict on a class. It asks the cloud only if that could tell something new, and returns when it may be
+// judge finds the decision on a class. It asks the cloud only if that could tell something new, and returns when it may be
 // asked again, zero for not before something changed.
-func (r *Reconciler) judge(ctx context.Context, class *v1beta1.MachineClass) (verdict, time.Duration, error) {
+func (r *Reconciler) judge(ctx context.Context, class *v1beta1.MachineClass) (validation, time.Duration, error) {
 	inputs := resolve.OfClass(class)
 	if err := r.Driver.Validate(ctx, provider.ValidateRequest{Class: inputs.Class()}); err != nil {
 		return refused(v1beta1.ReasonInvalidProviderSpec, err), 0, ctx.Err()
@@ -55,40 +55,40 @@ func (r *Reconciler) judge(ctx context.Context, class *v1beta1.MachineClass) (ve
 }
 
 // ask asks the provider what a Node of the class will offer, unless it was asked the same before.
-func (r *Reconciler) ask(ctx context.Context, class *v1beta1.MachineClass, inputs resolve.Resolved) (verdict, time.Duration, error) {
+func (r *Reconciler) ask(ctx context.Context, class *v1beta1.MachineClass, inputs resolve.Resolved) (validation, time.Duration, error) {
 	key, fingerprint, now := client.ObjectKeyFromObject(class), fingerprintOf(class.UID, inputs), r.Clock.Now()
-	known := r.memory.of(key)
+	known := r.state.of(key)
 	if known.fingerprint == fingerprint {
 		if known.retryAt.IsZero() {
-			return known.verdict, 0, nil
+			return known.validation, 0, nil
 		}
 		if left := known.retryAt.Sub(now); left > 0 {
-			return known.verdict, left, nil
+			return known.validation, left, nil
 		}
 	} else {
-		known = recollection{fingerprint: fingerprint}
+		known = classState{fingerprint: fingerprint}
 	}
 	capacity, err := r.Driver.Capacity(ctx, provider.CapacityRequest{Class: inputs.Class()})
 	if err != nil && ctx.Err() != nil {
-		return verdict{}, 0, fmt.Errorf("ask the provider about MachineClass %s: %w", key, err)
+		return validation{}, 0, fmt.Errorf("ask the provider about MachineClass %s: %w", key, err)
 	}
 	var wait time.Duration
 	var retry bool
-	known.verdict, retry = consequence(capacity, err, inputs.CredentialsRef != nil)
+	known.validation, retry = validationOf(capacity, err, inputs.CredentialsRef != nil)
 	if known.retryAt = (time.Time{}); retry {
 		known.failures++
-		wait = backoff(known.verdict.code, known.failures, provider.RetryAfter(err), string(class.UID))
+		wait = backoff(known.validation.code, known.failures, provider.RetryAfter(err), string(class.UID))
 		known.retryAt = r.Clock.Now().Add(wait)
 	} else {
 		known.failures = 0
 	}
-	r.memory.set(key, known)
-	return known.verdict, wait, nil
+	r.state.set(key, known)
+	return known.validation, wait, nil
 }
 
-// consequence is the one table from what the driver answered about a class to the verdict, and whether asking again can
+// effect is the one table from what the driver answered about a class to the decision, and whether asking again can
 // change it.
-func consequence(capacity provider.Capacity, err error, hasCredentials bool) (v verdict, retry bool) {
+func validationOf(capacity provider.Capacity, err error, hasCredentials bool) (v validation, retry bool) {
 	code := provider.CodeOf(err)
 	switch {
 	case code == provider.OK, code == provider.Unimplemented:
@@ -106,20 +106,20 @@ func consequence(capacity provider.Capacity, err error, hasCredentials bool) (v 
 	}
 }
 
-func refused(reason string, err error) verdict {
+func refused(reason string, err error) validation {
 	message := err.Error()
 	if e, ok := errors.AsType[*provider.Error](err); ok {
 		message = e.Error()
 	}
-	return verdict{reason: reason, message: message, code: provider.CodeOf(err)}
+	return validation{reason: reason, message: message, code: provider.CodeOf(err)}
 }
 
-// missing turns what the resolver did not find into a verdict; other errors stay errors.
-func missing(err error) (verdict, time.Duration, error) {
+// missing turns what the resolver did not find into a decision; other errors stay errors.
+func missing(err error) (validation, time.Duration, error) {
 	if e, ok := errors.AsType[*resolve.Error](err); ok {
-		return verdict{reason: e.Reason, message: e.Message}, 0, nil
+		return validation{reason: e.Reason, message: e.Message}, 0, nil
 	}
-	return verdict{}, 0, err
+	return validation{}, 0, err
 }
 
 // fingerprintOf changes whenever the provider could give another answer for a reason of ours. It stays in memory; the hash

@@ -31,9 +31,9 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 	return nil
 }
 
-// Wiring returns the tables of what wakes a class, and what the Secret of one.
+// Wiring returns the tables of what triggers a class, and what the Secret of one.
 //
-// Whom an event concerns is read from a bare cache: waiting for our own writes there would hold up all events.
+// The objects of an event are read from a bare cache: waiting for our own writes there would delay all events.
 func (r *Reconciler) Wiring(cache client.Reader) []wiring.Controller {
 	c := concerned{cache: cache, provider: r.Driver.Name()}
 	secretChanged := predicate.ResourceVersionChangedPredicate{}
@@ -54,7 +54,7 @@ func (r *Reconciler) Wiring(cache client.Reader) []wiring.Controller {
 	}}
 }
 
-// concerned finds out whom an event concerns.
+// concerned finds the objects that an event concerns.
 type concerned struct {
 	cache    client.Reader
 	provider string
@@ -63,22 +63,22 @@ type concerned struct {
 // classChanged lets through what people change, and the finalizer only when somebody took it away. A status that the process
 // before this one wrote, and that a late cache shows only now, is let through as the write of another (Echo).
 func classChanged() predicate.Predicate {
-	held := func(o client.Object) bool { return controllerutil.ContainsFinalizer(o, v1beta1.InUseFinalizer) }
+	protected := func(o client.Object) bool { return controllerutil.ContainsFinalizer(o, v1beta1.InUseFinalizer) }
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() ||
 			e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
 			(e.ObjectOld.GetDeletionTimestamp() == nil) != (e.ObjectNew.GetDeletionTimestamp() == nil) ||
-			held(e.ObjectOld) && !held(e.ObjectNew)
+			protected(e.ObjectOld) && !protected(e.ObjectNew)
 	}}
 }
 
-// gather is how long the deletions of Machines are gathered: a class with thousands of them is not looked at for each.
+// gather is how long the deletions of Machines are gathered: a class with thousands of them is not checked for each.
 const gather = time.Second
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// machineEvents wakes a class when its first Machine comes, and one that is being deleted when one goes. All other events of
-// Machines cost a look into the cache at most.
+// machineEvents triggers a class when its first Machine comes, and one that is being deleted when one goes. All other events of
+// Machines cost a check into the cache at most.
 func (c concerned) machineEvents() handler.EventHandler {
 	comes := func(ctx context.Context, o client.Object, q queue) {
 		class, key := c.classOf(ctx, o)
@@ -129,7 +129,7 @@ func (c concerned) classOf(ctx context.Context, machine client.Object) (*v1beta1
 	return class, key
 }
 
-// classesOfSecret wakes the classes that refer to a Secret.
+// classesOfSecret triggers the classes that refer to a Secret.
 func (c concerned) classesOfSecret(ctx context.Context, secret client.Object) []reconcile.Request {
 	var requests []reconcile.Request
 	for _, class := range c.referring(ctx, secret) {
@@ -140,14 +140,14 @@ func (c concerned) classesOfSecret(ctx context.Context, secret client.Object) []
 	return requests
 }
 
-// secretOutOfOrder wakes a Secret whose finalizer is not as the classes and Machines in the cache would have it. Most Secrets of a
+// secretOutOfOrder triggers a Secret whose finalizer is not as the classes and Machines in the cache would have it. Most Secrets of a
 // cluster are none of ours, and those must not cost a request.
 func (c concerned) secretOutOfOrder(ctx context.Context, secret client.Object) []reconcile.Request {
 	users, err := usersOf(ctx, c.cache, secret, c.provider)
 	if err != nil {
-		logf.FromContext(ctx).Error(err, "Cannot find out whom a Secret concerns")
+		logf.FromContext(ctx).Error(err, "Cannot find the objects that a Secret concerns")
 	}
-	if kept := controllerutil.ContainsFinalizer(secret, v1beta1.InUseFinalizer); kept && users.any || !kept && (!users.ours || !resolve.Usable(secret)) {
+	if stored := controllerutil.ContainsFinalizer(secret, v1beta1.InUseFinalizer); stored && users.any || !stored && (!users.ours || !resolve.Usable(secret)) {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(secret)}}
@@ -156,14 +156,14 @@ func (c concerned) secretOutOfOrder(ctx context.Context, secret client.Object) [
 func (c concerned) referring(ctx context.Context, secret client.Object) []v1beta1.MachineClass {
 	classes, err := resolve.ClassesOfSecret(ctx, c.cache, secret)
 	if err != nil {
-		logf.FromContext(ctx).Error(err, "Cannot find out whom a Secret concerns")
+		logf.FromContext(ctx).Error(err, "Cannot find the objects that a Secret concerns")
 	}
 	return classes
 }
 
-// secretsOfClass wakes the Secrets that a class refers to, and those that it referred to before.
+// secretsOfClass triggers the Secrets that a class refers to, and those that it referred to before.
 func secretsOfClass() handler.EventHandler {
-	wake := func(q queue, o client.Object, names []string) {
+	enqueue := func(q queue, o client.Object, names []string) {
 		for _, name := range names {
 			q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}})
 		}
@@ -176,25 +176,25 @@ func secretsOfClass() handler.EventHandler {
 		return resolve.SecretNames(class)
 	}
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { wake(q, e.Object, namesOf(e.Object)) },
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { enqueue(q, e.Object, namesOf(e.Object)) },
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
 			if before, after := namesOf(e.ObjectOld), namesOf(e.ObjectNew); !slices.Equal(before, after) {
-				wake(q, e.ObjectNew, append(before, after...))
+				enqueue(q, e.ObjectNew, append(before, after...))
 			}
 		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { wake(q, e.Object, namesOf(e.Object)) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { enqueue(q, e.Object, namesOf(e.Object)) },
 	}
 }
 
-// secretsOfMachine wakes the Secrets that a Machine of the inline form refers to: those that are not held when it comes, and
+// secretsOfMachine triggers the Secrets that a Machine of the inline form refers to: those that are not held when it comes, and
 // those that nobody else refers to when it goes.
 func (c concerned) secretsOfMachine() handler.EventHandler {
-	wake := func(ctx context.Context, q queue, o client.Object, names []string, after time.Duration) {
+	enqueue := func(ctx context.Context, q queue, o client.Object, names []string, after time.Duration) {
 		for _, name := range names {
 			secret := wiring.Secrets()
 			key := types.NamespacedName{Namespace: o.GetNamespace(), Name: name}
 			if err := c.cache.Get(ctx, key, secret); err != nil {
-				continue // It is looked at when it comes.
+				continue // It is checked when it comes.
 			}
 			if len(c.secretOutOfOrder(ctx, secret)) > 0 {
 				q.AddAfter(reconcile.Request{NamespacedName: key}, after)
@@ -203,15 +203,15 @@ func (c concerned) secretsOfMachine() handler.EventHandler {
 	}
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
-			wake(ctx, q, e.Object, inlineSecrets(e.Object), 0)
+			enqueue(ctx, q, e.Object, inlineSecrets(e.Object), 0)
 		},
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
 			if before, after := inlineSecrets(e.ObjectOld), inlineSecrets(e.ObjectNew); !slices.Equal(before, after) {
-				wake(ctx, q, e.ObjectNew, append(before, after...), 0)
+				enqueue(ctx, q, e.ObjectNew, append(before, after...), 0)
 			}
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
-			wake(ctx, q, e.Object, inlineSecrets(e.Object), gather)
+			enqueue(ctx, q, e.Object, inlineSecrets(e.Object), gather)
 		},
 	}
 }

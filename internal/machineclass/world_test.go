@@ -158,13 +158,13 @@ func (w *world) awaitSecret(name, what string, is func(*corev1.Secret) bool) {
 	}, client.InNamespace(w.ns))
 }
 
-func (w *world) secretHeld(name string) bool {
+func (w *world) secretProtected(name string) bool {
 	w.Helper()
 	secret := &corev1.Secret{}
 	if err := w.Get(w.Context(), client.ObjectKey{Namespace: w.ns, Name: name}, secret); err != nil {
 		w.Fatal(err)
 	}
-	return held(secret)
+	return protected(secret)
 }
 
 // eventsOf waits until there is an event of the reason and returns how many there are, repetitions counted.

@@ -21,12 +21,12 @@ import (
 )
 
 const (
-	// verdictLife is how long it is remembered whether somebody may read metrics.
-	verdictLife = time.Minute
-	// verdicts is how many are remembered at most.
-	verdicts = 256
-	// verdictTimeout is how long the cluster may take to answer.
-	verdictTimeout = 10 * time.Second
+	// resultLifetime is how long it is remembered whether somebody may read metrics.
+	resultLifetime = time.Minute
+	// decisions is how many are remembered at most.
+	results = 256
+	// resultTimeout is how long the cluster may take to answer.
+	resultTimeout = 10 * time.Second
 	// strangersPerSecond is how often the cluster is asked about tokens that were not let in before, and strangersAtOnce how
 	// often at once: nobody without a right can have this process send more.
 	strangersPerSecond, strangersAtOnce = 2, 10
@@ -34,7 +34,7 @@ const (
 	trusted, trustLife = 64, time.Hour
 )
 
-// access lets those read metrics who the control cluster says may: whom it knows by their bearer token, and lets get the path.
+// access lets those read metrics who the control cluster says may: those that it knows by their bearer token, and lets get the path.
 // controller-runtime's filter does the same by the libraries of the API server, which double the size of a process.
 type access struct {
 	reviews authenticationclient.TokenReviewInterface
@@ -73,7 +73,7 @@ func filterMetrics(clock cache.Clock) func(*rest.Config, *http.Client) (metricss
 
 func newAccess(reviews authenticationclient.TokenReviewInterface, rights authorizationclient.SubjectAccessReviewInterface, clock cache.Clock) *access {
 	return &access{
-		reviews: reviews, rights: rights, known: cache.NewLRUExpireCacheWithClock(verdicts, clock),
+		reviews: reviews, rights: rights, known: cache.NewLRUExpireCacheWithClock(results, clock),
 		letIn: cache.NewLRUExpireCacheWithClock(trusted, clock), strangers: rate.NewLimiter(strangersPerSecond, strangersAtOnce), clock: clock,
 	}
 }
@@ -109,11 +109,11 @@ func (a *access) judge(r *http.Request) (int, error) {
 	if _, ok := a.letIn.Get(q); !ok && !a.strangers.AllowN(a.clock.Now(), 1) {
 		return http.StatusTooManyRequests, nil
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), verdictTimeout)
+	ctx, cancel := context.WithTimeout(r.Context(), resultTimeout)
 	defer cancel()
 	code, err := a.ask(ctx, token, q)
 	if err == nil {
-		a.known.Add(q, code, verdictLife)
+		a.known.Add(q, code, resultLifetime)
 	}
 	switch {
 	case err == nil && code == http.StatusOK:

@@ -78,7 +78,7 @@ func TestMissingRightsAreWaitedForAndNamed(t *testing.T) {
 	}
 	p := start(t, c, testOptions(), nil)
 	p.logs.contain(t, "read namespace kube-system, whose UID is the default of --cluster-id")
-	p.probeSays("/readyz", http.StatusServiceUnavailable, "waiting for the cluster id")
+	p.probeReports("/readyz", http.StatusServiceUnavailable, "waiting for the cluster id")
 	if err := p.stopped(); err != nil {
 		t.Errorf("Run() = %v", err)
 	}
@@ -147,14 +147,14 @@ func TestMetricsAreForThoseWhoMay(t *testing.T) {
 		}
 		return response.StatusCode, response.Body.Close()
 	}
-	// A refusal is remembered for a while, so only the one who may is asked for again.
+	// A rejection is remembered for a while, so only the one who may is asked for again.
 	eventually(t, func() error {
 		if code, err := get(""); err != nil || code != http.StatusUnauthorized {
 			return fmt.Errorf("without a token: %d, %v, want 401", code, err)
 		}
 		return nil
 	})
-	if code, err := get("nobody's"); err != nil || code != http.StatusUnauthorized {
+	if code, err := get("unknown"); err != nil || code != http.StatusUnauthorized {
 		t.Errorf("with a token of nobody: %d, %v, want 401", code, err)
 	}
 	if code, err := get(mayNot); err != nil || code != http.StatusForbidden {

@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// waitPeriod is the time between two looks for what is missing at start.
+	// waitPeriod is the time between two checks for what is missing at start.
 	waitPeriod = time.Second
-	// fillPeriod is the time between two looks whether a cache is filled.
+	// fillPeriod is the time between two checks whether a cache is filled.
 	fillPeriod = 50 * time.Millisecond
 	// waitSilence is how long nothing is said, at the start because what is missing mostly comes at once, and then because
-	// the words of an error may change from one look to the next.
+	// the words of an error may change from one check to the next.
 	waitSilence = 3 * time.Second
 	// waitReminder is how often something is said to be missing that was said to be missing before.
 	waitReminder = 15 * time.Second
-	// waitRequest bounds a look, so that a request that hangs is not waited for silently.
+	// waitRequest bounds a check, so that a request that hangs is not waited for silently.
 	waitRequest = 5 * time.Second
 )
 
@@ -38,7 +38,7 @@ func (o *Operator) awaitQuietly(ctx context.Context, what string, period time.Du
 	timer := o.clock.NewTimer(period)
 	defer timer.Stop()
 	start := o.clock.Now()
-	said, saidAt := "", start
+	said, reportedAt := "", start
 	for {
 		limited, cancel := context.WithTimeout(ctx, waitRequest)
 		err := missing(limited)
@@ -53,12 +53,12 @@ func (o *Operator) awaitQuietly(ctx context.Context, what string, period time.Du
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		}
-		due := saidAt.Add(waitReminder)
+		due := reportedAt.Add(waitReminder)
 		if err.Error() != said {
-			due = saidAt.Add(waitSilence)
+			due = reportedAt.Add(waitSilence)
 		}
 		if !now.Before(due) {
-			said, saidAt = err.Error(), now
+			said, reportedAt = err.Error(), now
 			o.log.Info("Waiting", "for", what, "cause", said)
 		}
 		select {

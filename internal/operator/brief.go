@@ -18,7 +18,7 @@ func briefly(ctx context.Context) context.Context {
 	return context.WithValue(ctx, answeredBriefly{}, true)
 }
 
-// briefTransport asks for metadata if the request is to be answered briefly.
+// briefTransport asks for metadata if the request must be answered briefly.
 type briefTransport struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.

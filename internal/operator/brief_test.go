@@ -62,33 +62,33 @@ func TestDeletionsAreAnsweredBriefly(t *testing.T) {
 	fillCache(t, c)
 	namespace := newNamespace(t)
 
-	held := newClass(namespace, "held")
-	held.Finalizers = []string{"example.com/held"}
+	lost := newClass(namespace, "held")
+	lost.Finalizers = []string{"example.com/held"}
 	free := newClass(namespace, "free")
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "secret", Finalizers: []string{"example.com/held"}}}
 	t.Cleanup(func() {
-		for _, o := range []client.Object{held, secret} {
+		for _, o := range []client.Object{lost, secret} {
 			if err := c.Live.Patch(context.Background(), o, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
 				t.Error(err)
 			}
 		}
 	})
-	for _, o := range []client.Object{held, free, secret} {
+	for _, o := range []client.Object{lost, free, secret} {
 		if err := c.Client.Create(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
 	}
-	err = c.Client.Delete(t.Context(), held, client.Preconditions{UID: ptr.To(secret.UID)})
+	err = c.Client.Delete(t.Context(), lost, client.Preconditions{UID: ptr.To(secret.UID)})
 	if !apierrors.IsConflict(err) {
 		t.Errorf("another of the name: %v, want a conflict", err)
 	}
-	for _, o := range []client.Object{held, free, secret} {
+	for _, o := range []client.Object{lost, free, secret} {
 		if err := c.Client.Delete(t.Context(), o); err != nil {
 			t.Errorf("delete %s: %v", o.GetName(), err)
 		}
 	}
 	got := &v1beta1.MachineClass{}
-	if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(held), got); err != nil || got.DeletionTimestamp == nil {
+	if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(lost), got); err != nil || got.DeletionTimestamp == nil {
 		t.Errorf("what was deleted is read back as %+v, %v", got.ObjectMeta, err)
 	}
 	if err := c.Client.Get(t.Context(), client.ObjectKeyFromObject(free), got); !apierrors.IsNotFound(err) {

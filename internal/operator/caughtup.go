@@ -16,7 +16,7 @@ import (
 const (
 	// comparePage bounds what the API server and this process hold at a time.
 	comparePage = 500
-	// comparePeriod is the time between two looks whether the cache has what it lacked.
+	// comparePeriod is the time between two checks whether the cache has what it lacked.
 	comparePeriod = 50 * time.Millisecond
 )
 
@@ -27,7 +27,7 @@ const (
 // The version of the cache alone does not tell. Versions count the writes of all kinds, and the one of a watch to which
 // nothing happens moves about once a minute. So objects are compared as well.
 //
-// What is cached as metadata is not looked at: it wakes controllers, and nothing is decided from it. Nor is a cache that was
+// What is cached as metadata is not checked: it triggers controllers, and nothing is decided from it. Nor is a cache that was
 // never filled: it cannot be read.
 func (c *Cluster) CaughtUp(ctx context.Context) error {
 	if !c.Synced() {

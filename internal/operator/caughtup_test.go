@@ -93,13 +93,13 @@ func (b *body) Close() error {
 // cutOff returns the target cluster with its Nodes in the cache, and what can cut its watches off.
 func cutOff(t *testing.T) (*Cluster, *watchesCut) {
 	t.Helper()
-	gate := &watchesCut{cut: make(chan struct{})}
+	readiness := &watchesCut{cut: make(chan struct{})}
 	config := rest.CopyConfig(planes.target.Config())
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		if gate.next == nil {
-			gate.next = next
+		if readiness.next == nil {
+			readiness.next = next
 		}
-		return gate
+		return readiness
 	})
 	c, err := newCluster(config, clusterOptions{
 		scheme: testScheme(), kinds: []Kind{{Object: &corev1.Node{}, Transform: TransformNode}}, readTimeout: time.Second, fence: fence.AlwaysOpen(),
@@ -111,7 +111,7 @@ func cutOff(t *testing.T) (*Cluster, *watchesCut) {
 		t.Errorf("of a cache that cannot be read: %v", err)
 	}
 	fillCache(t, c)
-	return c, gate
+	return c, readiness
 }
 
 // newNode makes a node for as long as the test lasts.
@@ -137,7 +137,7 @@ func newNode(t *testing.T, name string) *corev1.Node {
 func TestACacheHasCaughtUpWhenItShowsWhatTheAPIServerHas(t *testing.T) {
 	nodes := clientset(t, planes.target.Config()).CoreV1().Nodes()
 	newNode(t, "old")
-	c, gate := cutOff(t)
+	c, readiness := cutOff(t)
 	within := func(d time.Duration) error {
 		ctx, cancel := context.WithTimeout(t.Context(), d)
 		defer cancel()
@@ -182,13 +182,13 @@ func TestACacheHasCaughtUpWhenItShowsWhatTheAPIServerHas(t *testing.T) {
 			}
 		}, []string{"old2"}},
 	} {
-		gate.off()
+		readiness.off()
 		step.change()
 		if err := within(time.Second); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), step.lacks) {
 			t.Errorf("without watches: %v, want that %s", err, step.lacks)
 		}
 		// Nothing else happens, so that no version tells.
-		gate.on()
+		readiness.on()
 		if err := within(patience); err != nil {
 			t.Errorf("with watches: %v", err)
 		}
@@ -197,8 +197,8 @@ func TestACacheHasCaughtUpWhenItShowsWhatTheAPIServerHas(t *testing.T) {
 		}
 	}
 	// Writes of other kinds and the end of a watch to which nothing happened are no reason to wait.
-	gate.off()
-	defer gate.on()
+	readiness.off()
+	defer readiness.on()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "operator-"}}
 	if _, err := clientset(t, planes.target.Config()).CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -208,21 +208,21 @@ func TestACacheHasCaughtUpWhenItShowsWhatTheAPIServerHas(t *testing.T) {
 	}
 }
 
-// After so many failures an informer that is told of them waits for 13 seconds at least, and after more for a minute.
+// After so many failures an informer that gets them waits for 13 seconds at least, and after more for a minute.
 //
 // F-27.
 func TestACacheCatchesUpSoonHoweverLongItWasCutOff(t *testing.T) {
 	const failures, soon = 5, 10 * time.Second
-	c, gate := cutOff(t)
-	gate.off()
+	c, readiness := cutOff(t)
+	readiness.off()
 	eventually(t, func() error {
-		if n := gate.failures(); n < failures {
+		if n := readiness.failures(); n < failures {
 			return fmt.Errorf("%d watches failed", n)
 		}
 		return nil
 	})
 	node := newNode(t, "late")
-	gate.on()
+	readiness.on()
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
 	if err := c.CaughtUp(ctx); err != nil {

@@ -69,8 +69,8 @@ func startChild(t *testing.T, role, namespace string) *child {
 	return c
 }
 
-// says waits for a line that begins like this.
-func (c *child) says(prefix string) {
+// reports waits for a line that begins like this.
+func (c *child) reports(prefix string) {
 	c.t.Helper()
 	deadline := time.After(patience)
 	for {
@@ -124,7 +124,7 @@ func (c *child) rest() ([]string, int) {
 func TestAProcessThatWasStoppedDoesNothingMoreWhenItGoesOn(t *testing.T) {
 	namespace := newNamespace(t)
 	first := startChild(t, "leader", namespace)
-	first.says("acting")
+	first.reports("acting")
 	first.signal(syscall.SIGSTOP)
 	second := start(t, childConfig(planes.control.Kubeconfig(), namespace), testOptions(), nil)
 	second.elected()
@@ -157,7 +157,7 @@ func TestASignalEndsTheProcessAndReleasesTheLease(t *testing.T) {
 		t.Run(s.String(), func(t *testing.T) {
 			namespace := newNamespace(t)
 			c := startChild(t, "leader", namespace)
-			c.says("acting")
+			c.reports("acting")
 			c.signal(s)
 			if said, code := c.rest(); code != 0 || len(said) == 0 || said[len(said)-1] != "ended: <nil>" {
 				t.Errorf("exit code %d after %q", code, said)
@@ -171,9 +171,9 @@ func TestASignalEndsTheProcessAndReleasesTheLease(t *testing.T) {
 
 func TestASecondSignalEndsTheProcessAtOnce(t *testing.T) {
 	c := startChild(t, "deaf", newNamespace(t))
-	c.says("acting")
+	c.reports("acting")
 	c.signal(syscall.SIGTERM)
-	c.says("ended:")
+	c.reports("ended:")
 	c.signal(syscall.SIGTERM)
 	if _, code := c.rest(); code != 1 {
 		t.Errorf("exit code %d, want 1", code)

@@ -123,7 +123,7 @@ func newCluster(config *rest.Config, o clusterOptions) (*Cluster, error) {
 	return c, nil
 }
 
-// Synced reports whether the cache was filled. It stays filled, if stale, when the cluster goes away.
+// Synced reports whether the cache was filled. It stays filled, if stale, when the cluster becomes unreachable.
 func (c *Cluster) Synced() bool {
 	select {
 	case <-c.filled:
@@ -162,7 +162,7 @@ func (c *Cluster) answers(ctx context.Context) error {
 	}
 }
 
-// mayRead lists one object of each kind that decisions are made from. Whose rights were taken away sees in its caches what
+// mayRead lists one object of each kind that decisions are made from. Whose rights were removed sees in its caches what
 // was there before, for ever. An API server that lets nobody in particular ask for /readyz answers so to credentials that
 // are missing altogether. An error of another kind says nothing about that.
 func (c *Cluster) mayRead(ctx context.Context) error {

@@ -38,14 +38,14 @@ type Config struct {
 	LeaseDuration time.Duration
 	// RenewDeadline is how long the leader acts after the last renewal that succeeded.
 	RenewDeadline time.Duration
-	// RetryPeriod is the time between two renewals, and between two looks of a candidate.
+	// RetryPeriod is the time between two renewals, and between two checks of a candidate.
 	RetryPeriod time.Duration
 
 	// HealthProbeBindAddress serves /healthz and /readyz; "0" or "" serves them nowhere. So with the next ones.
 	HealthProbeBindAddress string
 	// MetricsBindAddress serves /metrics.
 	MetricsBindAddress string
-	// MetricsSecure serves metrics by HTTPS and only to those whom the control cluster authenticates and authorizes.
+	// MetricsSecure serves metrics by HTTPS and only to those that the control cluster authenticates and authorizes.
 	MetricsSecure bool
 	// MetricsCertDir holds tls.crt and tls.key for secure metrics; empty means a certificate made at start.
 	MetricsCertDir string
@@ -59,9 +59,9 @@ type Config struct {
 	TargetQPS    float32
 	TargetBurst  int
 
-	// StatusCheckPeriod is the time between two looks whether the API servers answer.
+	// StatusCheckPeriod is the time between two checks whether the API servers answer.
 	StatusCheckPeriod time.Duration
-	// StatusCheckTimeout is the time within which two looks in a row fail when a cluster is away.
+	// StatusCheckTimeout is the time within which two checks in a row fail when a cluster is unreachable.
 	StatusCheckTimeout time.Duration
 
 	// GracefulShutdownTimeout is how long the end of running work is waited for after a signal.

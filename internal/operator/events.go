@@ -14,7 +14,7 @@ import (
 )
 
 // Events returns a source of the events of a cached kind that never holds up the start of a controller: where the cluster
-// is away, its events come when it is there and its cache was filled. Controllers use it for the target cluster's kinds.
+// is unreachable, its events come when it is there and its cache was filled. Controllers use it for the target cluster's kinds.
 func Events[T client.Object](c *Cluster, object T, h handler.TypedEventHandler[T, reconcile.Request], p ...predicate.TypedPredicate[T]) source.Source {
 	return later{Source: source.Kind(c.Cache, object, h, p...), after: c.filled}
 }

@@ -20,7 +20,7 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.TargetKubeconfig, "target-kubeconfig", c.TargetKubeconfig,
 		"Path of the kubeconfig of the target cluster, in which the machines become Nodes, or \"in-cluster\", or \"none\" if there is no such cluster. Required.")
 	fs.StringVar(&c.Namespace, "namespace", c.Namespace,
-		"The only namespace of the control cluster to look at. Empty means all.")
+		"The only namespace of the control cluster to check. Empty means all.")
 	fs.StringVar(&c.ClusterID, "cluster-id", c.ClusterID,
 		"What marks this installation's instances at the cloud. It must never change. Empty means the UID of the control cluster's namespace kube-system, followed by \"/\" and --namespace if that is set.")
 
@@ -40,7 +40,7 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.MetricsBindAddress, "metrics-bind-address", c.MetricsBindAddress,
 		"Address of /metrics; \"0\" for none.")
 	fs.BoolVar(&c.MetricsSecure, "metrics-secure", c.MetricsSecure,
-		"Serve metrics by HTTPS, and only to users whom the control cluster authenticates and authorizes to get the path /metrics.")
+		"Serve metrics by HTTPS, and only to users that the control cluster authenticates and authorizes to get the path /metrics.")
 	fs.StringVar(&c.MetricsCertDir, "metrics-cert-dir", c.MetricsCertDir,
 		"Folder with tls.crt and tls.key for --metrics-secure. Empty means a self-signed certificate made at start.")
 	fs.StringVar(&c.PprofBindAddress, "pprof-bind-address", c.PprofBindAddress,
@@ -56,9 +56,9 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 		"Number of requests that may exceed --target-qps for a moment.")
 
 	fs.DurationVar(&c.StatusCheckPeriod, "machine-safety-apiserver-statuscheck-period", c.StatusCheckPeriod,
-		"Time between two looks whether the API servers of both clusters answer.")
+		"Time between two checks whether the API servers of both clusters answer.")
 	fs.DurationVar(&c.StatusCheckTimeout, "machine-safety-apiserver-statuscheck-timeout", c.StatusCheckTimeout,
-		"Time within which an API server that does not answer is looked at twice. Then the cluster counts as away, and no machines are added, exchanged or drained until it answers.")
+		"Time within which an API server that does not answer is checked twice. Then the cluster counts as unreachable, and no machines are added, exchanged or drained until it answers.")
 
 	fs.DurationVar(&c.GracefulShutdownTimeout, "graceful-shutdown-timeout", c.GracefulShutdownTimeout,
 		"How long to wait, after SIGTERM or SIGINT, for work in progress to end.")

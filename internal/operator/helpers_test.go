@@ -204,7 +204,7 @@ func (p *process) probe(path string) (int, string) {
 	return response.StatusCode, string(body)
 }
 
-func (p *process) probeSays(path string, status int, text string) {
+func (p *process) probeReports(path string, status int, text string) {
 	p.t.Helper()
 	eventually(p.t, func() error {
 		if gotStatus, got := p.probe(path); gotStatus != status || !strings.Contains(got, text) {

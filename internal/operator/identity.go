@@ -106,7 +106,7 @@ func (o *Operator) identify(ctx context.Context) error {
 	return nil
 }
 
-// keepIdentity looks at the record again and again while this process leads, and makes it anew when somebody deleted it: the
+// keepIdentity checks the record again and again while this process leads, and makes it anew when somebody deleted it: the
 // next process with another cluster id would find nothing to compare its own with.
 func (o *Operator) keepIdentity(ctx context.Context) error {
 	tick := time.NewTicker(o.config.StatusCheckPeriod)
@@ -121,7 +121,7 @@ func (o *Operator) keepIdentity(ctx context.Context) error {
 		err := o.identify(request)
 		cancel()
 		if err != nil && ctx.Err() == nil {
-			o.log.Error(err, "Cannot tell whether the cluster id is still recorded")
+			o.log.Error(err, "Cannot show whether the cluster id is still recorded")
 		}
 	}
 }

@@ -87,7 +87,7 @@ func TestTheClusterIDIsTheClustersAndIsRecorded(t *testing.T) {
 		t.Errorf("machinist_cluster_id_mismatch = %v, want 1", got)
 	}
 	third.logs.contain(t, "Orphaned instances are left alone")
-	third.probeSays("/readyz", http.StatusOK, "cluster id: not the one recorded")
+	third.probeReports("/readyz", http.StatusOK, "cluster id: not the one recorded")
 
 	record, err := api.CoreV1().ConfigMaps(c.LeaderElectionNamespace).Get(t.Context(), "machinist-cluster-id", metav1.GetOptions{})
 	if err != nil {
@@ -112,7 +112,7 @@ func TestTheClusterIDIsTheClustersAndIsRecorded(t *testing.T) {
 // The roles that are given do not reach the namespace that is the default.
 //
 // P-60.
-func TestAProcessThatMayNotUseItsNamespaceIsToldWhichOneItMay(t *testing.T) {
+func TestAProcessThatMayNotUseItsNamespaceReportsWhichOneItMay(t *testing.T) {
 	config, err := planes.control.UserConfig("somebody-without-roles")
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +133,7 @@ func TestAProcessThatMayNotUseItsNamespaceIsToldWhichOneItMay(t *testing.T) {
 	}
 }
 
-// Without its record, the next process with another cluster id takes the instances of this installation for nobody's.
+// Without its record, the next process with another cluster id takes the instances of this installation for unassigned.
 //
 // F-44.
 func TestARecordThatSomebodyDeletesIsMadeAgain(t *testing.T) {

@@ -127,7 +127,7 @@ type declaredCache struct {
 	kinds kinds
 	// everywhere are the fields by which objects of one namespace cannot be found. They are all known before the cache is read.
 	everywhere map[string]bool
-	// indexers has what indexer found, by GroupVersionKind: to be told by kind, controller-runtime makes an object of it.
+	// indexers has what indexer found, by GroupVersionKind: to be reported by kind, controller-runtime makes an object of it.
 	indexers sync.Map
 }
 

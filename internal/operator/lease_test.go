@@ -43,7 +43,7 @@ func (w *work) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Re
 	return reconcile.Result{}, nil
 }
 
-// setup registers the controller; newClass wakes it.
+// setup registers the controller; newClass triggers it.
 func (w *work) setup(op *Operator) error {
 	return builder.ControllerManagedBy(op.Manager()).Named("work").For(&v1beta1.MachineClass{}).Complete(w)
 }

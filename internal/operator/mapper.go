@@ -12,7 +12,7 @@ import (
 )
 
 // scopes are the kinds that may be cached. What is known here need not be asked of an API server, so that a cluster's
-// informers and indexes can be made while it is away.
+// informers and indexes can be made while it is unreachable.
 func scopes() map[schema.GroupVersionKind]meta.RESTScope {
 	ours, core := v1beta1.GroupVersion, corev1.SchemeGroupVersion
 	return map[schema.GroupVersionKind]meta.RESTScope{

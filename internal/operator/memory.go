@@ -14,9 +14,9 @@ const (
 	gcPercent = 45
 	// gcPercentMost bounds what heapKept makes of it.
 	gcPercentMost = 1000
-	// heapKept is how long a process lets its heap grow to what it once used. While a fleet is deleted there is much to do
+	// heapReserve is how long a process lets its heap grow to what it once used. While a fleet is deleted there is much to do
 	// and ever less to hold: who gave memory back at once would collect garbage all the more often.
-	heapKept = 5 * time.Minute
+	heapReserve = 5 * time.Minute
 	// heapSmall is up to where the heap may be twice what is used, as Go has it: of little, half is not much.
 	heapSmall = 48 << 20
 )
@@ -44,7 +44,7 @@ type heapPace struct {
 
 // percent returns the GOGC for a heap of which live bytes were found in use, from roots of as many bytes.
 func (p *heapPace) percent(live, roots uint64, now time.Time) int {
-	if live >= p.most || now.Sub(p.since) >= heapKept {
+	if live >= p.most || now.Sub(p.since) >= heapReserve {
 		p.most, p.since = live, now
 	}
 	goal := max(p.most, min(2*live, heapSmall), live)

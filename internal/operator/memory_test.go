@@ -26,9 +26,9 @@ func TestTheHeapMayBeAsLargeAsItWasLately(t *testing.T) {
 		{"less, with roots", 2 * time.Second, 30 * MiB, 10 * MiB, 175},
 		{"nearly nothing", 3 * time.Second, MiB, 0, gcPercentMost},
 		{"nothing", 3 * time.Second, 0, 0, gcPercentMost},
-		{"just before it is forgotten", time.Second + heapKept - 1, 40 * MiB, 0, 150},
-		{"forgotten", time.Second + heapKept, 40 * MiB, 0, gcPercent},
-		{"less again", 2*time.Second + heapKept, 16 * MiB, 0, 150},
+		{"just before it is forgotten", time.Second + heapReserve - 1, 40 * MiB, 0, 150},
+		{"forgotten", time.Second + heapReserve, 40 * MiB, 0, gcPercent},
+		{"less again", 2*time.Second + heapReserve, 16 * MiB, 0, 150},
 	} {
 		if got := pace.percent(step.live, step.roots, begun.Add(step.after)); got != step.want {
 			t.Errorf("%s: GOGC is %d, want %d", step.name, got, step.want)
@@ -36,22 +36,22 @@ func TestTheHeapMayBeAsLargeAsItWasLately(t *testing.T) {
 	}
 }
 
-func TestCollectionsOfGarbageAreTold(t *testing.T) {
-	told := make(chan struct{}, 1)
+func TestGarbageCollectionsAreLogged(t *testing.T) {
+	reported := make(chan struct{}, 1)
 	afterEveryGC(func() {
 		select {
-		case told <- struct{}{}:
+		case reported <- struct{}{}:
 		default:
 		}
 	})
 	for i := range 3 {
-		// One that ends before the last one was told is not told by itself.
-		for deadline := time.Now().Add(time.Minute); len(told) == 0; runtime.GC() {
+		// One that ends before the last one was reported is not reported by itself.
+		for deadline := time.Now().Add(time.Minute); len(reported) == 0; runtime.GC() {
 			if time.Now().After(deadline) {
-				t.Fatalf("told %d times, want 3", i)
+				t.Fatalf("reported %d times, want 3", i)
 			}
 		}
-		<-told
+		<-reported
 	}
 	if live, roots := heapFound(); live == 0 || roots == 0 {
 		t.Errorf("the collection found %d bytes from roots of %d", live, roots)

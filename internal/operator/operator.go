@@ -85,7 +85,7 @@ type Operator struct {
 	identity   atomic.Pointer[identity]
 }
 
-// controllerNeverTimesOut is longer than any process lives: what a controller waits for at its start, it gets or it is told
+// controllerNeverTimesOut is longer than any process lives: what a controller waits for at its start, it gets or it is reported
 // to stop.
 const controllerNeverTimesOut = 10 * 365 * 24 * time.Hour
 
@@ -219,7 +219,7 @@ func (o *Operator) makeManager() error {
 	return nil
 }
 
-// startedCache is a cache for a manager that shall not start it: Run does, because the manager cannot be stopped while it
+// startedCache is a cache for a manager that must not start it: Run does, because the manager cannot be stopped while it
 // waits for its caches, and because the cache must outlive the reconcilers.
 type startedCache struct{ cache.Cache }
 

@@ -41,14 +41,14 @@ func (c pagedClient) List(ctx context.Context, list client.ObjectList, o ...clie
 // Shared is List for index.Shared: it returns pointers, and what the cache has in the same version is not held twice. It lists
 // all that there is: a limit is not heeded.
 func (c pagedClient) Shared(ctx context.Context, list client.ObjectList, o ...client.ListOption) ([]any, error) {
-	held, err := c.cache.whole(ctx, list)
+	lost, err := c.cache.whole(ctx, list)
 	if err != nil {
 		return nil, err
 	}
 	var objects []any
 	add := func(page reflect.Value) {
 		for i := range page.Len() {
-			objects = append(objects, share(page.Index(i), held))
+			objects = append(objects, share(page.Index(i), lost))
 		}
 	}
 	err = c.pages(ctx, list, (&client.ListOptions{}).ApplyOptions(o), add, func() { objects = nil })
@@ -118,9 +118,9 @@ func withoutManagedFields(list client.ObjectList) error {
 
 // share returns a pointer to an item as a cache has it, if that is of the same version, or else to a copy, which does not keep
 // the rest of the page.
-func share(item reflect.Value, held toolscache.Store) any {
-	if object, ok := item.Addr().Interface().(client.Object); ok && held != nil {
-		known, there, err := held.GetByKey(toolscache.MetaObjectToName(object).String())
+func share(item reflect.Value, lost toolscache.Store) any {
+	if object, ok := item.Addr().Interface().(client.Object); ok && lost != nil {
+		known, there, err := lost.GetByKey(toolscache.MetaObjectToName(object).String())
 		cached, ok := known.(client.Object)
 		if err == nil && there && ok && cached.GetUID() == object.GetUID() && cached.GetResourceVersion() == object.GetResourceVersion() {
 			return cached

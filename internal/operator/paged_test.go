@@ -44,7 +44,7 @@ func TestALiveListInPagesIsOfOneMoment(t *testing.T) {
 		options  []client.ListOption
 		expires  bool
 		requests int
-		more     string // what comes meanwhile and is shown all the same
+		more     string // what comes meanwhile and is shown anyway
 	}{
 		"by default":              {nil, false, 3, ""},
 		"by labels":               {[]client.ListOption{client.MatchingLabels{"a": "b"}}, false, 3, ""},
@@ -131,14 +131,14 @@ func TestALiveListSharesWhatTheCacheHasInTheSameVersion(t *testing.T) {
 		t.Errorf("%v at %q, %v, want the objects of the cache: %v", live, list.ResourceVersion, err, cached)
 	}
 	// Another version is the live one's own, whatever the cache has.
-	held, err := paged.cache.whole(t.Context(), &list)
+	lost, err := paged.cache.whole(t.Context(), &list)
 	if err != nil {
 		t.Fatal(err)
 	}
 	other, another, fresh := cached[0].DeepCopy(), cached[1].DeepCopy(), newClass(c.LeaderElectionNamespace, "new")
 	other.ResourceVersion, another.UID = "1", "another"
 	for _, class := range []*v1beta1.MachineClass{other, another, fresh} {
-		got, ok := share(reflect.ValueOf(class).Elem(), held).(*v1beta1.MachineClass)
+		got, ok := share(reflect.ValueOf(class).Elem(), lost).(*v1beta1.MachineClass)
 		if !ok || got == class || !equality.Semantic.DeepEqual(got, class) {
 			t.Errorf("%v for %v, want a copy", got, class)
 		}

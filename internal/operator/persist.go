@@ -13,15 +13,15 @@ import (
 const (
 	// persistPeriod is the time between two tries of a request that reaches nobody.
 	persistPeriod = time.Second
-	// triesToTell is after how many tries it is logged. Most outages are known by then, but for one of this kind alone.
-	triesToTell = 60
+	// reportTries is after how many tries it is logged. Most outages are known by then, but for one of this kind alone.
+	reportTries = 60
 	// drainLimit bounds what is read of an answer that is thrown away, so that its connection can be used again.
 	drainLimit = 64 << 10
 )
 
-// persistent returns a client for informers. An informer that reaches nobody looks again ever more rarely, in the end only
+// persistent returns a client for informers. An informer that reaches nobody checks again ever more rarely, in the end only
 // once or twice a minute, and it would do so as well after the outage, when everybody else goes on: decisions would be made
-// from what was there before. So it is not told. Its request is tried again until somebody answers, be it with a refusal,
+// from what was there before. So it is not reported. Its request is tried again until somebody answers, be it with a rejection,
 // or until the informer ends.
 func persistent(client *http.Client, log logr.Logger) *http.Client {
 	copied := *client
@@ -46,7 +46,7 @@ func (p persistence) RoundTrip(request *http.Request) (*http.Response, error) {
 	var tick *time.Ticker
 	for tries := 1; ; tries++ {
 		response, err := p.next.RoundTrip(request)
-		if ctx.Err() != nil || err == nil && !nobody(response) {
+		if ctx.Err() != nil || err == nil && !noOne(response) {
 			return response, err
 		}
 		if err == nil {
@@ -58,7 +58,7 @@ func (p persistence) RoundTrip(request *http.Request) (*http.Response, error) {
 			tick = time.NewTicker(persistPeriod)
 			defer tick.Stop()
 		}
-		if tries == triesToTell {
+		if tries == reportTries {
 			p.log.Info("A watch reaches nobody, and is tried again until it does", "path", request.URL.Path, "cause", err.Error())
 		}
 		select {
@@ -69,10 +69,10 @@ func (p persistence) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 }
 
-// nobody reports whether an answer is that of something in between that does not reach the API server either, or of an API
+// noOne reports whether an answer is that of something in between that does not reach the API server either, or of an API
 // server that does not accept the credentials, which may be renewed (F-34). An API server that is busy says when to come
 // again, and client-go obeys.
-func nobody(response *http.Response) bool {
+func noOne(response *http.Response) bool {
 	switch response.StatusCode {
 	case http.StatusUnauthorized:
 		return true

@@ -44,7 +44,7 @@ func TestARequestOfAnInformerIsTriedUntilSomebodyAnswers(t *testing.T) {
 		"an answer":               {http.MethodGet, &answers{status: []int{200}}, 200, 1},
 		"nobody, then an answer":  {http.MethodGet, &answers{status: []int{0, 200}}, 200, 2},
 		"a proxy without anybody": {http.MethodGet, &answers{status: []int{503, 502, 200}}, 200, 3},
-		"a refusal":               {http.MethodGet, &answers{status: []int{0, 403}}, 403, 2},
+		"a rejection":             {http.MethodGet, &answers{status: []int{0, 403}}, 403, 2},
 		"an error of the server":  {http.MethodGet, &answers{status: []int{500}}, 500, 1},
 		"a version that is gone":  {http.MethodGet, &answers{status: []int{410}}, 410, 1},
 		"a server that is busy":   {http.MethodGet, &answers{status: []int{503}, header: http.Header{"Retry-After": {"1"}}}, 503, 1},
@@ -74,8 +74,8 @@ func TestARequestOfAnInformerIsTriedUntilSomebodyAnswers(t *testing.T) {
 // F-27.
 func TestARequestThatReachesNobodyEndsWithItsInformer(t *testing.T) {
 	t.Parallel()
-	nobody := &answers{status: []int{0}}
-	c := persistent(&http.Client{Transport: nobody}, logr.Discard())
+	noOne := &answers{status: []int{0}}
+	c := persistent(&http.Client{Transport: noOne}, logr.Discard())
 	ctx, cancel := context.WithCancel(t.Context())
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://nowhere/", nil)
 	if err != nil {
@@ -87,7 +87,7 @@ func TestARequestThatReachesNobodyEndsWithItsInformer(t *testing.T) {
 		ended <- err
 	}()
 	eventually(t, func() error {
-		if nobody.asked.Load() < 2 {
+		if noOne.asked.Load() < 2 {
 			return errors.New("it was not tried again")
 		}
 		return nil

@@ -32,7 +32,7 @@ func TestManyProbesCostOneRequest(t *testing.T) {
 	for range 50 {
 		all.Go(func() {
 			if p.reachable(gone) == nil {
-				t.Error("it is away")
+				t.Error("it is unreachable")
 			}
 		})
 	}
@@ -96,7 +96,7 @@ func TestStrangersCostFewRequests(t *testing.T) {
 	if asked.asked > strangersAtOnce || refused < 90 {
 		t.Errorf("%d requests, %d refused", asked.asked, refused)
 	}
-	clock.Step(2 * verdictLife)
+	clock.Step(2 * resultLifetime)
 	for range 100 {
 		get("x", "/metrics")
 		get(time.Now().String(), "/metrics")

@@ -26,7 +26,7 @@ func TestAProcessSeesItsTargetGoAndComeBack(t *testing.T) {
 	o := testOptions()
 	p := start(t, watchful(testConfig(t)), o, nil)
 	p.elected()
-	p.probeSays("/readyz", http.StatusOK, "frozen: no")
+	p.probeReports("/readyz", http.StatusOK, "frozen: no")
 	watch := p.Reachability()
 	eventually(t, func() error {
 		if _, stable := watch.StableSince(); !stable {
@@ -35,7 +35,7 @@ func TestAProcessSeesItsTargetGoAndComeBack(t *testing.T) {
 		return nil
 	})
 	stopAPIServer(t, planes.target)
-	p.probeSays("/readyz", http.StatusOK, "frozen: The target cluster cannot be reached since ")
+	p.probeReports("/readyz", http.StatusOK, "frozen: The target cluster cannot be reached since ")
 	frozen, err := reachability.FrozenMetric(o.Registerer)
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +57,7 @@ func TestAProcessSeesItsTargetGoAndComeBack(t *testing.T) {
 		t.Error("stable in an outage")
 	}
 	startAPIServer(t, planes.target)
-	p.probeSays("/readyz", http.StatusOK, "frozen: no")
+	p.probeReports("/readyz", http.StatusOK, "frozen: no")
 	metric(0)
 	past, _ := watch.TargetOutages()
 	if len(past) == 0 {
@@ -73,7 +73,7 @@ func TestAProcessSeesItsTargetGoAndComeBack(t *testing.T) {
 	noGoroutinesLeft(t)
 }
 
-// What answers does not count as away when the controllers begin, else they would report a freeze at every start.
+// What answers does not count as unreachable when the controllers begin, else they would report a freeze at every start.
 //
 // F-1.
 func TestAProcessIsNotFrozenWhenItBegins(t *testing.T) {

@@ -157,13 +157,13 @@ func TestATokenThatIsNoLongerGoodIsAnOutageUntilTheFileHasANewOne(t *testing.T) 
 	c.TargetKubeconfig = file.path
 	p := start(t, c, o, nil)
 	p.elected()
-	p.probeSays("/readyz", http.StatusOK, "frozen: no")
+	p.probeReports("/readyz", http.StatusOK, "frozen: no")
 	<-p.Target().Filled()
 
 	void()
 	p.wantFrozen(o, v1beta1.ReasonTargetCredentialsRefused)
-	p.probeSays("/readyz", http.StatusOK, "frozen: The target cluster refuses the credentials of this process since ")
-	p.probeSays("/readyz", http.StatusOK, "target: it refuses the credentials of this process")
+	p.probeReports("/readyz", http.StatusOK, "frozen: The target cluster refuses the credentials of this process since ")
+	p.probeReports("/readyz", http.StatusOK, "target: it refuses the credentials of this process")
 	p.logs.contain(t, "A cluster refuses the credentials of this process")
 	watch := p.Reachability()
 	if _, stable := watch.StableSince(); stable || !watch.TargetRefuses() {
@@ -174,7 +174,7 @@ func TestATokenThatIsNoLongerGoodIsAnOutageUntilTheFileHasANewOne(t *testing.T) 
 	token, _ = admin.token()
 	file.withToken(planes.target.Endpoint(), planes.target.CA(), token)
 	p.wantFrozen(o, "")
-	p.probeSays("/readyz", http.StatusOK, "frozen: no")
+	p.probeReports("/readyz", http.StatusOK, "frozen: no")
 	if past, _ := watch.TargetOutages(); len(past) == 0 {
 		t.Error("the outage is forgotten")
 	}
@@ -194,8 +194,8 @@ func TestAProcessBeginsWithCredentialsThatAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, tc := range map[string]struct {
-		user *rest.Config
-		says string
+		user    *rest.Config
+		reports string
 	}{
 		"a certificate of another authority": {planes.control.Config(), "target: it refuses the credentials of this process"},
 		"a user who may not read nodes":      {stranger, "target: reachable"},
@@ -208,7 +208,7 @@ func TestAProcessBeginsWithCredentialsThatAreRefused(t *testing.T) {
 			p := start(t, c, o, nil)
 			p.elected()
 			p.wantFrozen(o, v1beta1.ReasonTargetCredentialsRefused)
-			p.probeSays("/readyz", http.StatusOK, tc.says)
+			p.probeReports("/readyz", http.StatusOK, tc.reports)
 			file.withCertificate(planes.target, planes.target.Config())
 			p.wait("the target's cache", p.Target().Filled())
 			p.wantFrozen(o, "")
@@ -246,7 +246,7 @@ func TestALeaderKeepsItsLeaseWhileItsCredentialsAreRenewed(t *testing.T) {
 		t.Error("the lease was lost")
 	default:
 	}
-	p.probeSays("/readyz", http.StatusOK, "control ok")
+	p.probeReports("/readyz", http.StatusOK, "control ok")
 }
 
 // doorkeeper is an API server that knows one token.
@@ -282,10 +282,10 @@ func authorityOf(s *httptest.Server) []byte {
 // F-34.
 func TestARequestIsSentAgainWithTheCredentialsThatTheFileHasByThen(t *testing.T) {
 	server := &doorkeeper{token: "one"}
-	door := httptest.NewTLSServer(server)
-	defer door.Close()
+	listener := httptest.NewTLSServer(server)
+	defer listener.Close()
 	file, lines := newKubeconfigFile(t), &logs{}
-	file.withToken(door.URL, authorityOf(door), "one")
+	file.withToken(listener.URL, authorityOf(listener), "one")
 	config, renewal, err := restConfig("target-kubeconfig", file.path, "test", -1, 0, funcr.New(lines.add, funcr.Options{}))
 	if err != nil {
 		t.Fatal(err)
@@ -297,7 +297,7 @@ func TestARequestIsSentAgainWithTheCredentialsThatTheFileHasByThen(t *testing.T)
 	post := func(body string) int {
 		t.Helper()
 		renewal.checked = time.Time{} // As if a second had passed.
-		request, err := http.NewRequestWithContext(context.Background(), http.MethodPost, door.URL, strings.NewReader(body))
+		request, err := http.NewRequestWithContext(context.Background(), http.MethodPost, listener.URL, strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -319,7 +319,7 @@ func TestARequestIsSentAgainWithTheCredentialsThatTheFileHasByThen(t *testing.T)
 	want("with the first token", post("a"), http.StatusOK)
 	server.knows("two")
 	want("with a token that is void", post("b"), http.StatusUnauthorized)
-	file.withToken(door.URL, authorityOf(door), "two")
+	file.withToken(listener.URL, authorityOf(listener), "two")
 	want("with the renewed one", post("c"), http.StatusOK)
 	want("and again", post("d"), http.StatusOK)
 
@@ -333,14 +333,14 @@ func TestARequestIsSentAgainWithTheCredentialsThatTheFileHasByThen(t *testing.T)
 	file.withToken(another.URL, authorityOf(another), "three")
 	want("with a file of another server", post("f"), http.StatusUnauthorized)
 	lines.contain(t, "which needs a restart")
-	file.withToken(door.URL, authorityOf(door), "three")
+	file.withToken(listener.URL, authorityOf(listener), "three")
 	want("with a file that is right", post("g"), http.StatusOK)
 
 	if got := strings.Join(server.bodies, ""); got != "acdg" {
 		t.Errorf("let in were %q", got)
 	}
 	asked := server.asked
-	want("at rest", post("h"), http.StatusOK)
+	want("when settled", post("h"), http.StatusOK)
 	if server.asked != asked+1 {
 		t.Errorf("%d requests for one", server.asked-asked)
 	}

@@ -15,7 +15,7 @@ import (
 const nowhere = "/"
 
 // Shared is List without copies, for index.Shared: it returns pointers to the objects in the cache, which must not be changed.
-// A List copies all objects into one slice, at least by value, which for a fleet is megabytes at every look. Options may be
+// A List copies all objects into one slice, at least by value, which for a fleet is megabytes at every check. Options may be
 // a namespace, one field, and not to wait for own writes.
 func (c *cachedClient) Shared(ctx context.Context, list client.ObjectList, o ...client.ListOption) ([]any, error) {
 	f, err := c.readable(list)

@@ -48,16 +48,16 @@ func stopAPIServer(t *testing.T, plane *controlplane.ControlPlane) {
 }
 
 // P-2.
-func TestStartWaitsForTheControlClusterAndSaysSo(t *testing.T) {
+func TestStartWaitsForTheControlClusterAndReportsIt(t *testing.T) {
 	c := testConfig(t)
 	stopAPIServer(t, planes.control)
 	p := start(t, c, testOptions(), nil)
 	p.logs.contain(t, `"for"="the control cluster's API"`)
-	p.probeSays("/readyz", http.StatusServiceUnavailable, "waiting for the control cluster's API")
-	p.probeSays("/healthz", http.StatusOK, "lease ok")
+	p.probeReports("/readyz", http.StatusServiceUnavailable, "waiting for the control cluster's API")
+	p.probeReports("/healthz", http.StatusOK, "lease ok")
 	startAPIServer(t, planes.control)
 	p.elected()
-	p.probeSays("/readyz", http.StatusOK, "control ok")
+	p.probeReports("/readyz", http.StatusOK, "control ok")
 	if err := p.stopped(); err != nil {
 		t.Errorf("Run() = %v", err)
 	}
@@ -74,7 +74,7 @@ func TestAStartThatWaitsCanBeStopped(t *testing.T) {
 		t.Error("set up without a control cluster")
 		return nil
 	})
-	p.probeSays("/readyz", http.StatusServiceUnavailable, "waiting")
+	p.probeReports("/readyz", http.StatusServiceUnavailable, "waiting")
 	if err := p.stopped(); err != nil {
 		t.Errorf("Run() = %v", err)
 	}
@@ -88,7 +88,7 @@ func TestStartWaitsForTheKindsThatItNeedsAndNamesThem(t *testing.T) {
 	o.Required = []schema.GroupVersionKind{v1beta1.GroupVersion.WithKind("Machine"), widget}
 	p := start(t, testConfig(t), o, nil)
 	p.logs.contain(t, "the cluster does not serve test.machinist.dev/v1 Widget:")
-	p.probeSays("/readyz", http.StatusServiceUnavailable, "waiting for the control cluster's kinds")
+	p.probeReports("/readyz", http.StatusServiceUnavailable, "waiting for the control cluster's kinds")
 
 	crds := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 	api, err := dynamic.NewForConfig(planes.control.Config())
@@ -147,7 +147,7 @@ func TestTheChecksThatFailedAreNamed(t *testing.T) {
 }
 
 // P-2.
-func TestAMissingTargetHoldsUpNothingAndIsTakenInWhenItComes(t *testing.T) {
+func TestAMissingTargetDelaysNothingAndIsUsedWhenItComes(t *testing.T) {
 	c := testConfig(t)
 	c.TargetKubeconfig = planes.target.Kubeconfig()
 	stopAPIServer(t, planes.target)
@@ -177,10 +177,10 @@ func TestAMissingTargetHoldsUpNothingAndIsTakenInWhenItComes(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustCome(t, classes, class.Name)
-	p.probeSays("/readyz", http.StatusOK, "target: not reachable")
+	p.probeReports("/readyz", http.StatusOK, "target: not reachable")
 	node := &corev1.Node{}
 	if err := p.Target().Client.Get(t.Context(), types.NamespacedName{Name: "late"}, node); !errors.Is(err, ErrNotSynced) {
-		t.Errorf("read of a target that is away: %v, want ErrNotSynced", err)
+		t.Errorf("read of a target that is unreachable: %v, want ErrNotSynced", err)
 	}
 
 	startAPIServer(t, planes.target)
@@ -193,7 +193,7 @@ func TestAMissingTargetHoldsUpNothingAndIsTakenInWhenItComes(t *testing.T) {
 	if err := p.Target().Client.Get(t.Context(), client.ObjectKeyFromObject(late), node); err != nil {
 		t.Error(err)
 	}
-	p.probeSays("/readyz", http.StatusOK, "target: reachable")
+	p.probeReports("/readyz", http.StatusOK, "target: reachable")
 	if err := p.stopped(); err != nil {
 		t.Errorf("Run() = %v", err)
 	}

@@ -53,11 +53,11 @@ func eventOf(t testing.TB, of watch.EventType, object any) string {
 }
 
 // bothWatches returns how to watch Machines at a server that says the same to everybody, here and with client-go.
-func bothWatches(t testing.TB, says string) map[string]func(context.Context) (watch.Interface, error) {
+func bothWatches(t testing.TB, reports string) map[string]func(context.Context) (watch.Interface, error) {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, says)
+		_, _ = io.WriteString(w, reports)
 	}))
 	t.Cleanup(s.Close)
 	config, scheme := &rest.Config{Host: s.URL}, testScheme()
@@ -77,8 +77,8 @@ func bothWatches(t testing.TB, says string) map[string]func(context.Context) (wa
 	}
 }
 
-// told returns all that a watch tells.
-func told(t testing.TB, open func(context.Context) (watch.Interface, error)) []watch.Event {
+// reported returns all that a watch tells.
+func reported(t testing.TB, open func(context.Context) (watch.Interface, error)) []watch.Event {
 	t.Helper()
 	w, err := open(t.Context())
 	if err != nil {
@@ -92,7 +92,7 @@ func told(t testing.TB, open func(context.Context) (watch.Interface, error)) []w
 	return all
 }
 
-func TestWatchesTellWhatThoseOfClientGoTell(t *testing.T) {
+func TestWatchesDeliverWhatThoseOfClientGoDeliver(t *testing.T) {
 	t.Parallel()
 	bookmark := &v1beta1.Machine{TypeMeta: wideMachine("").TypeMeta, ObjectMeta: metav1.ObjectMeta{ResourceVersion: "99", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}}
 	expired := &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonExpired, Message: "too old resource version"}
@@ -101,9 +101,9 @@ func TestWatchesTellWhatThoseOfClientGoTell(t *testing.T) {
 	body := eventOf(t, watch.Added, wideMachine("a")) + eventOf(t, watch.Modified, changed) + " \n" + eventOf(t, watch.Deleted, wideMachine("c")) +
 		eventOf(t, watch.Bookmark, bookmark) + strings.ReplaceAll(eventOf(t, watch.Error, expired), `,"object"`, `, "new": [{}], "object"`)
 	both := bothWatches(t, body)
-	ours, theirs := told(t, both["own"]), told(t, both["client-go"])
+	ours, theirs := reported(t, both["own"]), reported(t, both["client-go"])
 	if len(theirs) != 5 {
-		t.Fatalf("client-go is told of %d events, want 5", len(theirs))
+		t.Fatalf("client-go is got %d events, want 5", len(theirs))
 	}
 	if !equality.Semantic.DeepEqual(ours, theirs) {
 		t.Errorf("got  %v\nwant %v", ours, theirs)
@@ -167,8 +167,8 @@ func BenchmarkWatchEvents(b *testing.B) {
 			open := bothWatches(b, strings.Repeat(event, b.N))[whose]
 			b.ReportAllocs()
 			b.ResetTimer()
-			if got := len(told(b, open)); got != b.N {
-				b.Fatalf("told of %d events, want %d", got, b.N)
+			if got := len(reported(b, open)); got != b.N {
+				b.Fatalf("got %d events, want %d", got, b.N)
 			}
 		})
 	}

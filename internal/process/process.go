@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// pollInterval is how often a condition is looked at that nothing announces.
+// pollInterval is how often a condition is checked that nothing announces.
 const pollInterval = 50 * time.Millisecond
 
 // ErrAddressInUse says that a process ended because another one listens where
@@ -34,7 +34,7 @@ type Process struct {
 	// Dir is the working directory and the folder of the log.
 	Dir string
 
-	// Ended is told when the program ends that was ready and not stopped. It
+	// Ended is reported when the program ends that was ready and not stopped. It
 	// may be nil.
 	Ended func(p *Process, err error)
 
@@ -85,7 +85,7 @@ func (p *Process) Start() error {
 	info, err := log.Stat()
 	if err != nil {
 		_ = log.Close()
-		return fmt.Errorf("start %s: look at its log: %w", p.Name, err)
+		return fmt.Errorf("start %s: check its log: %w", p.Name, err)
 	}
 
 	cmd := exec.Command(p.Path, p.Args...)
@@ -96,7 +96,7 @@ func (p *Process) Start() error {
 	started := make(chan error)
 	go func() {
 		// The kernel sends the parent death signal when the thread ends that
-		// forked, and Go ends threads as it sees fit. This one stays, waiting
+		// cloned, and Go ends threads as it sees fit. This one stays, waiting
 		// for the child.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
@@ -192,7 +192,7 @@ func (p *Process) Kill() error {
 }
 
 // Signal sends a signal to the program, such as SIGKILL or SIGSTOP. The Ended
-// function is not told of an end that follows.
+// function is not reported of an end that follows.
 func (p *Process) Signal(signal os.Signal) error {
 	if !p.Running() {
 		return fmt.Errorf("send %s to %s: it is not running", signal, p.Name)

@@ -16,13 +16,13 @@ func (w *Watch) Lead() {
 	w.leading = w.options.Clock.Now()
 }
 
-// Looks returns one function for each cluster, the control cluster's first. It looks once and returns when to look again.
-func (w *Watch) Looks(ctx context.Context) []func() time.Duration {
-	var looks []func() time.Duration
+// Probes returns one function for each cluster, the control cluster's first. It looks once and returns when to check again.
+func (w *Watch) Probes(ctx context.Context) []func() time.Duration {
+	var probes []func() time.Duration
 	for _, c := range w.clusters() {
-		looks = append(looks, func() time.Duration { return w.look(ctx, c) })
+		probes = append(probes, func() time.Duration { return w.probe(ctx, c) })
 	}
-	return looks
+	return probes
 }
 
 // Fork returns a Watch that works with other options, of the same clusters, and remembers what w remembers at this moment.

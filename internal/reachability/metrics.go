@@ -11,7 +11,7 @@ import (
 func FrozenMetric(registerer prometheus.Registerer) (*prometheus.GaugeVec, error) {
 	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "machinist_frozen",
-		Help: "How much is frozen for safety, by the reason of the condition Frozen. ControlPlaneUnreachable is 1 while the whole process adds and exchanges no machines since one of its clusters is away, ControlCredentialsRefused and TargetCredentialsRefused while it does so since that cluster refuses its credentials.",
+		Help: "How much is frozen for safety, by the reason of the condition Frozen. ControlPlaneUnreachable is 1 while the whole process adds and exchanges no machines since one of its clusters is unreachable, ControlCredentialsRefused and TargetCredentialsRefused while it does so since that cluster refuses its credentials.",
 	}, []string{"reason"})
 	err := registerer.Register(gauge)
 	if err == nil {

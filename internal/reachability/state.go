@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	// failuresUntilUnreachable is how many looks in a row must fail until a cluster counts as away: one request may be lost.
+	// failuresUntilUnreachable is how many looks in a row must fail until a cluster counts as unreachable: one request may be lost.
 	failuresUntilUnreachable = 2
 	// maxOutages is how many outages are remembered. Whoever has to know of one learns of it when it ends.
 	maxOutages = 32
@@ -18,15 +18,15 @@ type Outage struct{ From, To time.Time }
 
 // State is what is known of an API server.
 type State struct {
-	// Unreachable says that it counts as unreachable: it failed two looks in a row and none succeeded since, or was never seen.
+	// Unreachable says that it counts as unreachable: it failed two checks in a row and none succeeded since, or was never seen.
 	Unreachable bool
-	// Since is since when that is so. An absence begins with the first look that failed, a presence with the end of the first
+	// Since is since when that is so. An absence begins with the first check that failed, a presence with the end of the first
 	// that succeeded.
 	Since time.Time
-	// Refused says of one that is away that it did answer, with a refusal of this process's credentials. It stays so for as
-	// long as the cluster is away: of several servers at one address each may fail in another way.
+	// Refused says of one that is unreachable that it did answer, with a rejection of this process's credentials. It stays so for as
+	// long as the cluster is unreachable: of several servers at one address each may fail in another way.
 	Refused bool
-	// Epoch counts how often Away has changed. What was reckoned in one epoch may be wrong in the next.
+	// Epoch counts how often Unreachable has changed. What was reckoned in one epoch may be wrong in the next.
 	Epoch uint64
 	// Past are the outages that are over, the oldest first; only the last few are kept.
 	Past []Outage
@@ -36,16 +36,16 @@ type State struct {
 	failures int       // in a row
 }
 
-// Unknown is the state of an API server before it is looked at for the first time. It counts as away.
+// Unknown is the state of an API server before it is checked for the first time. It counts as unreachable.
 func Unknown(now time.Time) State { return State{Unreachable: true, Since: now, seen: now} }
 
-// Known reports whether there was any look at it.
+// Known reports whether there was any check it.
 func (s State) Known() bool { return !s.Unreachable || s.failures > 0 }
 
-// Failing reports whether the last look failed.
+// Failing reports whether the last check failed.
 func (s State) Failing() bool { return s.failures > 0 }
 
-// Observe returns the state after a look that was begun at sent and was over at now. An outage that is over is reckoned
+// Observe returns the state after a check that was begun at sent and was over at now. An outage that is over is reckoned
 // from the look before it, so that none of it is missed: it began at any time since then.
 func (s State) Observe(sent, now time.Time, ok bool) State {
 	if !ok {
@@ -69,7 +69,7 @@ func (s State) Observe(sent, now time.Time, ok bool) State {
 	return s
 }
 
-// ObserveRefusedCredentials is Observe of a look that was answered with a refusal of this process's credentials: it sees as little as
+// ObserveRefusedCredentials is Observe of a check that was answered with a rejection of this process's credentials: it sees as little as
 // one that nobody answered.
 func (s State) ObserveRefusedCredentials(sent, now time.Time) State {
 	s = s.Observe(sent, now, false)

@@ -27,38 +27,38 @@ func equal(a, b []Outage) bool {
 
 // F-1.
 func TestAClusterIsJudgedByWhatIsSeenOfIt(t *testing.T) {
-	type look struct {
+	type probe struct {
 		sent, over float64
 		ok         bool
 	}
 	for _, tc := range []struct {
-		name  string
-		looks []look
-		away  bool
-		known bool
-		since time.Time
-		epoch uint64
-		past  []Outage
+		name        string
+		probes      []probe
+		unreachable bool
+		known       bool
+		since       time.Time
+		epoch       uint64
+		past        []Outage
 	}{
 		{"nothing was seen yet", nil, true, false, at(0), 0, nil},
-		{"it answers", []look{{1, 2, true}}, false, true, at(2), 1, nil},
-		{"it answers again", []look{{1, 2, true}, {60, 61, true}}, false, true, at(2), 1, nil},
-		{"it was never there", []look{{1, 2, false}}, true, true, at(0), 0, nil},
-		{"it comes after the process", []look{{1, 2, false}, {7, 8, true}}, false, true, at(8), 1, outages(0, 8)},
-		{"one look fails", []look{{1, 2, true}, {60, 70, false}}, false, true, at(2), 1, nil},
-		{"one look fails now and then", []look{{1, 2, true}, {60, 70, false}, {75, 76, true}, {130, 140, false}}, false, true, at(2), 1, nil},
-		{"two fail in a row", []look{{1, 2, true}, {60, 70, false}, {75, 85, false}}, true, true, at(60), 2, nil},
-		{"it stays away", []look{{1, 2, true}, {60, 70, false}, {75, 85, false}, {90, 95, false}}, true, true, at(60), 2, nil},
-		{"it comes back", []look{{1, 2, true}, {60, 70, false}, {75, 85, false}, {90, 91, true}}, false, true, at(91), 3, outages(1, 91)},
-		{"it goes again", []look{{1, 2, false}, {5, 6, true}, {60, 60, false}, {61, 61, false}, {62, 62, true}}, false, true, at(62), 3, outages(0, 6, 5, 62)},
+		{"it answers", []probe{{1, 2, true}}, false, true, at(2), 1, nil},
+		{"it answers again", []probe{{1, 2, true}, {60, 61, true}}, false, true, at(2), 1, nil},
+		{"it was never there", []probe{{1, 2, false}}, true, true, at(0), 0, nil},
+		{"it comes after the process", []probe{{1, 2, false}, {7, 8, true}}, false, true, at(8), 1, outages(0, 8)},
+		{"one check fails", []probe{{1, 2, true}, {60, 70, false}}, false, true, at(2), 1, nil},
+		{"one check fails now and then", []probe{{1, 2, true}, {60, 70, false}, {75, 76, true}, {130, 140, false}}, false, true, at(2), 1, nil},
+		{"two fail in a row", []probe{{1, 2, true}, {60, 70, false}, {75, 85, false}}, true, true, at(60), 2, nil},
+		{"it stays away", []probe{{1, 2, true}, {60, 70, false}, {75, 85, false}, {90, 95, false}}, true, true, at(60), 2, nil},
+		{"it comes back", []probe{{1, 2, true}, {60, 70, false}, {75, 85, false}, {90, 91, true}}, false, true, at(91), 3, outages(1, 91)},
+		{"it goes again", []probe{{1, 2, false}, {5, 6, true}, {60, 60, false}, {61, 61, false}, {62, 62, true}}, false, true, at(62), 3, outages(0, 6, 5, 62)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := Unknown(start)
-			for _, l := range tc.looks {
+			for _, l := range tc.probes {
 				s = s.Observe(at(l.sent), at(l.over), l.ok)
 			}
-			if s.Unreachable != tc.away || s.Known() != tc.known || !s.Since.Equal(tc.since) || s.Epoch != tc.epoch {
-				t.Errorf("away %t, known %t, since %s, epoch %d; want %t, %t, %s, %d", s.Unreachable, s.Known(), s.Since, s.Epoch, tc.away, tc.known, tc.since, tc.epoch)
+			if s.Unreachable != tc.unreachable || s.Known() != tc.known || !s.Since.Equal(tc.since) || s.Epoch != tc.epoch {
+				t.Errorf("away %t, known %t, since %s, epoch %d; want %t, %t, %s, %d", s.Unreachable, s.Known(), s.Since, s.Epoch, tc.unreachable, tc.known, tc.since, tc.epoch)
 			}
 			if !equal(s.Past, tc.past) {
 				t.Errorf("past outages %v, want %v", s.Past, tc.past)
@@ -119,13 +119,13 @@ func TestAClockStandsStillInOutages(t *testing.T) {
 func FuzzWhateverIsSeen(f *testing.F) {
 	f.Add([]byte{1, 0, 3, 0, 5, 1, 7, 1}, uint16(3))
 	f.Add([]byte{0, 1, 0, 1, 0, 0, 0, 0, 0, 1}, uint16(0))
-	f.Fuzz(func(t *testing.T, looks []byte, began uint16) {
+	f.Fuzz(func(t *testing.T, probes []byte, began uint16) {
 		s, now, failed := Unknown(start), start, 0
 		stamp, counted := at(float64(began%600)), time.Time{}
-		for i := 0; i+1 < len(looks); i += 2 {
-			sent := now.Add(time.Duration(looks[i]) * 300 * time.Millisecond)
-			now = sent.Add(time.Duration(looks[i+1]/2) * 70 * time.Millisecond)
-			ok := looks[i+1]%2 == 1
+		for i := 0; i+1 < len(probes); i += 2 {
+			sent := now.Add(time.Duration(probes[i]) * 300 * time.Millisecond)
+			now = sent.Add(time.Duration(probes[i+1]/2) * 70 * time.Millisecond)
+			ok := probes[i+1]%2 == 1
 			if failed++; ok {
 				failed = 0
 			}
@@ -166,14 +166,14 @@ func TestACredentialThatIsRefusedIsAnOutageUntilItIsAccepted(t *testing.T) {
 	s := Unknown(start).Observe(at(1), at(2), true)
 	s = s.ObserveRefusedCredentials(at(60), at(61))
 	if s.Unreachable {
-		t.Error("one refusal counts as an outage")
+		t.Error("one rejection counts as an outage")
 	}
 	s = s.ObserveRefusedCredentials(at(66), at(67))
 	if !s.Unreachable || !s.Refused || !s.Since.Equal(at(60)) || s.Epoch != 2 {
-		t.Errorf("after two refusals: %+v", s)
+		t.Errorf("after two rejections: %+v", s)
 	}
 	if s = s.Observe(at(70), at(71), false); !s.Unreachable || !s.Refused {
-		t.Errorf("after a look that fails otherwise: %+v", s)
+		t.Errorf("after a check that fails otherwise: %+v", s)
 	}
 	if s = s.Observe(at(75), at(76), true); s.Unreachable || s.Refused || !equal(s.Past, outages(1, 76)) {
 		t.Errorf("after the renewal: %+v", s)

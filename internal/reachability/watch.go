@@ -31,7 +31,7 @@ const settleTime = time.Second
 // not let it read what it must (403).
 var ErrCredentialsRefused = errors.New("the API server refuses the credentials")
 
-// Cluster is one that is looked at. How long to wait is up to ctx in both methods.
+// Cluster is one that is checked. How long to wait is up to ctx in both methods.
 type Cluster interface {
 	// Ping asks the API server whether it is ready and lets this process read what it must: nil if so.
 	Ping(ctx context.Context) error
@@ -43,22 +43,22 @@ type Cluster interface {
 type Options struct {
 	// Control is the control cluster, Target the target cluster; nil where there is none.
 	Control, Target Cluster
-	// Period is the time between two looks at a cluster that answers. Default DefaultPeriod.
+	// Period is the time between two checks a cluster that answers. Default DefaultPeriod.
 	Period time.Duration
-	// Timeout is the time within which two looks fail that begin an outage. A look may take a third of it, and a sixth
-	// passes between two looks at a cluster that does not answer. As long as it may take to catch up with one that does
+	// Timeout is the time within which two checks fail that begin an outage. A probe may take a third of it, and a sixth
+	// passes between two checks a cluster that does not answer. As long as it may take to catch up with one that does
 	// again. Default DefaultTimeout.
 	Timeout time.Duration
 	// Leading is closed when this process may act. Default: it always may.
 	Leading <-chan struct{}
 	Clock   clock.Clock
 	Log     logr.Logger
-	// Frozen is told when the process is stopped; may be nil.
+	// Frozen is reported when the process is stopped; may be nil.
 	Frozen *prometheus.GaugeVec
 }
 
-// Watch looks at the clusters, as long as Run runs, and says what follows from what it sees. Until the first look is
-// over, a cluster counts as away.
+// Watch checks the clusters, as long as Run runs, and says what follows from what it sees. Until the first check is
+// over, a cluster counts as unreachable.
 type Watch struct {
 	options         Options
 	control, target *cluster // target is nil where there is none
@@ -67,11 +67,11 @@ type Watch struct {
 	leading time.Time // zero as long as it does not
 }
 
-// cluster is one that is looked at.
+// cluster is one that is checked.
 type cluster struct {
 	name string
 	Cluster
-	// asked takes what is to be closed after a look that begins now.
+	// asked takes what must be closed after a check that begins now.
 	asked chan chan struct{}
 	state State // guarded by Watch.mu
 }
@@ -120,11 +120,11 @@ func (w *Watch) Run(ctx context.Context) {
 	}
 }
 
-// watch looks at one cluster until ctx ends.
+// watch checks one cluster until ctx ends.
 func (w *Watch) watch(ctx context.Context, c *cluster) {
 	looked := make(chan struct{})
 	for {
-		next := w.look(ctx, c)
+		next := w.probe(ctx, c)
 		close(looked)
 		looked = make(chan struct{})
 		timer := w.options.Clock.NewTimer(next)
@@ -139,8 +139,8 @@ func (w *Watch) watch(ctx context.Context, c *cluster) {
 	}
 }
 
-// look looks at a cluster once and returns when to do so again.
-func (w *Watch) look(ctx context.Context, c *cluster) time.Duration {
+// probe checks a cluster once and returns when to do so again.
+func (w *Watch) probe(ctx context.Context, c *cluster) time.Duration {
 	sent := w.options.Clock.Now()
 	err := w.ask(ctx, w.options.Timeout/3, c.Ping)
 	if before := w.stateOf(c); err == nil && before.Unreachable && before.Known() {
@@ -160,7 +160,7 @@ func (w *Watch) look(ctx context.Context, c *cluster) time.Duration {
 	} else {
 		c.state = before.Observe(sent, now, err == nil)
 	}
-	w.tell(c, before, err)
+	w.report(c, before, err)
 	if c.state.Unreachable || c.state.Failing() {
 		return min(w.options.Period, w.options.Timeout/6)
 	}
@@ -173,16 +173,16 @@ func (w *Watch) ask(ctx context.Context, limit time.Duration, question func(cont
 	return question(ctx)
 }
 
-// tell makes known what has changed.
-func (w *Watch) tell(c *cluster, before State, cause error) {
+// report makes known what has changed.
+func (w *Watch) report(c *cluster, before State, cause error) {
 	log := w.options.Log.WithValues("cluster", c.name)
 	switch now := c.state; {
 	case now.Unreachable && now.Refused && (!before.Unreachable || !before.Refused):
 		log.Info("A cluster refuses the credentials of this process: until they are renewed, no machines are added or exchanged", "cause", cause.Error())
 	case now.Unreachable && (!before.Unreachable || !before.Known()):
-		log.Info("A cluster is away: until it answers, no machines are added or exchanged", "cause", cause.Error())
+		log.Info("A cluster is unreachable: until it answers, no machines are added or exchanged", "cause", cause.Error())
 	case !now.Unreachable && before.Unreachable && before.Known():
-		log.Info("A cluster that was away answers again", "after", now.Since.Sub(before.Since).Round(time.Second).String())
+		log.Info("A cluster that was unreachable answers again", "after", now.Since.Sub(before.Since).Round(time.Second).String())
 	}
 	if w.options.Frozen != nil {
 		for _, reason := range outageReasons {
@@ -198,7 +198,7 @@ func (w *Watch) tell(c *cluster, before State, cause error) {
 // outageReasons are the reasons of the condition Frozen that an outage can have.
 var outageReasons = []string{v1beta1.ReasonControlPlaneUnreachable, v1beta1.ReasonControlCredentialsRefused, v1beta1.ReasonTargetCredentialsRefused}
 
-// reason is that of the condition Frozen while the cluster is away.
+// reason is that of the condition Frozen while the cluster is unreachable.
 func (c *cluster) reason() string {
 	switch {
 	case !c.state.Refused:
@@ -210,8 +210,8 @@ func (c *cluster) reason() string {
 	}
 }
 
-// Settle has the clusters that count as away looked at now, and returns when that is done, or after a second: for a start,
-// so that what answers does not count as away any more when the work begins.
+// Settle has the clusters that count as unreachable checked now, and returns when that is done, or after a second: for a start,
+// so that what answers does not count as unreachable any more when the work begins.
 func (w *Watch) Settle(ctx context.Context) {
 	limit := w.options.Clock.NewTimer(settleTime)
 	defer limit.Stop()
@@ -269,20 +269,20 @@ func (w *Watch) stopped() (reason, message string) {
 	return "", ""
 }
 
-// TargetUnreachable reports whether the target cluster counts as away, and since when. Where there is none, it never does.
-func (w *Watch) TargetUnreachable() (since time.Time, away bool) {
+// TargetUnreachable reports whether the target cluster counts as unreachable, and since when. Where there is none, it never does.
+func (w *Watch) TargetUnreachable() (since time.Time, unreachable bool) {
 	s := w.stateOf(w.target)
 	return s.Since, s.Unreachable
 }
 
-// TargetRefuses reports whether the target cluster counts as away because it refuses the credentials of this process.
+// TargetRefuses reports whether the target cluster counts as unreachable because it refuses the credentials of this process.
 // Machines can join it then, and their pods run, and nothing of that is seen.
 func (w *Watch) TargetRefuses() bool {
 	s := w.stateOf(w.target)
 	return s.Unreachable && s.Refused
 }
 
-// TargetEpoch changes whenever the target cluster goes away or comes back.
+// TargetEpoch changes whenever the target cluster becomes unreachable or comes back.
 func (w *Watch) TargetEpoch() uint64 { return w.stateOf(w.target).Epoch }
 
 // TargetOutages returns the outages of the target cluster that are over, the oldest first, and the epoch in which that is

@@ -20,14 +20,14 @@ import (
 // patience is how long a test waits for what must come.
 const patience = 30 * time.Second
 
-// server is an API server that answers as it is told.
+// server is an API server that answers as it is reported.
 type server struct {
 	down, refuses, behind atomic.Bool
-	looks                 chan struct{} // one for each look
+	probes                chan struct{} // one for each check
 	catches               atomic.Int32  // how often it was asked whether we have caught up
 }
 
-func newServer() *server { return &server{looks: make(chan struct{}, 100)} }
+func newServer() *server { return &server{probes: make(chan struct{}, 100)} }
 
 func (s *server) CaughtUp(context.Context) error {
 	s.catches.Add(1)
@@ -38,7 +38,7 @@ func (s *server) CaughtUp(context.Context) error {
 }
 
 func (s *server) Ping(context.Context) error {
-	s.looks <- struct{}{}
+	s.probes <- struct{}{}
 	if s.down.Load() {
 		return errors.New("connection refused")
 	}
@@ -89,12 +89,12 @@ func watching(t *testing.T, change ...func(*watched)) *watched {
 	return w
 }
 
-// looked waits until both servers were looked at and wait for the next look.
+// looked waits until both servers were checked and wait for the next check.
 func (w *watched) looked() {
 	w.t.Helper()
 	for _, s := range []*server{w.control, w.target} {
 		select {
-		case <-s.looks:
+		case <-s.probes:
 		case <-time.After(patience):
 			w.t.Fatal("nobody looks")
 		}
@@ -115,39 +115,39 @@ func (w *watched) eventually(what string, is func() bool) {
 	}
 }
 
-// after lets time pass, after which the target was looked at again and, if both, the control cluster too.
+// after lets time pass, after which the target was reconciled again and, if both, the control cluster too.
 func (w *watched) after(d time.Duration, both bool) {
 	w.t.Helper()
 	w.clock.Step(d)
 	select {
-	case <-w.target.looks:
+	case <-w.target.probes:
 	case <-time.After(patience):
-		w.t.Fatalf("nobody looks at the target after %s", d)
+		w.t.Fatalf("nobody checks the target after %s", d)
 	}
 	if both {
 		select {
-		case <-w.control.looks:
+		case <-w.control.probes:
 		case <-time.After(patience):
-			w.t.Fatalf("nobody looks at the control cluster after %s", d)
+			w.t.Fatalf("nobody checks the control cluster after %s", d)
 		}
 	}
 	w.eventually("both wait", func() bool { return w.clock.Waiters() == 2 })
 }
 
-func (w *watched) wantStopped(says string) {
+func (w *watched) wantStopped(reports string) {
 	w.t.Helper()
 	reason, message := w.Stopped()
 	value := testutil.ToFloat64(w.frozen.WithLabelValues(v1beta1.ReasonControlPlaneUnreachable))
 	switch {
-	case says == "" && (reason != "" || message != "" || value != 0):
+	case reports == "" && (reason != "" || message != "" || value != 0):
 		w.t.Errorf("stopped: %s %q, metric %v", reason, message, value)
-	case says != "" && (reason != v1beta1.ReasonControlPlaneUnreachable || !strings.Contains(message, says) || value != 1):
-		w.t.Errorf("stopped: %s %q, metric %v; want a message that says %q", reason, message, value, says)
+	case reports != "" && (reason != v1beta1.ReasonControlPlaneUnreachable || !strings.Contains(message, reports) || value != 1):
+		w.t.Errorf("stopped: %s %q, metric %v; want a message that says %q", reason, message, value, reports)
 	}
 }
 
 // F-1, F-2.
-func TestTwoLooksThatFailStopTheProcessAndOneThatSucceedsLetsItGoOn(t *testing.T) {
+func TestTwoFailedProbesStopTheProcessAndOneSuccessLetsItGoOn(t *testing.T) {
 	w := watching(t)
 	w.wantStopped("")
 	w.target.down.Store(true)
@@ -155,8 +155,8 @@ func TestTwoLooksThatFailStopTheProcessAndOneThatSucceedsLetsItGoOn(t *testing.T
 	w.wantStopped("")
 	w.after(5*time.Second, false)
 	w.wantStopped("The target cluster cannot be reached since 2026-03-01T12:01:00Z.")
-	if since, away := w.TargetUnreachable(); !away || !since.Equal(at(60)) {
-		t.Errorf("away %t since %s", away, since)
+	if since, unreachable := w.TargetUnreachable(); !unreachable || !since.Equal(at(60)) {
+		t.Errorf("away %t since %s", unreachable, since)
 	}
 	w.after(5*time.Second, false)
 	w.target.down.Store(false)
@@ -208,11 +208,11 @@ func TestAClusterThatRefusesTheCredentialsStopsTheProcess(t *testing.T) {
 	w.after(time.Minute, true)
 	w.wantStopped("")
 	w.after(5*time.Second, false)
-	const says = "The target cluster refuses the credentials of this process since 2026-03-01T12:01:00Z."
+	const reports = "The target cluster refuses the credentials of this process since 2026-03-01T12:01:00Z."
 	wantRefused := func() {
 		t.Helper()
 		reason, message := w.Stopped()
-		if reason != v1beta1.ReasonTargetCredentialsRefused || !strings.HasPrefix(message, says) || !w.TargetRefuses() {
+		if reason != v1beta1.ReasonTargetCredentialsRefused || !strings.HasPrefix(message, reports) || !w.TargetRefuses() {
 			t.Errorf("stopped: %s %q, refused %t", reason, message, w.TargetRefuses())
 		}
 		for reason, want := range map[string]float64{v1beta1.ReasonTargetCredentialsRefused: 1, v1beta1.ReasonControlPlaneUnreachable: 0, v1beta1.ReasonControlCredentialsRefused: 0} {
@@ -222,7 +222,7 @@ func TestAClusterThatRefusesTheCredentialsStopsTheProcess(t *testing.T) {
 		}
 	}
 	wantRefused()
-	// Of several servers at one address one may be away. The words stay the same.
+	// Of several servers at one address one may be unreachable. The words stay the same.
 	w.target.down.Store(true)
 	w.after(5*time.Second, false)
 	wantRefused()
@@ -243,19 +243,19 @@ func TestTheControlClusterStopsTheProcessToo(t *testing.T) {
 	w.clock.Step(5 * time.Second)
 	w.eventually("stopped", func() bool { reason, _ := w.Stopped(); return reason != "" })
 	w.wantStopped("The control cluster cannot be reached since 2026-03-01T12:01:00Z.")
-	if _, away := w.TargetUnreachable(); away {
-		t.Error("the target counts as away")
+	if _, unreachable := w.TargetUnreachable(); unreachable {
+		t.Error("the target counts as unreachable")
 	}
 }
 
 // F-1.
-func TestWhatWasNotSeenYetCountsAsAway(t *testing.T) {
+func TestAClusterWithoutAProbeCountsAsUnreachable(t *testing.T) {
 	w := New(Options{Control: newServer(), Target: newServer(), Clock: testclock.NewFakeClock(start), Log: logr.Discard()})
 	if reason, message := w.Stopped(); reason == "" || !strings.Contains(message, "not known yet") {
 		t.Errorf("stopped: %s %q", reason, message)
 	}
-	if _, away := w.TargetUnreachable(); !away {
-		t.Error("the target does not count as away")
+	if _, unreachable := w.TargetUnreachable(); !unreachable {
+		t.Error("the target does not count as unreachable")
 	}
 }
 
@@ -271,8 +271,8 @@ func TestWithoutATargetOnlyTheControlClusterCounts(t *testing.T) {
 	if reason, message := w.Stopped(); reason != "" {
 		t.Errorf("stopped: %s %q", reason, message)
 	}
-	if _, away := w.TargetUnreachable(); away {
-		t.Error("a target that there is not is away")
+	if _, unreachable := w.TargetUnreachable(); unreachable {
+		t.Error("a target that there is not is unreachable")
 	}
 	cancel()
 	<-ended

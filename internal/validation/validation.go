@@ -1,5 +1,5 @@
 // Package validation says what is wrong with an object that the schema admits, as far as the object itself tells. Admission
-// refuses it; a controller that meets it all the same does nothing with it and says so. Most of it are keys that are
+// refuses it; a controller that meets it anyway does nothing with it and reports it. Most of it are keys that are
 // Machinist's own, or a single Machine's, and so no part of what people declare: a template that marks each of its machines
 // for deletion would have them made again without end.
 package validation

@@ -17,7 +17,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 	marked := func(key string) field.ErrorList {
 		return validation.Template(&v1beta1.MachineTemplateSpec{ObjectMeta: v1beta1.TemplateMeta{Annotations: map[string]string{key: ""}}})
 	}
-	dressed := func(n v1beta1.NodeTemplate) field.ErrorList {
+	withNodeTemplate := func(n v1beta1.NodeTemplate) field.ErrorList {
 		return validation.Template(&v1beta1.MachineTemplateSpec{Spec: v1beta1.MachineSpec{Node: n}})
 	}
 	judged := func(kind corev1.NodeConditionType, status corev1.ConditionStatus) field.ErrorList {
@@ -38,10 +38,10 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		}),
 		"spec.template.metadata.annotations[machinist.dev/remediation-retry]": marked(v1beta1.AnnotationRemediationRetry),
 		"spec.template.metadata.annotations[machinist.dev/delete-machine]":    marked(v1beta1.AnnotationDeleteMachine),
-		"spec.template.spec.node.labels[machinist.dev/machine]":               dressed(v1beta1.NodeTemplate{Labels: map[string]string{v1beta1.NodeLabelMachine: ""}}),
-		"spec.template.spec.node.annotations[machinist.dev/update-requested]": dressed(v1beta1.NodeTemplate{Annotations: map[string]string{v1beta1.NodeAnnotationUpdateRequested: ""}}),
-		"spec.template.spec.node.taints[1].key":                               dressed(v1beta1.NodeTemplate{Taints: taint(v1beta1.NodeTaintOutdated)}),
-		"spec.template.spec.node.startupTaints[1].key":                        dressed(v1beta1.NodeTemplate{StartupTaints: taint(v1beta1.NodeTaintUninitialized)}),
+		"spec.template.spec.node.labels[machinist.dev/machine]":               withNodeTemplate(v1beta1.NodeTemplate{Labels: map[string]string{v1beta1.NodeLabelMachine: ""}}),
+		"spec.template.spec.node.annotations[machinist.dev/update-requested]": withNodeTemplate(v1beta1.NodeTemplate{Annotations: map[string]string{v1beta1.NodeAnnotationUpdateRequested: ""}}),
+		"spec.template.spec.node.taints[1].key":                               withNodeTemplate(v1beta1.NodeTemplate{Taints: taint(v1beta1.NodeTaintOutdated)}),
+		"spec.template.spec.node.startupTaints[1].key":                        withNodeTemplate(v1beta1.NodeTemplate{StartupTaints: taint(v1beta1.NodeTaintUninitialized)}),
 		"spec.unhealthyNodeConditions[0].status":                              judged(corev1.NodeReady, corev1.ConditionTrue),
 		"spec.unhealthyNodeConditions[0].type":                                judged("my condition", corev1.ConditionTrue),
 		"spec.unhealthyNodeConditions[0].type ":                               judged("ready", corev1.ConditionTrue),
@@ -55,7 +55,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		"the labels of a deployment's set": validation.Template(&v1beta1.MachineTemplateSpec{ObjectMeta: v1beta1.TemplateMeta{
 			Labels: map[string]string{v1beta1.LabelTemplateHash: "x", v1beta1.LabelMachineDeployment: "d"},
 		}}),
-		"preserve": marked(v1beta1.AnnotationPreserve), "a taint of a person": dressed(v1beta1.NodeTemplate{Taints: taint("example.com/a")}),
+		"preserve": marked(v1beta1.AnnotationPreserve), "a taint of a person": withNodeTemplate(v1beta1.NodeTemplate{Taints: taint("example.com/a")}),
 		"not ready": judged(corev1.NodeReady, corev1.ConditionFalse), "a condition of a person": judged("readyForWork", corev1.ConditionFalse), "a label of a person": selected("tier"),
 	} {
 		if len(errs) > 0 {

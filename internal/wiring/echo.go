@@ -11,11 +11,11 @@ import (
 )
 
 // OwnWrites knows a reconciler's own writes of each object whose events have yet to come. What a reconciler writes into a status
-// is no news to it; the same written by the process before it, which a late cache shows only now, is. The zero value is
+// is no change to it; the same written by the process before it, which a late cache shows only now, is. The zero value is
 // ready to use.
 //
 // It knows more than the last one: where a second write is made before the event of the first has come, that event would be
-// taken for somebody else's, the pass that it wakes would write as well, and so on for ever.
+// taken for another's, the pass that it triggers would write as well, and so on for ever.
 type OwnWrites struct {
 	mu       sync.Mutex
 	versions map[types.UID][]string
@@ -53,19 +53,19 @@ func (e *OwnWrites) consume(o client.Object) bool {
 }
 
 // Filter lets through what news lets through, and whatever else others have written. An event that overtakes the answer to
-// the write that it tells of counts as others': one look too many.
-func (e *OwnWrites) Filter(news predicate.Predicate) predicate.Predicate {
+// the write that it tells of counts as others': one check too many.
+func (e *OwnWrites) Filter(changes predicate.Predicate) predicate.Predicate {
 	return predicate.Funcs{
-		CreateFunc: news.Create,
+		CreateFunc: changes.Create,
 		UpdateFunc: func(u event.UpdateEvent) bool {
 			own := e.consume(u.ObjectNew) || u.ObjectNew.GetResourceVersion() == u.ObjectOld.GetResourceVersion()
-			return news.Update(u) || !own
+			return changes.Update(u) || !own
 		},
 		DeleteFunc: func(d event.DeleteEvent) bool {
 			e.forget(d.Object.GetUID())
-			return news.Delete(d)
+			return changes.Delete(d)
 		},
-		GenericFunc: news.Generic,
+		GenericFunc: changes.Generic,
 	}
 }
 

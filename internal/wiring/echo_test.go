@@ -32,7 +32,7 @@ func TestAnEchoIsWhatOneWroteLast(t *testing.T) {
 		what     string
 		uid      types.UID
 		from, to string
-		wakes    bool
+		triggers bool
 	}{
 		{"what the process before wrote", "a", "3", "4", true},
 		{"the own write", "a", "4", "5", false},
@@ -42,11 +42,11 @@ func TestAnEchoIsWhatOneWroteLast(t *testing.T) {
 		{"a write of somebody else between them", "c", "2", "3", true},
 		{"the second", "c", "3", "4", false},
 		{"the last of three, where the events of the others are merged with it", "d", "1", "4", false},
-		{"what was merged, all the same", "d", "1", "3", true},
+		{"what was merged, anyway", "d", "1", "3", true},
 		{"an object that one never wrote", "b", "4", "5", true},
 	} {
-		if got := update(tc.uid, tc.from, tc.to); got != tc.wakes {
-			t.Errorf("%s wakes: %t", tc.what, got)
+		if got := update(tc.uid, tc.from, tc.to); got != tc.triggers {
+			t.Errorf("%s triggers: %t", tc.what, got)
 		}
 	}
 	e.Record(object("a", "7"))
@@ -54,9 +54,9 @@ func TestAnEchoIsWhatOneWroteLast(t *testing.T) {
 	if len(e.versions) != 0 {
 		t.Errorf("what is gone is remembered: %v", e.versions)
 	}
-	news := e.Filter(predicate.Funcs{})
+	changes := e.Filter(predicate.Funcs{})
 	e.Record(object("a", "9"))
-	if !news.Update(event.UpdateEvent{ObjectOld: object("a", "8"), ObjectNew: object("a", "9")}) {
-		t.Error("an own write that is news does not wake")
+	if !changes.Update(event.UpdateEvent{ObjectOld: object("a", "8"), ObjectNew: object("a", "9")}) {
+		t.Error("an own write that is news does not trigger")
 	}
 }

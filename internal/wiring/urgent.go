@@ -17,7 +17,7 @@ const urgency = 100
 
 // SpecChangesFirst watches the objects of a kind whose spec changes after they were created, beside the watch that names all of them. Such
 // a key goes ahead of others: somebody asks something of a fleet that runs, and must not wait for hundreds of new fleets, or
-// for whatever is told of the machines of broken ones.
+// for whatever is reported of the machines of broken ones.
 func SpecChangesFirst(object client.Object) Watch {
 	return Watch{
 		Object: object,

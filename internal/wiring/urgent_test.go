@@ -20,8 +20,8 @@ func deployment(name string, generation int64) *v1beta1.MachineDeployment {
 	return d
 }
 
-// tell hands an update to all watches of a kind, as a manager does.
-func tell(t *testing.T, q workqueue.TypedRateLimitingInterface[reconcile.Request], watches []Watch, was, is client.Object) {
+// send hands an update to all watches of a kind, as a manager does.
+func send(t *testing.T, q workqueue.TypedRateLimitingInterface[reconcile.Request], watches []Watch, was, is client.Object) {
 	t.Helper()
 	for _, w := range watches {
 		if was == nil {
@@ -40,11 +40,11 @@ func TestAChangeOfASpecWaitsForNoNewObject(t *testing.T) {
 	defer q.ShutDown()
 	watches := []Watch{{Keys: &handler.EnqueueRequestForObject{}}, SpecChangesFirst(&v1beta1.MachineDeployment{})}
 	for i := range 500 {
-		tell(t, q, watches, nil, deployment(fmt.Sprintf("new-%d", i), 1))
+		send(t, q, watches, nil, deployment(fmt.Sprintf("new-%d", i), 1))
 	}
 	// What became of one changes its status only.
-	tell(t, q, watches, deployment("reported", 3), deployment("reported", 3))
-	tell(t, q, watches, deployment("good", 3), deployment("good", 4))
+	send(t, q, watches, deployment("reported", 3), deployment("reported", 3))
+	send(t, q, watches, deployment("good", 3), deployment("good", 4))
 	if n := q.Len(); n != 502 {
 		t.Fatalf("%d keys, want each once", n)
 	}
@@ -57,7 +57,7 @@ func TestAChangeOfASpecWaitsForNoNewObject(t *testing.T) {
 
 	plain := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer plain.ShutDown()
-	tell(t, plain, watches, deployment("good", 3), deployment("good", 4))
+	send(t, plain, watches, deployment("good", 3), deployment("good", 4))
 	if n := plain.Len(); n != 1 {
 		t.Errorf("%d keys in a queue without priorities, want 1", n)
 	}

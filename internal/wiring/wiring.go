@@ -1,4 +1,4 @@
-// Package wiring describes what wakes a controller, apart from who brings the events: a manager, or a simulated process.
+// Package wiring describes what triggers a controller, apart from who brings the events: a manager, or a simulated process.
 package wiring
 
 import (
@@ -27,11 +27,11 @@ const (
 	Target  Cluster = "target"
 )
 
-// Controller is all that wakes one controller.
+// Controller is all that triggers one controller.
 type Controller struct {
 	// Name of the controller, of its queue's metrics and in its logs.
 	Name string
-	// Reconciler is what is woken.
+	// Reconciler is what is triggered.
 	Reconciler reconcile.Reconciler
 	// Concurrency is the number of keys worked on at once.
 	Concurrency int
@@ -47,7 +47,7 @@ type Controller struct {
 	Sources []source.Source
 }
 
-// Watch says whom the events of one kind of objects concern.
+// Watch says those that the events of one kind of objects concern.
 type Watch struct {
 	// Cluster defaults to Control.
 	Cluster Cluster
@@ -55,7 +55,7 @@ type Watch struct {
 	Object client.Object
 	// Keys enqueues those concerned. It defaults to the object's own name.
 	Keys handler.EventHandler
-	// Predicate drops events that are no news to the controller; nil lets all through.
+	// Predicate drops events that are no change to the controller; nil lets all through.
 	Predicate predicate.Predicate
 }
 
@@ -80,7 +80,7 @@ const (
 )
 
 // TargetEvents makes a source of events of the target cluster.
-type TargetEvents func(object client.Object, keys handler.EventHandler, news ...predicate.Predicate) source.Source
+type TargetEvents func(object client.Object, keys handler.EventHandler, changes ...predicate.Predicate) source.Source
 
 // AllWatches returns For and Watches with their defaults filled in.
 func (t Controller) AllWatches() []Watch {
@@ -113,15 +113,15 @@ func (t Controller) Add(mgr manager.Manager, events TargetEvents) error {
 		MaxConcurrentReconciles: t.Concurrency, ReconciliationTimeout: t.Timeout, RateLimiter: t.Retries,
 	})
 	for i, w := range t.AllWatches() {
-		switch news := builder.WithPredicates(w.Predicate); {
+		switch changes := builder.WithPredicates(w.Predicate); {
 		case w.Cluster == Target:
 			if events != nil {
 				b = b.WatchesRawSource(events(w.Object, w.Keys, w.Predicate))
 			}
 		case t.For != nil && i == 0:
-			b = b.For(w.Object, news)
+			b = b.For(w.Object, changes)
 		default:
-			b = b.Watches(w.Object, w.Keys, news)
+			b = b.Watches(w.Object, w.Keys, changes)
 		}
 	}
 	for _, s := range t.Sources {

@@ -97,7 +97,7 @@ func TestAClientThatIsForgottenIsMadeAnew(t *testing.T) {
 	}
 	a, b := get("a"), get("b")
 	clients.Forget(provider.NewCredentials(map[string][]byte{"token": []byte("a")}), "")
-	clients.Forget(provider.NewCredentials(map[string][]byte{"token": []byte("nobody's")}), "")
+	clients.Forget(provider.NewCredentials(map[string][]byte{"token": []byte("unknown")}), "")
 	if again := get("a"); again == a {
 		t.Error("a client that was forgotten serves on")
 	}

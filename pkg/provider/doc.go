@@ -4,7 +4,7 @@
 //
 // A driver translates; it decides nothing. It is stateless between calls (a cache of clients per credential aside), may
 // be called from many goroutines at once, never blocks to wait for the cloud (an operation under way is a state of the
-// Instance, which Machinist looks at again), and never retries on its own account beyond what its SDK does within the
+// Instance, which Machinist checks again), and never retries on its own account beyond what its SDK does within the
 // call's context: backoff, rate limits and retry-after are Machinist's.
 //
 // Three rules make crashes, lost answers and retries harmless, and every driver has to keep them:

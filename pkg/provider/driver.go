@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// DefaultCallTimeout bounds one driver call. A driver whose cloud needs longer for a synchronous call says so by
+// DefaultCallTimeout bounds one driver call. A driver whose cloud needs longer for a synchronous call reports it by
 // implementing Timeouter.
 const DefaultCallTimeout = 30 * time.Second
 

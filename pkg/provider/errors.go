@@ -53,7 +53,7 @@ func (c Code) Terminal() bool {
 	return c == InvalidArgument || c == FailedPrecondition || c == Unimplemented
 }
 
-// Ambiguous reports whether a call that failed with this code may have taken effect all the same.
+// Ambiguous reports whether a call that failed with this code may have taken effect anyway.
 func (c Code) Ambiguous() bool {
 	switch c {
 	case Unavailable, DeadlineExceeded, Aborted, Canceled, Internal, Unknown:

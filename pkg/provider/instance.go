@@ -54,7 +54,7 @@ type Instance struct {
 }
 
 // OwnedBy returns nil if the instance carries the tags of the cluster and of the machine's UID, else FailedPrecondition: it
-// must not be changed then. An instance without one of the tags is nobody's that is known.
+// must not be changed then. An instance without one of the tags has no owner that is known.
 func (in *Instance) OwnedBy(clusterID string, m Machine) error {
 	if clusterID == "" || m.UID == "" {
 		return Errorf(InvalidArgument, "cluster id %q or UID %q of machine %s/%s is empty", clusterID, m.UID, m.Namespace, m.Name)

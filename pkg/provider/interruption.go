@@ -7,7 +7,7 @@ import (
 
 // Interrupter is implemented by drivers of clouds that tell, in one call for many instances, which of them they are about to
 // take away. Machinist then asks every few seconds, for each scope in which it has machines: the only calls that a fleet at
-// rest costs beside the search for orphans. Where only the instance itself is told, as by a metadata service, a termination
+// rest costs beside the search for orphans. Where only the instance itself is reported, as by a metadata service, a termination
 // handler on the node is what shows it to Machinist, and this is not needed.
 type Interrupter interface {
 	// Interruptions returns the instances in the scope of the request's credentials and providerSpec whose end was announced
@@ -16,7 +16,7 @@ type Interrupter interface {
 	Interruptions(ctx context.Context, req InterruptionsRequest) ([]Interruption, error)
 }
 
-// InterruptionsRequest asks which instances are about to be taken away. Two classes for which ListScope names the same are
+// InterruptionsRequest asks which instances are about to be removed. Two classes for which ListScope names the same are
 // asked about in one request.
 type InterruptionsRequest struct {
 	Class     Class
@@ -27,12 +27,12 @@ type InterruptionsRequest struct {
 type Interruption struct {
 	// ProviderID of the instance.
 	ProviderID string
-	// At is when it is taken away; zero when the cloud does not tell: then within half a minute.
+	// At is when it is removed; zero when the cloud does not tell: then within half a minute.
 	At     time.Time
 	Reason InterruptionReason
 }
 
-// InterruptionReason is why an instance is taken away.
+// InterruptionReason is why an instance is removed.
 type InterruptionReason string
 
 const (

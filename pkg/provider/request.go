@@ -104,7 +104,7 @@ type UpdateOutcome string
 const (
 	// UpdateDone: the instance is as wanted.
 	UpdateDone UpdateOutcome = "Done"
-	// UpdateInProgress: the cloud is at work; Update is called again.
+	// UpdateInProgress: the cloud is running; Update is called again.
 	UpdateInProgress UpdateOutcome = "InProgress"
 	// UpdateNeedsDrain: it can be done in place, once the node is drained.
 	UpdateNeedsDrain UpdateOutcome = "NeedsDrain"

@@ -51,7 +51,7 @@ func (c Credentials) In(namespace string) Credentials {
 }
 
 // Namespace returns the namespace of the Secret. A driver that lends an identity of its own process to credentials without a
-// secret part needs it to tell whom it trusts.
+// secret part needs it to tell those that it trusts.
 func (c Credentials) Namespace() string { return c.namespace }
 
 // Get returns the entry and whether it exists.

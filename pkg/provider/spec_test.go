@@ -18,7 +18,7 @@ func TestDecodeSpecRefusesByField(t *testing.T) {
 	}
 	const head = `{"apiVersion":"acme/v1","kind":"Acme",`
 	for name, tc := range map[string]struct {
-		raw, field, says string
+		raw, field, message string
 	}{
 		"another kind":        {`{"apiVersion":"acme/v1","kind":"Other","unknown":1}`, "kind", `"Other"`},
 		"another API version": {`{"apiVersion":"acme/v2","kind":"Acme"}`, "apiVersion", `"acme/v2"`},
@@ -41,8 +41,8 @@ func TestDecodeSpecRefusesByField(t *testing.T) {
 			var into spec
 			err := provider.DecodeSpec([]byte(tc.raw), "acme/v1", "Acme", &into)
 			e, ok := errors.AsType[*provider.Error](err)
-			if !ok || e.Code != provider.InvalidArgument || e.Field != tc.field || !strings.Contains(e.Message, tc.says) {
-				t.Errorf("got %v, want InvalidArgument about field %q that says %q", err, tc.field, tc.says)
+			if !ok || e.Code != provider.InvalidArgument || e.Field != tc.field || !strings.Contains(e.Message, tc.message) {
+				t.Errorf("got %v, want InvalidArgument about field %q that says %q", err, tc.field, tc.message)
 			}
 		})
 	}

@@ -1,4 +1,4 @@
-// Package catalog is what a simulated cloud sells and to whom: the content of
+// Package catalog is what a simulated cloud sells and to those that: the content of
 // its configuration file. Every section may be left out.
 //
 //	regions:
@@ -103,7 +103,7 @@ func Default() *Catalog {
 	}
 }
 
-// Load reads a configuration file. It is not valid before Validate says so,
+// Load reads a configuration file. It is not valid before Validate reports it,
 // since accounts may still be added.
 func Load(path string) (*Catalog, error) {
 	data, err := os.ReadFile(path)
@@ -153,7 +153,7 @@ var (
 	versionFormat = regexp.MustCompile(`^v[0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,4}(-[0-9A-Za-z.-]{1,64})?$`)
 )
 
-// IsVersion tells whether a kubelet version is of the form "v1.36.3".
+// IsVersion shows whether a kubelet version is of the form "v1.36.3".
 func IsVersion(version string) bool { return versionFormat.MatchString(version) }
 
 // Validate names all that is wrong.

@@ -63,7 +63,7 @@ func (c *Cloud) DeleteAddress(accountName, id string) error {
 	}
 	next := inst.rec.clone()
 	next.advance(c.now(), c.settings)
-	next.AddressKept = false
+	next.AddressInUse = false
 	if err := c.commit(inst, next); err != nil {
 		return failJournal(err)
 	}

@@ -57,8 +57,8 @@ type Cloud struct {
 	hosts   Hosts
 	clock   clock.Clock
 	log     *slog.Logger
-	// wake tells Run that the agenda has a new head.
-	wake chan struct{}
+	// trigger tells Run that the agenda has a new head.
+	recover chan struct{}
 
 	mu       sync.Mutex
 	settings simcloud.Settings
@@ -92,7 +92,7 @@ type instance struct {
 	// former is the state before the present one, which there is since then; looks is how often the instance was read.
 	former  simcloud.InstanceState
 	since   time.Time
-	looks   int
+	reads   int
 	machine machine
 
 	due         time.Time
@@ -103,7 +103,7 @@ type instance struct {
 func New(o Options) (*Cloud, error) {
 	c := &Cloud{
 		catalog: o.Catalog, journal: o.Journal, hosts: o.Hosts, clock: o.Clock, log: o.Log,
-		wake:      make(chan struct{}, 1),
+		recover:   make(chan struct{}, 1),
 		settings:  o.Catalog.Settings,
 		instances: map[string]*instance{},
 		tokens:    map[tokenKey]*instance{},
@@ -196,7 +196,7 @@ func (c *Cloud) Run(ctx context.Context) {
 		timer.Reset(wait)
 		select {
 		case <-ctx.Done():
-		case <-c.wake:
+		case <-c.recover:
 		case <-timer.C():
 		}
 	}
@@ -284,7 +284,7 @@ func (c *Cloud) apply(inst *instance, next *record) {
 	c.agenda.set(inst, next.due())
 	if len(c.agenda) > 0 && c.agenda[0] == inst {
 		select {
-		case c.wake <- struct{}{}:
+		case c.recover <- struct{}{}:
 		default: // Run has not seen the last one yet
 		}
 	}

@@ -92,25 +92,25 @@ func TestFaultsOfInstances(t *testing.T) {
 		launch []simcloud.InstanceFault
 		steps  []step
 	}{
-		"never boots, then wakes": {
+		"never boots, then triggers": {
 			[]simcloud.InstanceFault{{Kind: simcloud.FaultNeverBoots}},
-			[]step{{time.Hour, "", simcloud.StatePending, false}, {time.Second, simcloud.FaultWakes, simcloud.StateRunning, true}},
+			[]step{{time.Hour, "", simcloud.StatePending, false}, {time.Second, simcloud.FaultRecovers, simcloud.StateRunning, true}},
 		},
 		"boots late": {
 			[]simcloud.InstanceFault{{Kind: simcloud.FaultBootDelay, Delay: 9 * second}},
 			[]step{{9 * time.Second, "", simcloud.StatePending, false}, {time.Second, "", simcloud.StateRunning, true}},
 		},
-		"never registers, then wakes": {
+		"never registers, then triggers": {
 			[]simcloud.InstanceFault{{Kind: simcloud.FaultNeverRegisters}},
-			[]step{{time.Hour, "", simcloud.StateRunning, false}, {0, simcloud.FaultWakes, simcloud.StateRunning, true}},
+			[]step{{time.Hour, "", simcloud.StateRunning, false}, {0, simcloud.FaultRecovers, simcloud.StateRunning, true}},
 		},
-		"goes silent on its own, then wakes": {
+		"goes silent on its own, then triggers": {
 			[]simcloud.InstanceFault{{Kind: simcloud.FaultSilent, After: 5 * second}},
-			[]step{{4 * time.Second, "", simcloud.StateRunning, true}, {time.Second, "", simcloud.StateRunning, false}, {0, simcloud.FaultWakes, simcloud.StateRunning, true}},
+			[]step{{4 * time.Second, "", simcloud.StateRunning, true}, {time.Second, "", simcloud.StateRunning, false}, {0, simcloud.FaultRecovers, simcloud.StateRunning, true}},
 		},
 		"dies, then is switched on": {
 			nil,
-			[]step{{time.Second, "", simcloud.StateRunning, true}, {time.Hour, simcloud.FaultDies, simcloud.StateStopped, false}, {time.Second, simcloud.FaultWakes, simcloud.StateRunning, true}},
+			[]step{{time.Second, "", simcloud.StateRunning, true}, {time.Hour, simcloud.FaultDies, simcloud.StateStopped, false}, {time.Second, simcloud.FaultRecovers, simcloud.StateRunning, true}},
 		},
 		"dies while booting": {
 			[]simcloud.InstanceFault{{Kind: simcloud.FaultDies, After: second / 2}},
@@ -121,7 +121,7 @@ func TestFaultsOfInstances(t *testing.T) {
 			[]step{{4 * time.Second, "", simcloud.StateRunning, true}, {time.Second, "", "", false}},
 		},
 		"several, in order of time": {
-			[]simcloud.InstanceFault{{Kind: simcloud.FaultVanishes, After: 9 * second}, {Kind: simcloud.FaultWakes, After: 4 * second}, {Kind: simcloud.FaultSilent, After: 2 * second}},
+			[]simcloud.InstanceFault{{Kind: simcloud.FaultVanishes, After: 9 * second}, {Kind: simcloud.FaultRecovers, After: 4 * second}, {Kind: simcloud.FaultSilent, After: 2 * second}},
 			[]step{{3 * time.Second, "", simcloud.StateRunning, false}, {time.Second, "", simcloud.StateRunning, true}, {5 * time.Second, "", "", false}},
 		},
 	} {
@@ -276,7 +276,7 @@ func TestAMachineThatIsOffIsNotHeard(t *testing.T) {
 	if got.Host.Phase != simcloud.HostOff {
 		t.Errorf("host is %+v", got.Host)
 	}
-	w.befall(inst.ID, simcloud.FaultWakes)
+	w.befall(inst.ID, simcloud.FaultRecovers)
 	line.Print("from the grave")
 	w.restart()
 	console, err := w.Console("alice", inst.ID)
@@ -327,7 +327,7 @@ func TestRunLetsTimePass(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); w.Run(ctx) }()
-	inst := w.create() // wakes Run
+	inst := w.create() // triggers Run
 	deadline := time.After(10 * time.Second)
 	for w.state(inst.ID) != simcloud.StateRunning {
 		select {
@@ -354,7 +354,7 @@ func TestBooksHoldUnderRandomOperations(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		var ids []string
 		pick := func() string { return ids[r.IntN(len(ids))] }
-		kinds := []simcloud.InstanceFaultKind{simcloud.FaultNeverBoots, simcloud.FaultNeverRegisters, simcloud.FaultDies, simcloud.FaultVanishes, simcloud.FaultSilent, simcloud.FaultWakes}
+		kinds := []simcloud.InstanceFaultKind{simcloud.FaultNeverBoots, simcloud.FaultNeverRegisters, simcloud.FaultDies, simcloud.FaultVanishes, simcloud.FaultSilent, simcloud.FaultRecovers}
 		for range 300 {
 			switch n := r.IntN(20); {
 			case n < 5 || len(ids) == 0:

@@ -101,8 +101,8 @@ type power struct {
 
 var errOff = errors.New("machine is switched off")
 
-// say changes what is known of the machine, and makes it durable if asked to.
-func (p *power) say(durable bool, do func(m *machine)) error {
+// report changes what is known of the machine, and makes it durable if asked to.
+func (p *power) report(durable bool, do func(m *machine)) error {
 	c := p.cloud
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,12 +119,12 @@ func (p *power) say(durable bool, do func(m *machine)) error {
 
 // Save implements host.Reporter.
 func (p *power) Save(disk host.Disk) error {
-	return p.say(true, func(m *machine) { m.saved.Disk = disk })
+	return p.report(true, func(m *machine) { m.saved.Disk = disk })
 }
 
 // Report implements host.Reporter. It is an occasion to save the console.
 func (p *power) Report(status simcloud.HostStatus) {
-	err := p.say(true, func(m *machine) { m.status = status })
+	err := p.report(true, func(m *machine) { m.status = status })
 	if err != nil && !errors.Is(err, errOff) {
 		p.cloud.log.Error("console cannot be saved", "error", err)
 	}
@@ -132,7 +132,7 @@ func (p *power) Report(status simcloud.HostStatus) {
 
 // Print implements host.Reporter.
 func (p *power) Print(line string) {
-	_ = p.say(false, func(m *machine) { m.saved.print(p.cloud.now(), line) })
+	_ = p.report(false, func(m *machine) { m.saved.print(p.cloud.now(), line) })
 }
 
 // Console is what the machine wrote on its serial console.

@@ -273,7 +273,7 @@ func ValidateFault(f simcloud.InstanceFault) error {
 			return fail(simcloud.CodeInvalidParameter, "delay: %s is not positive", f.Delay)
 		}
 	case simcloud.FaultNeverBoots, simcloud.FaultNeverRegisters, simcloud.FaultDies,
-		simcloud.FaultVanishes, simcloud.FaultReclaimed, simcloud.FaultSilent, simcloud.FaultWakes:
+		simcloud.FaultVanishes, simcloud.FaultReclaimed, simcloud.FaultSilent, simcloud.FaultRecovers:
 		if f.Delay != 0 {
 			return fail(simcloud.CodeInvalidParameter, "delay: belongs to %s only", simcloud.FaultBootDelay)
 		}

@@ -16,7 +16,7 @@ type version struct {
 	rec *record
 }
 
-// lags are how far what is told is behind the writes.
+// lags are how far what is reported is behind the writes.
 type lags struct{ get, list, tags simcloud.Duration }
 
 func lagsOf(s simcloud.Settings) lags {
@@ -82,18 +82,18 @@ func (c *Cloud) seen(inst *instance, lag simcloud.Duration) *record {
 	return rec
 }
 
-// look is what a reader is shown of a record that he sees.
-func (c *Cloud) look(inst *instance, rec *record) *simcloud.Instance {
+// read is what a reader is shown of a record that he sees.
+func (c *Cloud) read(inst *instance, rec *record) *simcloud.Instance {
 	out := c.answer(inst, rec)
-	inst.looks++
+	inst.reads++
 	returns := time.Duration(c.settings.Semantics.StateReturns)
-	if inst.looks%2 == 0 && inst.former != "" && c.now().Before(inst.since.Add(returns)) {
+	if inst.reads%2 == 0 && inst.former != "" && c.now().Before(inst.since.Add(returns)) {
 		out.State = inst.former
 	}
 	return out
 }
 
-// answer is what a customer is told about a record.
+// answer is what a customer is reported about a record.
 func (c *Cloud) answer(inst *instance, rec *record) *simcloud.Instance {
 	out, s := inst.view(rec), c.settings.Semantics
 	c.answers++
@@ -127,7 +127,7 @@ func (c *Cloud) Get(accountName, id string) (*simcloud.Instance, error) {
 	defer c.mu.Unlock()
 	if inst := c.instances[id]; inst != nil && inst.rec.Account == accountName {
 		if rec := c.seen(inst, lagsOf(c.settings).get); rec != nil {
-			return c.look(inst, rec), nil
+			return c.read(inst, rec), nil
 		}
 	}
 	return nil, failNoInstance(id)
@@ -155,7 +155,7 @@ func (c *Cloud) List(accountName string, o simcloud.ListInstancesOptions) (*simc
 			page.NextToken = encodeNext(after)
 			break
 		}
-		page.Instances = append(page.Instances, *c.look(inst, rec))
+		page.Instances = append(page.Instances, *c.read(inst, rec))
 		after = rec.Sequence
 	}
 	c.disturb(page)
@@ -308,7 +308,7 @@ func (inst *instance) dump() *simcloud.Record {
 	rec := inst.rec
 	out := &simcloud.Record{
 		Instance: *inst.view(rec), Sequence: rec.Sequence, Account: rec.Account, Hidden: rec.Hidden,
-		AddressKept: rec.AddressKept,
+		AddressInUse: rec.AddressInUse,
 	}
 	for kind, acts := range map[simcloud.InstanceFaultKind]bool{
 		simcloud.FaultNeverBoots: rec.NeverBoots, simcloud.FaultSilent: rec.Silent, simcloud.FaultNeverRegisters: rec.NeverRegisters,

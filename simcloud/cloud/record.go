@@ -31,8 +31,8 @@ type record struct {
 	Hidden   bool      `json:"hidden,omitempty"`
 	// FreeAt is when a terminated instance no longer counts against quota and capacity.
 	FreeAt time.Time `json:"freeAt,omitzero"`
-	// AddressKept says that the address of a terminated instance waits for its owner to delete it.
-	AddressKept bool `json:"addressKept,omitempty"`
+	// AddressInUse says that the address of a terminated instance waits for its owner to delete it.
+	AddressInUse bool `json:"addressKept,omitempty"`
 
 	NeverBoots     bool `json:"neverBoots,omitempty"`
 	Silent         bool `json:"silent,omitempty"`
@@ -42,7 +42,7 @@ type record struct {
 }
 
 // clone makes a record that may be changed, except for what its maps and
-// slices hold: those are to be replaced.
+// slices hold: those must be replaced.
 func (r *record) clone() *record {
 	next := *r
 	return &next
@@ -50,13 +50,13 @@ func (r *record) clone() *record {
 
 func (r *record) live() bool { return r.Instance.State != simcloud.StateTerminated }
 
-// counts tells whether the instance counts against quota and capacity.
+// counts shows whether the instance counts against quota and capacity.
 func (r *record) counts() bool { return r.live() || !r.FreeAt.IsZero() }
 
-// hasAddress tells whether nobody else may have the instance's address.
-func (r *record) hasAddress() bool { return r.live() || r.AddressKept }
+// hasAddress shows whether nobody else may have the instance's address.
+func (r *record) hasAddress() bool { return r.live() || r.AddressInUse }
 
-// switchedOn tells whether the machine inside the instance does anything.
+// switchedOn shows whether the machine inside the instance does anything.
 func (r *record) switchedOn() bool {
 	return r.Instance.State == simcloud.StateRunning && !r.Silent && !r.NeverRegisters
 }
@@ -79,7 +79,7 @@ func (r *record) addFault(f simcloud.InstanceFault, at time.Time) {
 // due is when the record changes next by itself, zero if never.
 func (r *record) due() time.Time {
 	at, _ := r.next()
-	if r.AddressKept {
+	if r.AddressInUse {
 		return at
 	}
 	if at.IsZero() || (!r.ForgetAt.IsZero() && r.ForgetAt.Before(at)) {
@@ -88,9 +88,9 @@ func (r *record) due() time.Time {
 	return at
 }
 
-// forgotten tells whether the record may go.
+// forgotten shows whether the record may go.
 func (r *record) forgotten(now time.Time) bool {
-	return !r.ForgetAt.IsZero() && !r.ForgetAt.After(now) && !r.AddressKept
+	return !r.ForgetAt.IsZero() && !r.ForgetAt.After(now) && !r.AddressInUse
 }
 
 // advance carries out, in the order of their times, all changes that are due
@@ -163,7 +163,7 @@ func (r *record) terminate(at time.Time, s simcloud.Settings) {
 	if s.Semantics.QuotaLag > 0 {
 		r.FreeAt = at.Add(time.Duration(s.Semantics.QuotaLag))
 	}
-	r.AddressKept = s.Semantics.KeepAddresses
+	r.AddressInUse = s.Semantics.KeepAddresses
 }
 
 func (r *record) free(time.Time, simcloud.Settings) { r.FreeAt = time.Time{} }
@@ -205,7 +205,7 @@ func (r *record) suffer(at time.Time, s simcloud.Settings) {
 	case simcloud.FaultDies:
 		r.Instance.State, r.Instance.StateReason = simcloud.StateStopped, "fault: died"
 		r.BootAt = time.Time{}
-	case simcloud.FaultWakes:
+	case simcloud.FaultRecovers:
 		if r.NeverBoots || state == simcloud.StateStopped {
 			r.Instance.State, r.Instance.StateReason = simcloud.StatePending, ""
 			r.BootAt = at.Add(time.Duration(bootTime(r.TypeSpec, s)))

@@ -193,7 +193,7 @@ func TestQuotaIsFreeLate(t *testing.T) {
 	w.check()
 }
 
-func TestCustomersAreToldTimesOfAnotherClock(t *testing.T) {
+func TestCustomersSeeTimesOfAnotherClock(t *testing.T) {
 	w := newWorld(t)
 	offset := simcloud.Duration(-10 * time.Minute)
 	w.behave(simcloud.SemanticsPatch{ClockOffset: &offset})

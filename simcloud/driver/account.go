@@ -9,7 +9,7 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// account is a client of the cloud that spells what it is told one way: clouds answer names in other capitals than they
+// account is a client of the cloud that spells what it is reported one way: clouds answer names in other capitals than they
 // were given, and a provider ID must be the same, byte for byte, as long as its instance lives.
 type account struct{ *simcloud.Client }
 

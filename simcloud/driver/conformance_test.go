@@ -54,7 +54,7 @@ func TestTheDriverConforms(t *testing.T) {
 				Version:             "v1.36.3",
 				Timeout:             time.Minute,
 				Full:                true,
-				// An address goes with its instance at the latest, and by nobody's hand before.
+				// An address goes with its instance at the latest, and by unassigned hand before.
 				Never: []conformance.FaultKind{conformance.PartsGoneFirst},
 				Cloud: conformance.Cloud{Resources: s.resources, Launch: s.launch, LaunchNamed: s.launchNamed, Inject: s.inject},
 			})
@@ -100,13 +100,13 @@ func (s *sim) resources(ctx context.Context) ([]string, error) {
 		if r.State == simcloud.StateShuttingDown {
 			// The dump tells what has been carried out, a moment after it was due. A fault that comes to nothing, as this
 			// one does while an instance shuts down, brings the record up to date.
-			current, err := s.admin.AddInstanceFault(ctx, r.ID, simcloud.InstanceFault{Kind: simcloud.FaultWakes})
+			current, err := s.admin.AddInstanceFault(ctx, r.ID, simcloud.InstanceFault{Kind: simcloud.FaultRecovers})
 			if err != nil {
 				return nil, err
 			}
 			r = *current
 		}
-		if r.AddressKept {
+		if r.AddressInUse {
 			all = append(all, "address/"+r.PrivateIPs[0])
 		}
 		if r.State == simcloud.StateTerminated {

@@ -51,8 +51,8 @@ func TestDeletingTwiceOrWhatNeverWasIsGone(t *testing.T) {
 func TestDeleteByTagsTakesAllThatCarryThem(t *testing.T) {
 	s := newSim(t)
 	tags := map[string]string{provider.TagCluster: cluster, provider.TagMachineUID: "uid-of-a"}
-	one, two := s.foreign(tags), s.foreign(tags)
-	other := s.foreign(map[string]string{provider.TagCluster: "other", provider.TagMachineUID: "uid-of-a"})
+	one, two := s.others(tags), s.others(tags)
+	other := s.others(map[string]string{provider.TagCluster: "other", provider.TagMachineUID: "uid-of-a"})
 	if gone, err := s.delete(provider.DeleteRequest{Machine: machine("a")}); !gone || err != nil {
 		t.Errorf("gone %v, error %v", gone, err)
 	}
@@ -68,11 +68,11 @@ func TestDeleteNeverTouchesWhatIsNotOurs(t *testing.T) {
 	for name, tags := range map[string]map[string]string{
 		"another cluster's": {provider.TagCluster: "other", provider.TagMachineUID: "uid-of-a"},
 		"another machine's": {provider.TagCluster: cluster, provider.TagMachineUID: "uid-of-b"},
-		"nobody's":          nil,
+		"unknown":           nil,
 		"no UID":            {provider.TagCluster: cluster},
 		"no cluster":        {provider.TagMachineUID: "uid-of-a"},
 	} {
-		in := s.foreign(tags)
+		in := s.others(tags)
 		gone, err := s.delete(provider.DeleteRequest{Machine: machine("a"), ProviderID: in.ProviderID})
 		if gone || provider.CodeOf(err) != provider.FailedPrecondition {
 			t.Errorf("%s: gone %v, error %v", name, gone, err)
@@ -101,11 +101,11 @@ func TestALaggingReadDoesNotPassForGone(t *testing.T) {
 	if got := s.state(in.ProviderID); got != simcloud.StateTerminated {
 		t.Errorf("state %s: the instance leaked", got)
 	}
-	foreign := s.foreign(nil)
-	if gone, err := s.delete(provider.DeleteRequest{Machine: machine("a"), ProviderID: foreign.ProviderID}); gone || provider.CodeOf(err) != provider.FailedPrecondition {
+	others := s.others(nil)
+	if gone, err := s.delete(provider.DeleteRequest{Machine: machine("a"), ProviderID: others.ProviderID}); gone || provider.CodeOf(err) != provider.FailedPrecondition {
 		t.Errorf("another's: gone %v, error %v", gone, err)
 	}
-	if got := s.state(foreign.ProviderID); got != simcloud.StateRunning {
+	if got := s.state(others.ProviderID); got != simcloud.StateRunning {
 		t.Errorf("another's: state %s", got)
 	}
 	if gone, err := s.delete(provider.DeleteRequest{Machine: machine("a"), ProviderID: in.ProviderID}); !gone || err != nil {

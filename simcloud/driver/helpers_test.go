@@ -132,8 +132,8 @@ func (s *sim) delete(req provider.DeleteRequest) (gone bool, err error) {
 	return result.Gone, err
 }
 
-// foreign makes an instance past the driver.
-func (s *sim) foreign(tags map[string]string) *simcloud.Instance {
+// others makes an instance past the driver.
+func (s *sim) others(tags map[string]string) *simcloud.Instance {
 	s.Helper()
 	in, err := s.client.CreateInstance(s.Context(), simcloud.CreateInstanceRequest{Region: "sim-1", Zone: "sim-1a", Type: "small", Image: "sim-os-1", Tags: tags})
 	must(s, err)

@@ -103,7 +103,7 @@ func (o owner) misses(in *simcloud.Instance) bool {
 }
 
 // owns reports whether the instance carries the owner's tags, and refuses with FailedPrecondition where not. An
-// instance without tags is nobody's that we know: it is not ours to touch.
+// instance without tags has no owner that we know: it is not ours to touch.
 func (o owner) owns(in *simcloud.Instance) error {
 	for key, want := range o.tags() {
 		got, tagged := in.Tags[key]

@@ -12,7 +12,7 @@ import (
 )
 
 // M-80.
-func TestAnAnnouncedEndIsToldUntilItComes(t *testing.T) {
+func TestAnAnnouncedEndIsReportedUntilItComes(t *testing.T) {
 	s := newSim(t)
 	d, ctx := driver.Announcing{Driver: s.driver}, context.Background()
 	spot, other := s.create("a"), s.create("b")

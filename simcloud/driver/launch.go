@@ -74,16 +74,16 @@ func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (*provi
 
 // createError says what was asked for, and which field is to blame where the cloud names one.
 func createError(err error, spec Spec) error {
-	place := spec.Region
+	position := spec.Region
 	if spec.Zone != "" {
-		place = spec.Zone
+		position = spec.Zone
 	}
-	out := translate(err, fmt.Sprintf("create an instance of type %q from image %q in %q", spec.InstanceType, spec.Image, place))
-	refusal, ok := errors.AsType[*simcloud.Error](err)
-	if !ok || refusal.Code != simcloud.CodeInvalidParameter {
+	out := translate(err, fmt.Sprintf("create an instance of type %q from image %q in %q", spec.InstanceType, spec.Image, position))
+	rejection, ok := errors.AsType[*simcloud.Error](err)
+	if !ok || rejection.Code != simcloud.CodeInvalidParameter {
 		return out
 	}
-	field, _, _ := strings.Cut(refusal.Message, ":")
+	field, _, _ := strings.Cut(rejection.Message, ":")
 	switch field {
 	case "region":
 		return unserved("region", "the cloud has no region %q", spec.Region)
@@ -135,7 +135,7 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provide
 		return nil, err
 	}
 	if own.misses(in) {
-		// It may be somebody else's since a moment ago.
+		// It may be another's since a moment ago.
 		if in, err = client.current(ctx, in.ID); err != nil {
 			return nil, translate(err, "read the tags of instance "+req.ProviderID)
 		}

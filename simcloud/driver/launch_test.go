@@ -176,16 +176,16 @@ func TestCapacityIsThatOfTheInstanceType(t *testing.T) {
 func TestGetFindsByProviderIDWhoeversItIsAndByTagsOnlyItsOwn(t *testing.T) {
 	s := newSim(t)
 	ours := s.create("a")
-	foreign := s.foreign(map[string]string{provider.TagCluster: "other", provider.TagMachineUID: "uid-of-a"})
-	untagged := s.foreign(nil)
+	others := s.others(map[string]string{provider.TagCluster: "other", provider.TagMachineUID: "uid-of-a"})
+	untagged := s.others(nil)
 	if got, err := s.get(provider.GetRequest{Machine: machine("a")}); err != nil || got.ProviderID != ours.ProviderID {
 		t.Errorf("by tags: %v %v", got, err)
 	}
-	if got, err := s.get(provider.GetRequest{Machine: machine("a"), ProviderID: foreign.ProviderID}); err != nil || got.ClusterID != "other" {
+	if got, err := s.get(provider.GetRequest{Machine: machine("a"), ProviderID: others.ProviderID}); err != nil || got.ClusterID != "other" {
 		t.Errorf("another's by provider ID: %+v %v", got, err)
 	}
 	if got, err := s.get(provider.GetRequest{Machine: machine("a"), ProviderID: untagged.ProviderID}); err != nil || got.ClusterID != "" || got.MachineUID != "" {
-		t.Errorf("nobody's by provider ID: %+v %v", got, err)
+		t.Errorf("unassigned by provider ID: %+v %v", got, err)
 	}
 	for name, test := range map[string]struct {
 		req  provider.GetRequest
@@ -225,8 +225,8 @@ func TestListGoesThroughAllPagesOfOneCluster(t *testing.T) {
 	var want []string
 	for i := range 5 {
 		want = append(want, s.create(fmt.Sprintf("m-%d", i)).ProviderID)
-		s.foreign(map[string]string{provider.TagCluster: "other", provider.TagMachineUID: "x"})
-		s.foreign(nil)
+		s.others(map[string]string{provider.TagCluster: "other", provider.TagMachineUID: "x"})
+		s.others(nil)
 	}
 	if gone, err := s.delete(provider.DeleteRequest{Machine: machine("m-2"), ProviderID: want[2]}); !gone || err != nil {
 		t.Fatal(gone, err)
@@ -273,12 +273,12 @@ func TestOneListServesAllClassesOfAnEndpoint(t *testing.T) {
 	}
 }
 
-func TestAdoptTagsOnlyWhatIsNobodys(t *testing.T) {
+func TestAdoptTagsOnlyUntaggedInstances(t *testing.T) {
 	s := newSim(t)
 	adopt := func(in *simcloud.Instance) (*provider.Instance, error) {
 		return s.driver.Adopt(t.Context(), provider.AdoptRequest{Machine: machine("a"), Class: class(), ClusterID: cluster, ProviderID: in.ProviderID, Tags: map[string]string{"team": "blue"}})
 	}
-	untagged := s.foreign(map[string]string{"owner": "carol"})
+	untagged := s.others(map[string]string{"owner": "carol"})
 	for range 2 { // One call reads the tags that may be late, one writes ours, and the second time there is nothing to do.
 		in, err := adopt(untagged)
 		must(t, err)
@@ -297,11 +297,11 @@ func TestAdoptTagsOnlyWhatIsNobodys(t *testing.T) {
 		"another machine's": {provider.TagCluster: cluster, provider.TagMachineUID: "other"},
 		"only the UID":      {provider.TagMachineUID: "other"},
 	} {
-		foreign := s.foreign(tags)
-		if _, err := adopt(foreign); provider.CodeOf(err) != provider.FailedPrecondition {
+		others := s.others(tags)
+		if _, err := adopt(others); provider.CodeOf(err) != provider.FailedPrecondition {
 			t.Errorf("%s: %v", name, err)
 		}
-		if after := s.raw(foreign.ProviderID).Tags; len(after) != len(tags) {
+		if after := s.raw(others.ProviderID).Tags; len(after) != len(tags) {
 			t.Errorf("%s: tags became %v", name, after)
 		}
 	}

@@ -42,7 +42,7 @@ func TestHostileProviderSpecsAreRefusedByField(t *testing.T) {
 		"template in a name":     {string(spec("image", "<<MACHINE_NAME>>")), "image"},
 		"unicode in a name":      {string(spec("image", "ｓim-os-1")), "image"},
 		"long name":              {string(spec("image", long)), "image"},
-		"foreign endpoint":       {string(spec("endpoint", "http://169.254.169.254")), "endpoint"},
+		"another endpoint":       {string(spec("endpoint", "http://169.254.169.254")), "endpoint"},
 		"endpoint and more":      {string(spec("endpoint", s.url+"@evil")), "endpoint"},
 		"file for an endpoint":   {string(spec("endpoint", "file:///etc/passwd")), "endpoint"},
 	} {

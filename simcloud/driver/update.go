@@ -63,12 +63,12 @@ func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (provid
 	if in.State == simcloud.StatePending {
 		return result(provider.UpdateInProgress, "the instance has not booted yet")
 	}
-	mode, refusal, err := modeOf(ctx, client, in, change)
+	mode, rejection, err := modeOf(ctx, client, in, change)
 	switch {
 	case err != nil:
 		return provider.UpdateResult{}, err
-	case refusal != "":
-		return result(provider.UpdateRefused, "%s", refusal)
+	case rejection != "":
+		return result(provider.UpdateRefused, "%s", rejection)
 	case mode == simcloud.InPlaceUnsupported:
 		return result(provider.UpdateNeedsReplacement, "the cloud cannot change the instance in place from %s to %s", describe(in.Type, in.Image, versionOf(in)), describe(spec.InstanceType, spec.Image, req.Version))
 	case mode == simcloud.InPlaceRestart && !req.Drained:
@@ -90,7 +90,7 @@ func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (provid
 	return result(provider.UpdateDone, "")
 }
 
-// leftToAgent tells whether the version may have to change and the image that is wanted has an agent, which does so
+// leftToAgent shows whether the version may have to change and the image that is wanted has an agent, which does so
 // without the cloud.
 func leftToAgent(ctx context.Context, client account, in *simcloud.Instance, spec Spec, req provider.UpdateRequest) (bool, error) {
 	if req.Version == "" || versionOf(in) == req.Version && cmp.Or(req.NodeVersion, req.Version) == req.Version {
@@ -128,8 +128,8 @@ func describe(instanceType, image, version string) string {
 	return fmt.Sprintf("(type %q, image %q, kubelet %q)", instanceType, image, version)
 }
 
-// modeOf is how the cloud makes the change: the strictest of its parts. A refusal says that it cannot be made at all.
-func modeOf(ctx context.Context, client account, in *simcloud.Instance, change simcloud.UpdateInstanceRequest) (mode simcloud.InPlaceMode, refusal string, err error) {
+// modeOf is how the cloud makes the change: the strictest of its parts. A rejection says that it cannot be made at all.
+func modeOf(ctx context.Context, client account, in *simcloud.Instance, change simcloud.UpdateInstanceRequest) (mode simcloud.InPlaceMode, rejection string, err error) {
 	mode = simcloud.InPlaceLive
 	stricter := func(m simcloud.InPlaceMode) {
 		if m == simcloud.InPlaceUnsupported || mode == simcloud.InPlaceLive {

@@ -35,11 +35,11 @@ func TestUpdateIsInPlaceWhereTheCloudCan(t *testing.T) {
 		"image, unknown":     {[]string{"image", "nowhere"}, "v1.36.3", refused, 0},
 		"version, by an agent": {[]string{"image", "sim-os-agent"}, "v1.37.0", []step{
 			{false, provider.UpdateNeedsDrain}, {true, provider.UpdateInProgress}, {true, provider.UpdateByAgent}}, 1},
-		"version":             {nil, "v1.37.0", drainFirst, 1},
-		"region":              {[]string{"region", "sim-2", "zone", "sim-2a"}, "v1.36.3", replace, 0},
-		"zone":                {[]string{"zone", "sim-1a"}, "v1.36.3", replace, 0},
-		"live and restart":    {[]string{"instanceType", "medium", "image", "sim-os-2"}, "v1.36.3", drainFirst, 1},
-		"restart and refusal": {[]string{"instanceType", "gpu", "image", "sim-os-2"}, "v1.36.3", replace, 0},
+		"version":               {nil, "v1.37.0", drainFirst, 1},
+		"region":                {[]string{"region", "sim-2", "zone", "sim-2a"}, "v1.36.3", replace, 0},
+		"zone":                  {[]string{"zone", "sim-1a"}, "v1.36.3", replace, 0},
+		"live and restart":      {[]string{"instanceType", "medium", "image", "sim-os-2"}, "v1.36.3", drainFirst, 1},
+		"restart and rejection": {[]string{"instanceType", "gpu", "image", "sim-os-2"}, "v1.36.3", replace, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSim(t)
@@ -91,16 +91,16 @@ func TestAnUpdateThatRestartsIsInProgressUntilItRuns(t *testing.T) {
 
 func TestUpdateLeavesOthersAloneAndFindsOnlyWhatExists(t *testing.T) {
 	s := newSim(t)
-	foreign := s.foreign(map[string]string{provider.TagCluster: "other", provider.TagMachineUID: "uid-of-a"})
+	others := s.others(map[string]string{provider.TagCluster: "other", provider.TagMachineUID: "uid-of-a"})
 	update := func(providerID string) error {
 		_, err := s.driver.Update(t.Context(), provider.UpdateRequest{
 			Machine: machine("a"), Class: class("instanceType", "medium", "zone", "sim-1a"), ClusterID: cluster, ProviderID: providerID,
 		})
 		return err
 	}
-	wantCode(t, update(foreign.ProviderID), provider.FailedPrecondition)
+	wantCode(t, update(others.ProviderID), provider.FailedPrecondition)
 	wantCode(t, update("sim://sim-1/sim-1b/i-0"), provider.NotFound)
-	if s.raw(foreign.ProviderID).Type != "small" {
+	if s.raw(others.ProviderID).Type != "small" {
 		t.Error("another's instance was changed")
 	}
 	in := s.create("a")

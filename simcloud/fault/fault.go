@@ -129,7 +129,7 @@ func (d *Decision) add(r *rule) {
 	}
 }
 
-// acts tells whether a rule acts on the call that was just counted.
+// acts shows whether a rule acts on the call that was just counted.
 func (r *rule) acts() bool {
 	if r.Matched <= r.Skip {
 		return false

@@ -29,7 +29,7 @@ func TestAnAgentObeysItsNode(t *testing.T) {
 		"asked for what it is":      {map[string]string{asks: "v1.36.3"}, false, "v1.36.3", "succeeded"},
 		"asked and answered":        {map[string]string{asks: "v1.37.0", updateResult: "failed"}, false, "v1.36.3", ""},
 		"asked for nonsense":        {map[string]string{asks: "latest"}, false, "v1.36.3", `failed: version "latest" is not of the form v1.2.3`},
-		"told to fail":              {map[string]string{asks: "v1.37.0", simcloud.AnnotationUpdateFails: "no space"}, false, "v1.36.3", "failed: no space"},
+		"reported to fail":          {map[string]string{asks: "v1.37.0", simcloud.AnnotationUpdateFails: "no space"}, false, "v1.36.3", "failed: no space"},
 		"not asked":                 {nil, false, "v1.36.3", ""},
 		"an image without an agent": {map[string]string{asks: "v1.37.0"}, true, "v1.36.3", ""},
 	} {

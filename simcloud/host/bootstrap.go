@@ -305,7 +305,7 @@ func (b *bootstrap) readExtraArgs(args string) (ignored []string, err error) {
 	return ignored, nil
 }
 
-// kubeletMaySet tells whether a kubelet starts with a label: of those that
+// kubeletMaySet shows whether a kubelet starts with a label: of those that
 // belong to Kubernetes, only some are its own.
 func kubeletMaySet(key string) bool {
 	namespace, _, qualified := strings.Cut(key, "/")

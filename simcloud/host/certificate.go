@@ -165,7 +165,7 @@ func (m *machine) postRequest(ctx context.Context, conn *connection, key *ecdsa.
 	}
 	block, _ := pem.Decode(csr.Spec.Request)
 	if block == nil || !bytes.Contains(block.Bytes, public) {
-		return nil, errors.Join(fmt.Errorf("%s is somebody else's", csr.Name), m.save(Disk{}))
+		return nil, errors.Join(fmt.Errorf("%s is another's", csr.Name), m.save(Disk{}))
 	}
 	return csr, nil
 }

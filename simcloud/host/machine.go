@@ -109,15 +109,15 @@ func (m *machine) printf(format string, args ...any) {
 func (m *machine) report(phase simcloud.HostPhase, message string) {
 	status := simcloud.HostStatus{Phase: phase, Message: message}
 	m.mu.Lock()
-	news := status != m.status
+	changes := status != m.status
 	m.status = status
 	m.mu.Unlock()
-	if news {
+	if changes {
 		m.reporter.Report(status)
 	}
 }
 
-// explain writes an API server's refusal with its number: "401" is what people
+// explain writes an API server's rejection with its number: "401" is what people
 // look for.
 func explain(err error) string {
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) && status.Status().Code != 0 {

@@ -121,7 +121,7 @@ func TestPullingThePlugCutsTheLine(t *testing.T) {
 	<-cut
 }
 
-// The token goes to the server that user data names, and to nobody whom that
+// The token goes to the server that user data names, and to nobody those that that
 // one names.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	elsewhere := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -211,7 +211,7 @@ func TestAnExistingNodeKeepsWhatIsNotTheMachines(t *testing.T) {
 		boot: &bootstrap{version: "v1.36.3", labels: map[string]string{"pool": "blue"}, taints: []corev1.Taint{{Key: "t", Effect: corev1.TaintEffectNoSchedule}}},
 	}
 	existing := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "h", Labels: map[string]string{"foreign": "1", corev1.LabelInstanceTypeStable: "gpu"}, Annotations: map[string]string{"a": "b"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "h", Labels: map[string]string{"others": "1", corev1.LabelInstanceTypeStable: "gpu"}, Annotations: map[string]string{"a": "b"}},
 		Spec:       corev1.NodeSpec{ProviderID: "other", Unschedulable: true},
 	}
 	old := m.node(dawn)
@@ -240,7 +240,7 @@ func TestAnExistingNodeKeepsWhatIsNotTheMachines(t *testing.T) {
 	if err := json.Unmarshal(data, &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.Labels["foreign"] != "1" || got.Labels["pool"] != "blue" || got.Labels[corev1.LabelInstanceTypeStable] != "small" ||
+	if got.Labels["others"] != "1" || got.Labels["pool"] != "blue" || got.Labels[corev1.LabelInstanceTypeStable] != "small" ||
 		got.Annotations["a"] != "b" || got.Spec.ProviderID != "other" || !got.Spec.Unschedulable || len(got.Spec.Taints) != 0 {
 		t.Errorf("got %+v", got)
 	}

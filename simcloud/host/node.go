@@ -59,7 +59,7 @@ func (m *machine) register(ctx context.Context) error {
 }
 
 // syncNode brings the existing Node's labels and status up to date, and its
-// heartbeat too if that is to be reported.
+// heartbeat too if that must be reported.
 func (m *machine) syncNode(ctx context.Context, report bool) (*corev1.Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -88,7 +88,7 @@ func (m *machine) syncNode(ctx context.Context, report bool) (*corev1.Node, erro
 }
 
 // updated gives an existing Node the labels and the status of a fresh one. The
-// heartbeat of a condition that is as it should be counts only if it is to be
+// heartbeat of a condition that is as it should be counts only if it must be
 // reported.
 func updated(existing, fresh *corev1.Node, report bool) *corev1.Node {
 	next := existing.DeepCopy()
@@ -139,7 +139,7 @@ func setCondition(status *corev1.NodeStatus, condition corev1.NodeCondition, rep
 	status.Conditions = append(status.Conditions, condition)
 }
 
-// ready tells whether the node is; it may take a while after registration.
+// ready shows whether the node is; it may take a while after registration.
 func (m *machine) ready(now time.Time) bool {
 	return now.Sub(m.registered) >= time.Duration(m.spec.Settings.NodeReadyDelay)
 }

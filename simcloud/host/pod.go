@@ -66,8 +66,8 @@ type pod struct {
 	restarts   int32
 	ip         string
 
-	// told means that the API server knows the stage.
-	told bool
+	// reported means that the API server knows the stage.
+	reported bool
 	// over means that the containers were stopped because the pod is deleted:
 	// it may go. gone, that it went as far as the machine is concerned.
 	over, gone bool
@@ -115,10 +115,10 @@ func (p *pod) resume(status corev1.PodStatus) {
 	}
 	switch status.Phase {
 	case corev1.PodSucceeded:
-		p.stage, p.told = succeeded, true
+		p.stage, p.reported = succeeded, true
 		return
 	case corev1.PodFailed:
-		p.stage, p.told = failed, true
+		p.stage, p.reported = failed, true
 		return
 	}
 	if len(status.ContainerStatuses) == 0 {
@@ -130,7 +130,7 @@ func (p *pod) resume(status corev1.PodStatus) {
 		}
 		p.runningAt = c.State.Running.StartedAt.Time
 	}
-	p.stage, p.since, p.told = running, p.runningAt, true
+	p.stage, p.since, p.reported = running, p.runningAt, true
 	for _, c := range status.Conditions {
 		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
 			p.stage, p.since = ready, c.LastTransitionTime.Time
@@ -209,17 +209,17 @@ func (p *pod) advance(now time.Time, s simcloud.HostSettings) {
 			p.over = true
 			if !ran {
 				// What never ran, or ended before, has nothing new to say.
-				p.told = p.told || p.stage == starting || p.stage == backoff
+				p.reported = p.reported || p.stage == starting || p.stage == backoff
 				continue
 			}
 			to = succeeded
 		}
-		p.stage, p.since, p.told = to, at, false
+		p.stage, p.since, p.reported = to, at, false
 	}
 }
 
-// wantsCall tells whether there is something to tell the API server.
-func (p *pod) wantsCall() bool { return !p.told || (p.over && !p.gone) }
+// wantsCall shows whether there is something to tell the API server.
+func (p *pod) wantsCall() bool { return !p.reported || (p.over && !p.gone) }
 
 // due is when the machine has something to do about the pod, zero if nothing
 // is to come.
@@ -266,12 +266,12 @@ func (p *pod) status(hostIP string) *corev1.PodStatus {
 	case failed:
 		status.Phase, reason = corev1.PodFailed, "PodFailed"
 	}
-	condition := func(kind corev1.PodConditionType, holds bool, reason string) {
+	condition := func(kind corev1.PodConditionType, keeps bool, reason string) {
 		c := corev1.PodCondition{
 			Type: kind, Status: corev1.ConditionFalse, Reason: reason,
 			ObservedGeneration: p.generation, LastTransitionTime: metav1.NewTime(p.since),
 		}
-		if holds {
+		if keeps {
 			c.Status, c.Reason = corev1.ConditionTrue, ""
 		}
 		status.Conditions = append(status.Conditions, c)

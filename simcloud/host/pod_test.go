@@ -37,7 +37,7 @@ func deleted(p *corev1.Pod, at time.Duration, grace time.Duration) *corev1.Pod {
 	return p
 }
 
-// where writes what the API server would be told of a pod.
+// where writes what the API server would be reported of a pod.
 func where(p *pod) string {
 	s := p.status("10.0.0.1")
 	c := s.ContainerStatuses[0]
@@ -70,7 +70,7 @@ func play(t *testing.T, p *pod, now time.Time, until time.Duration) []string {
 		p.advance(now, settings)
 		if p.wantsCall() {
 			log = append(log, fmt.Sprintf("%s %s", now.Sub(dawn), where(p)))
-			p.told = true
+			p.reported = true
 			p.gone = p.over
 		}
 		due := p.due(settings)
@@ -160,7 +160,7 @@ func TestAPodThatEndedByItselfKeepsItsEnd(t *testing.T) {
 		play(t, p, dawn, 10*time.Second)
 		_ = p.update(deleted(from, 10*time.Second, 30*time.Second), dawn.Add(10*time.Second), settings)
 		p.advance(dawn.Add(10*time.Second), settings)
-		if !p.told || !p.wantsCall() || where(p) != test.want+" over" {
+		if !p.reported || !p.wantsCall() || where(p) != test.want+" over" {
 			t.Errorf("%s: %s", test.annotation, where(p))
 		}
 	}

@@ -176,7 +176,7 @@ func (p *player) forget(uid types.UID) {
 	}
 }
 
-// takeIP finds a free address for a pod; "" if none is left.
+// takeIP finds a free address for a pod; "" if there is none left.
 func (p *player) takeIP() string {
 	net := p.spec.PodNet
 	for ip := net.Addr().Next(); net.Contains(ip.Next()); ip = ip.Next() {
@@ -196,7 +196,7 @@ func (p *player) playDue(ctx context.Context) (next time.Time) {
 		known.advance(now, settings)
 		if known.wantsCall() && !known.retryAt.After(now) {
 			known.retryAt = time.Time{}
-			if err := p.tell(ctx, known); apierrors.IsNotFound(err) {
+			if err := p.report(ctx, known); apierrors.IsNotFound(err) {
 				p.forget(uid)
 				continue
 			} else if ctx.Err() != nil {
@@ -215,12 +215,12 @@ func (p *player) playDue(ctx context.Context) (next time.Time) {
 	return next
 }
 
-// tell lets the API server know where a pod is, and lets it go when it is over.
-func (p *player) tell(ctx context.Context, known *pod) error {
+// report lets the API server know where a pod is, and lets it go when it is over.
+func (p *player) report(ctx context.Context, known *pod) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	pods := p.conn.core.Pods(known.namespace)
-	if !known.told {
+	if !known.reported {
 		patch, err := known.patch(p.spec.Address.String())
 		if err != nil {
 			return err
@@ -228,7 +228,7 @@ func (p *player) tell(ctx context.Context, known *pod) error {
 		if _, err := pods.Patch(ctx, known.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
 			return fmt.Errorf("update status: %w", err)
 		}
-		known.told = true
+		known.reported = true
 	}
 	if !known.over || known.gone {
 		return nil

@@ -38,8 +38,8 @@ type line struct {
 	More bool `json:"more,omitempty"`
 }
 
-// place is where the line of a key's current value is.
-type place struct {
+// position is where the line of a key's current value is.
+type position struct {
 	offset int64
 	length int
 }
@@ -55,7 +55,7 @@ type Journal struct {
 	live int64 // bytes of the lines that places point to
 	// compactAt is the size from which compaction is tried.
 	compactAt int64
-	places    map[string]place
+	positions map[string]position
 	broken    error // set when the file's end is not what it should be
 }
 
@@ -74,7 +74,7 @@ func Open(dir string) (*Journal, error) {
 		lock.Close()
 		return nil, fmt.Errorf("state directory %s is in use by another process: %w", dir, err)
 	}
-	j := &Journal{path: filepath.Join(dir, "journal.jsonl"), lock: lock, places: map[string]place{}, compactAt: compactAbove}
+	j := &Journal{path: filepath.Join(dir, "journal.jsonl"), lock: lock, positions: map[string]position{}, compactAt: compactAbove}
 	if err := j.load(); err != nil {
 		if j.file != nil {
 			j.file.Close()
@@ -94,7 +94,7 @@ func (j *Journal) load() error {
 	}
 	type located struct {
 		line
-		place
+		position
 	}
 	var commit []located
 	reader := bufio.NewReaderSize(j.file, 1<<20)
@@ -111,11 +111,11 @@ func (j *Journal) load() error {
 		if err := json.Unmarshal(text, &l); err != nil {
 			return fmt.Errorf("journal %s is damaged in line %d: %w", j.path, number, err)
 		}
-		commit = append(commit, located{l, place{offset, len(text)}})
+		commit = append(commit, located{l, position{offset, len(text)}})
 		offset += int64(len(text))
 		if !l.More {
 			for _, c := range commit {
-				j.put(c.Key, c.place, c.Value == nil)
+				j.put(c.Key, c.position, c.Value == nil)
 			}
 			commit, j.size = commit[:0], offset
 		}
@@ -127,20 +127,20 @@ func (j *Journal) load() error {
 }
 
 // put notes where a key's value is.
-func (j *Journal) put(key string, at place, deleted bool) {
-	j.live -= int64(j.places[key].length)
+func (j *Journal) put(key string, at position, deleted bool) {
+	j.live -= int64(j.positions[key].length)
 	if deleted {
-		delete(j.places, key)
+		delete(j.positions, key)
 		return
 	}
-	j.places[key] = at
+	j.positions[key] = at
 	j.live += int64(at.length)
 }
 
 // Commit carries out all ops or, when it fails, none.
 func (j *Journal) Commit(ops ...Op) error {
 	var buffer bytes.Buffer
-	places := make([]place, len(ops))
+	positions := make([]position, len(ops))
 	for i, op := range ops {
 		l := line{Key: op.Key, More: i < len(ops)-1}
 		if op.Value != nil {
@@ -154,7 +154,7 @@ func (j *Journal) Commit(ops ...Op) error {
 		if err != nil {
 			return fmt.Errorf("encode %s: %w", op.Key, err)
 		}
-		places[i] = place{int64(buffer.Len()), len(data) + 1}
+		positions[i] = position{int64(buffer.Len()), len(data) + 1}
 		buffer.Write(data)
 		buffer.WriteByte('\n')
 	}
@@ -172,13 +172,13 @@ func (j *Journal) Commit(ops ...Op) error {
 		return fmt.Errorf("write journal: %w", err)
 	}
 	for i, op := range ops {
-		places[i].offset += j.size
-		j.put(op.Key, places[i], op.Value == nil)
+		positions[i].offset += j.size
+		j.put(op.Key, positions[i], op.Value == nil)
 	}
 	j.size += int64(buffer.Len())
 	if j.size > j.compactAt && j.size > 2*j.live {
 		// The commit stands whether or not this succeeds: without it the file
-		// only stays long. If the disk is full, the next write says so.
+		// only stays long. If the disk is full, the next write reports it.
 		j.compactAt = compactAbove
 		if err := j.compact(); err != nil {
 			j.compactAt = 2 * j.size
@@ -192,7 +192,7 @@ func (j *Journal) Commit(ops ...Op) error {
 func (j *Journal) Get(key string, value any) (bool, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	at, ok := j.places[key]
+	at, ok := j.positions[key]
 	if !ok {
 		return false, nil
 	}
@@ -210,8 +210,8 @@ func (j *Journal) Get(key string, value any) (bool, error) {
 func (j *Journal) Keys() iter.Seq[string] {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	keys := make([]string, 0, len(j.places))
-	for key := range j.places {
+	keys := make([]string, 0, len(j.positions))
+	for key := range j.positions {
 		keys = append(keys, key)
 	}
 	return func(yield func(string) bool) {
@@ -223,7 +223,7 @@ func (j *Journal) Keys() iter.Seq[string] {
 	}
 }
 
-func (j *Journal) read(at place) (line, error) {
+func (j *Journal) read(at position) (line, error) {
 	var l line
 	data, err := j.readText(at)
 	if err != nil {
@@ -235,7 +235,7 @@ func (j *Journal) read(at place) (line, error) {
 	return l, nil
 }
 
-func (j *Journal) readText(at place) ([]byte, error) {
+func (j *Journal) readText(at position) ([]byte, error) {
 	data := make([]byte, at.length)
 	if _, err := j.file.ReadAt(data, at.offset); err != nil {
 		return nil, fmt.Errorf("read journal: %w", err)
@@ -262,10 +262,10 @@ func (j *Journal) compact() (err error) {
 			os.Remove(path)
 		}
 	}()
-	places := make(map[string]place, len(j.places))
+	positions := make(map[string]position, len(j.positions))
 	size := int64(0)
 	writer := bufio.NewWriterSize(file, 1<<20)
-	for key, at := range j.places {
+	for key, at := range j.positions {
 		text, err := j.readText(at)
 		if err != nil {
 			return fmt.Errorf("compact journal: %w", err)
@@ -273,7 +273,7 @@ func (j *Journal) compact() (err error) {
 		if alone, more := bytes.CutSuffix(text, moreEnd); more {
 			text = append(alone, "}\n"...)
 		}
-		places[key] = place{size, len(text)}
+		positions[key] = position{size, len(text)}
 		size += int64(len(text))
 		writer.Write(text) // a failure stays and shows in Flush
 	}
@@ -284,7 +284,7 @@ func (j *Journal) compact() (err error) {
 		return fmt.Errorf("compact journal: %w", err)
 	}
 	j.file.Close()
-	j.file, j.places, j.size, j.live = file, places, size, size
+	j.file, j.positions, j.size, j.live = file, positions, size, size
 	return nil
 }
 

@@ -227,7 +227,7 @@ func TestAdministrationOverTheWire(t *testing.T) {
 	}
 }
 
-func TestTokensOpenTheirOwnDoorOnly(t *testing.T) {
+func TestTokensGiveAccessToTheirOwnProjectOnly(t *testing.T) {
 	s, ctx := newService(t), t.Context()
 	for _, token := range []string{"wrong", "admin", "A"} {
 		if _, err := s.as(token).ListRegions(ctx); simcloud.CodeOf(err) != simcloud.CodeUnauthorized {

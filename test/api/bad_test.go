@@ -50,7 +50,7 @@ func TestBadManifests(t *testing.T) {
 					t.Error("not refused by a policy")
 				}
 			}
-			requireRefusal(t, err, bad.Says...)
+			requireRejection(t, err, bad.Reports...)
 		})
 	}
 }
@@ -63,5 +63,5 @@ func TestADuplicateKeyIsRefusedByStrictValidation(t *testing.T) {
 	err := restClient(t).Post().Namespace(env.Namespace(t)).Resource("machines").
 		Param("dryRun", "All").Param("fieldValidation", "Strict").
 		SetHeader("Content-Type", "application/json").Body([]byte(body)).Do(t.Context()).Error()
-	requireRefusal(t, err, `duplicate field "spec.classRef"`)
+	requireRejection(t, err, `duplicate field "spec.classRef"`)
 }

@@ -43,7 +43,7 @@ func TestDeletingACustomResourceDefinitionNeedsItsAnnotation(t *testing.T) {
 	for _, crd := range crds {
 		err := dryDelete(crd)
 		if want := "kubectl annotate crd " + crd.Name + " " + machinistv1.AnnotationAllowDeletion + "=true"; err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("delete %s: %v, want a refusal that says %q", crd.Name, err, want)
+			t.Errorf("delete %s: %v, want a rejection that says %q", crd.Name, err, want)
 		}
 		annotate(crd, `"yes"`)
 		await(t, "the annotation of "+crd.Name, func() bool { return refusedBy("customresourcedefinition", dryDelete(crd)) })
@@ -53,10 +53,10 @@ func TestDeletingACustomResourceDefinitionNeedsItsAnnotation(t *testing.T) {
 		await(t, "that "+crd.Name+" is protected again", func() bool { return refusedBy("customresourcedefinition", dryDelete(crd)) })
 	}
 	if err := c.DeleteAllOf(t.Context(), &apiextensionsv1.CustomResourceDefinition{}, client.DryRunAll); !refusedBy("customresourcedefinition", err) {
-		t.Errorf("delete all CRDs: %v, want a refusal", err)
+		t.Errorf("delete all CRDs: %v, want a rejection", err)
 	}
 
-	foreign := &apiextensionsv1.CustomResourceDefinition{
+	others := &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: "widgets.example.com"},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 			Group: "example.com", Scope: apiextensionsv1.NamespaceScoped,
@@ -67,10 +67,10 @@ func TestDeletingACustomResourceDefinitionNeedsItsAnnotation(t *testing.T) {
 			}},
 		},
 	}
-	if err := c.Create(t.Context(), foreign); err != nil {
+	if err := c.Create(t.Context(), others); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Delete(t.Context(), foreign); err != nil {
+	if err := c.Delete(t.Context(), others); err != nil {
 		t.Errorf("delete a CRD of another group: %v", err)
 	}
 }

@@ -153,7 +153,7 @@ func TestScale(t *testing.T) {
 			for _, replicas := range []int32{-1, 100001} {
 				scale.ResourceVersion, scale.Spec.Replicas = "", replicas
 				err := c.SubResource("scale").Update(t.Context(), test.typed, client.WithSubResourceBody(scale))
-				requireRefusal(t, err, "spec.replicas")
+				requireRejection(t, err, "spec.replicas")
 			}
 		})
 	}

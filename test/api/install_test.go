@@ -23,11 +23,11 @@ func TestInstallAgainChangesNothing(t *testing.T) {
 }
 
 func TestInstallWithoutPermissionSaysWhat(t *testing.T) {
-	nobody, err := env.ControlPlane().UserConfig("nobody")
+	noOne, err := env.ControlPlane().UserConfig("nobody")
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = install.Install(t.Context(), nobody)
+	err = install.Install(t.Context(), noOne)
 	if err == nil || !strings.Contains(err.Error(), "CustomResourceDefinition") || !strings.Contains(err.Error(), "forbidden") {
 		t.Errorf("got %v", err)
 	}

@@ -62,7 +62,7 @@ func TestPoliciesAdmitWhatMeansSomething(t *testing.T) {
 func TestProviderSpecKeyCannotBeRenamed(t *testing.T) {
 	awaitPolicies(t, true)
 	object := create(t, parse(t, env.Namespace(t), class))
-	requireRefusal(t, tryUpdate(t, renameProviderSpecKey(t, object)), "spec.providerSpec")
+	requireRejection(t, tryUpdate(t, renameProviderSpecKey(t, object)), "spec.providerSpec")
 }
 
 func renameProviderSpecKey(t *testing.T, class *unstructured.Unstructured) *unstructured.Unstructured {
@@ -100,8 +100,8 @@ func TestPoliciesLeaveUnchangedValuesAlone(t *testing.T) {
 			t.Errorf("change of %s: refused: %v", name, err)
 		}
 	}
-	requireRefusal(t, tryUpdate(t, apply(t, bad.DeepCopy(), change{priority, "lower"})), "machinist.dev/delete-priority")
-	requireRefusal(t, tryUpdate(t, apply(t, badSet.DeepCopy(), change{minSize, "more"})), machinistv1.AutoscalerMinSizeAnnotation)
+	requireRejection(t, tryUpdate(t, apply(t, bad.DeepCopy(), change{priority, "lower"})), "machinist.dev/delete-priority")
+	requireRejection(t, tryUpdate(t, apply(t, badSet.DeepCopy(), change{minSize, "more"})), machinistv1.AutoscalerMinSizeAnnotation)
 
 	// While it is being deleted, everything goes.
 	if err := c.Delete(t.Context(), bad); err != nil {
@@ -118,7 +118,7 @@ func TestPoliciesLeaveUnchangedValuesAlone(t *testing.T) {
 	}
 }
 
-// withoutPolicies takes the bindings away and waits until the API server heeds that.
+// withoutPolicies removes the bindings and waits until the API server heeds that.
 func withoutPolicies(t *testing.T) {
 	t.Helper()
 	c := env.Client(t)
@@ -218,7 +218,7 @@ func TestNodeLabelsOfTrustNeedAPermissionOfTheirOwn(t *testing.T) {
 	})
 	for sample, path := range samples {
 		for _, key := range []string{"node-role.kubernetes.io/ingress", "node-restriction.kubernetes.io/tier", "team.node-restriction.kubernetes.io/tier"} {
-			requireRefusal(t, try(author, labelled(sample, path, key)), ".node.labels["+key+"]", "set-restricted-node-labels", namespace)
+			requireRejection(t, try(author, labelled(sample, path, key)), ".node.labels["+key+"]", "set-restricted-node-labels", namespace)
 			if err := try(as("trusted"), labelled(sample, path, key)); err != nil {
 				t.Errorf("who is allowed is refused: %v", err)
 			}
@@ -235,5 +235,5 @@ func TestNodeLabelsOfTrustNeedAPermissionOfTheirOwn(t *testing.T) {
 	if err := author.Update(t.Context(), apply(t, there.DeepCopy(), change{"spec/version", "v1.36.3"}), client.DryRunAll); err != nil {
 		t.Errorf("a change beside the label is refused: %v", err)
 	}
-	requireRefusal(t, author.Update(t.Context(), apply(t, there, change{"spec/node/labels/node-role.kubernetes.io~1ingress", "y"}), client.DryRunAll), "spec.node.labels")
+	requireRejection(t, author.Update(t.Context(), apply(t, there, change{"spec/node/labels/node-role.kubernetes.io~1ingress", "y"}), client.DryRunAll), "spec.node.labels")
 }

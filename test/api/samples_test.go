@@ -72,15 +72,15 @@ func create(t testing.TB, object *unstructured.Unstructured) *unstructured.Unstr
 	return object
 }
 
-// requireRefusal fails unless err is a refusal that names all of parts.
-func requireRefusal(t testing.TB, err error, parts ...string) {
+// requireRejection fails unless err is a rejection that names all of parts.
+func requireRejection(t testing.TB, err error, parts ...string) {
 	t.Helper()
 	if err == nil {
 		t.Fatal("admitted")
 	}
 	for _, part := range parts {
 		if !strings.Contains(err.Error(), part) {
-			t.Errorf("the refusal does not say %q: %v", part, err)
+			t.Errorf("the rejection does not say %q: %v", part, err)
 		}
 	}
 }

@@ -36,7 +36,7 @@ func TestWhatMayChange(t *testing.T) {
 			create(t, apply(t, object, test.before...))
 			err := tryUpdate(t, apply(t, object, test.after...))
 			if test.refused != "" {
-				requireRefusal(t, err, test.refused)
+				requireRejection(t, err, test.refused)
 			} else if err != nil {
 				t.Errorf("refused: %v", err)
 			}
@@ -81,7 +81,7 @@ func TestProviderIDChangesOnlyFromEmptyOrWhileReplacing(t *testing.T) {
 			}
 			err := tryUpdate(t, apply(t, object, change{"spec/providerID", test.new}))
 			if !test.admitted {
-				requireRefusal(t, err, "spec.providerID")
+				requireRejection(t, err, "spec.providerID")
 			} else if err != nil {
 				t.Errorf("refused: %v", err)
 			}
@@ -89,13 +89,13 @@ func TestProviderIDChangesOnlyFromEmptyOrWhileReplacing(t *testing.T) {
 	}
 }
 
-// The rule looks at the step as it was, so one request cannot both set the step and use it.
+// The rule checks the step as it was, so one request cannot both set the step and use it.
 func TestProviderIDCannotBeEmptiedByThePatchThatSetsTheStep(t *testing.T) {
 	object := create(t, apply(t, parse(t, env.Namespace(t), machine), change{"spec/providerID", "sim:///vm-1"}))
 	err := tryUpdate(t, apply(t, object,
 		change{"spec/providerID", nil},
 		change{"status/launch", map[string]any{"step": "Replacing"}}))
-	requireRefusal(t, err, "spec.providerID")
+	requireRejection(t, err, "spec.providerID")
 }
 
 func TestStatusIsWrittenByItsSubresourceOnly(t *testing.T) {
@@ -152,7 +152,7 @@ func TestStatusValues(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			err := c.Status().Update(t.Context(), apply(t, object.DeepCopy(), test.change), client.DryRunAll)
 			if test.refused != "" {
-				requireRefusal(t, err, test.refused)
+				requireRejection(t, err, test.refused)
 			} else if err != nil {
 				t.Errorf("refused: %v", err)
 			}

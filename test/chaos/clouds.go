@@ -19,7 +19,7 @@ const slowest = 2 * time.Second
 
 // cloudChances are the disturbances of the cloud.
 func (w *world) cloudChances() []chance {
-	refusals := []simcloud.ErrorCode{
+	rejections := []simcloud.ErrorCode{
 		simcloud.CodeInternalError, simcloud.CodeUnavailable, simcloud.CodeUnauthorized, simcloud.CodeForbidden,
 		simcloud.CodeQuotaExceeded, simcloud.CodeInsufficientCapacity, simcloud.CodeConflict,
 	}
@@ -33,7 +33,7 @@ func (w *world) cloudChances() []chance {
 			}})
 		}},
 		{4, func(r *rand.Rand) disturbance {
-			code, operation := pick(r, refusals), pick(r, []string{"*", simcloud.OperationCreateInstance, simcloud.OperationDeleteInstance, simcloud.OperationListInstances})
+			code, operation := pick(r, rejections), pick(r, []string{"*", simcloud.OperationCreateInstance, simcloud.OperationDeleteInstance, simcloud.OperationListInstances})
 			return w.fault(r, "the cloud fails", simcloud.FaultRule{Operation: operation, Probability: 0.7, Effect: simcloud.FaultEffect{Error: code}})
 		}},
 		{4, func(r *rand.Rand) disturbance {
@@ -146,7 +146,7 @@ func (w *world) noCapacity(random *rand.Rand) disturbance {
 	}
 }
 
-// vanish deletes an instance behind everybody's back.
+// vanish deletes an instance behind everyone's back.
 func (w *world) vanish(random *rand.Rand) disturbance {
 	n := random.Int()
 	return disturbance{
@@ -166,7 +166,7 @@ func (w *world) vanish(random *rand.Rand) disturbance {
 				return errors.New("there is none")
 			}
 			id := running[n%len(running)]
-			w.watcher.foreign(id)
+			w.watcher.others(id)
 			_, err = w.cloud.AddInstanceFault(ctx, id, simcloud.InstanceFault{Kind: simcloud.FaultVanishes})
 			return err
 		},

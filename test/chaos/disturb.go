@@ -21,7 +21,7 @@ const mending = 2 * time.Minute
 // disturbance is something that befalls the world for a while.
 type disturbance struct {
 	kind string
-	// text says what is done to whom.
+	// text says what is done to those that.
 	text string
 	// needs is what nothing else may befall meanwhile.
 	needs []string
@@ -106,16 +106,16 @@ func draw[T any](random *rand.Rand, of []T, weight func(T) int) int {
 // befall carries out a disturbance and undoes it after its time, or at once when the context ends.
 func (w *world) befall(ctx context.Context, d disturbance) {
 	if d.lasts > 0 {
-		w.say("%s for %s", d.text, d.lasts.Round(10*time.Millisecond))
+		w.logf("%s for %s", d.text, d.lasts.Round(10*time.Millisecond))
 	} else {
-		w.say("%s", d.text)
+		w.logf("%s", d.text)
 	}
 	w.count("disturbance: " + d.kind)
 	// What was begun is brought to its end.
 	through := context.WithoutCancel(ctx)
 	if err := d.do(through); err != nil {
-		// A cloud or an API server that is away at the moment cannot be disturbed further.
-		w.say("%s: not done: %v", d.kind, err)
+		// A cloud or an API server that is unreachable at the moment cannot be disturbed further.
+		w.logf("%s: not done: %v", d.kind, err)
 		w.count("disturbances that met another")
 	}
 	if d.undo == nil {

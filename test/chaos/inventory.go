@@ -25,7 +25,7 @@ type inventory struct {
 	tokens      []corev1.Secret
 }
 
-func (w *world) look(ctx context.Context) (*inventory, error) {
+func (w *world) check(ctx context.Context) (*inventory, error) {
 	var deployments v1beta1.MachineDeploymentList
 	var sets v1beta1.MachineSetList
 	var machines v1beta1.MachineList
@@ -53,7 +53,7 @@ func (w *world) look(ctx context.Context) (*inventory, error) {
 
 // asWanted returns what is not as people asked for.
 func (w *world) asWanted(ctx context.Context) []string {
-	all, err := w.look(ctx)
+	all, err := w.check(ctx)
 	if err != nil {
 		return []string{err.Error()}
 	}
@@ -122,7 +122,7 @@ func conditions(m *v1beta1.Machine) string {
 
 // asNever returns what is left of a fleet that was deleted.
 func (w *world) asNever(ctx context.Context) []string {
-	all, err := w.look(ctx)
+	all, err := w.check(ctx)
 	if err != nil {
 		return []string{err.Error()}
 	}

@@ -1,6 +1,6 @@
 // Command chaos beats a whole Machinist up while people use it: real API servers and etcds, two replicas of the manager and
-// of the provider, and the simulated cloud. Judges look at every revision of every object and at every state of every
-// instance. In the end everything heals, and the fleet must be what was asked for, at rest, and then gone without a trace.
+// of the provider, and the simulated cloud. Judges check every revision of every object and at every state of every
+// instance. In the end everything heals, and the fleet must be what was asked for, when settled, and then gone without a trace.
 //
 // It ends with 1 if a promise was broken, and keeps all logs then.
 package main
@@ -77,7 +77,7 @@ func run(ctx context.Context, o options) (err error) {
 	if err := w.start(ctx); err != nil {
 		return err
 	}
-	w.say("seed %d", o.seed)
+	w.logf("seed %d", o.seed)
 	if err := w.begin(ctx); err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ func TestTheWatchersSeeWhatIsPlanted(t *testing.T) {
 	if err := w.control.List(ctx, machines, client.InNamespace(namespace), client.MatchingLabels{"pool": "calm"}); err != nil {
 		t.Fatal(err)
 	}
-	all, err := w.look(ctx)
+	all, err := w.check(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestTheWatchersSeeWhatIsPlanted(t *testing.T) {
 
 	t.Log("a machine is gone before its instance")
 	lost := &machines.Items[3]
-	w.watcher.foreign(string(lost.UID))
+	w.watcher.others(string(lost.UID))
 	slow := simcloud.Duration(time.Minute)
 	_, err = w.cloud.PatchSettings(ctx, simcloud.SettingsPatch{ShutdownTime: &slow})
 	do(err)
@@ -110,11 +110,11 @@ func TestTheWatchersSeeWhatIsPlanted(t *testing.T) {
 	w.finds(t, "available machine "+machines.Items[7].Name+" of set "+template.OwnerReferences[0].Name+" was deleted")
 
 	t.Log("a secret is shown")
-	tell := &machines.Items[4]
-	before := tell.DeepCopy()
-	tell.Annotations = map[string]string{"told": w.watcher.secrets["user data"]}
-	do(w.control.Patch(ctx, tell, client.MergeFrom(before)))
-	w.finds(t, "I10: user data is in /registry/machinist.dev/machines/"+namespace+"/"+tell.Name)
+	report := &machines.Items[4]
+	before := report.DeepCopy()
+	report.Annotations = map[string]string{"reported": w.watcher.secrets["user data"]}
+	do(w.control.Patch(ctx, report, client.MergeFrom(before)))
+	w.finds(t, "I10: user data is in /registry/machinist.dev/machines/"+namespace+"/"+report.Name)
 }
 
 // found returns all that was found so far.

@@ -29,7 +29,7 @@ type replica struct {
 	killed  bool
 	// pause is how long the supervisor waits the next time.
 	pause time.Duration
-	// leaves is set when an end is nobody's business any more.
+	// leaves is set when an end has no owner business any more.
 	leaves bool
 }
 
@@ -66,7 +66,7 @@ func (r *replica) start() (<-chan struct{}, error) {
 	return r.process.Done(), nil
 }
 
-// ended looks at how the process ended and returns how long to wait until it is started again.
+// ended checks how the process ended and returns how long to wait until it is started again.
 func (r *replica) ended() time.Duration {
 	if r.program == stack.Manager {
 		r.world.watcher.managerEnded()
@@ -77,7 +77,7 @@ func (r *replica) ended() time.Duration {
 	switch err := r.process.Err(); {
 	case r.leaves || r.killed:
 	case errors.As(err, &exit) && exit.ExitCode() == operator.ExitFenced:
-		r.world.say("%s ended: its lease was lost", r.name)
+		r.world.logf("%s ended: its lease was lost", r.name)
 		r.world.count("ends of " + r.program + " that lost its lease")
 	default:
 		r.world.breach("%s ended by itself: %v; %s", r.name, err, r.process.LogTail())

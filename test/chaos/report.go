@@ -30,7 +30,7 @@ func (w *world) report() error {
 			total += w.counts[kind]
 		}
 	}
-	fmt.Printf("%6d disturbances in all\n%6d revisions were looked at\n%6d machines\n%6d instances, %d of them after their machine was gone\n",
+	fmt.Printf("%6d disturbances in all\n%6d revisions were checked\n%6d machines\n%6d instances, %d of them after their machine was gone\n",
 		total, changes, j.Machines, j.Instances, j.Late)
 	for _, line := range w.results {
 		fmt.Println("      ", line)

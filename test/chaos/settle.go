@@ -52,7 +52,7 @@ func (w *world) settle(ctx context.Context) {
 
 // heal makes sure of what each disturbance should have undone.
 func (w *world) heal(ctx context.Context) error {
-	w.say("all heals")
+	w.logf("all heals")
 	for _, r := range w.replicas {
 		if err := r.signal(syscall.SIGCONT); err != nil {
 			return err
@@ -74,7 +74,7 @@ func (w *world) heal(ctx context.Context) error {
 		return err
 	}
 	for _, cp := range []*controlplane.ControlPlane{w.Control, w.Target} {
-		// Whose informers would look again only once a minute after all that.
+		// Whose informers would check again only once a minute after all that.
 		if err := cp.RestartControllerManager(ctx); err != nil {
 			return err
 		}
@@ -88,13 +88,13 @@ func (w *world) heal(ctx context.Context) error {
 }
 
 // await looks until there is no problem, and returns those that there are when its patience ends.
-func (w *world) await(ctx context.Context, look func(context.Context) []string) (problems []string) {
+func (w *world) await(ctx context.Context, check func(context.Context) []string) (problems []string) {
 	ctx, cancel := context.WithTimeout(ctx, w.options.patience)
 	defer cancel()
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		seen := look(ctx)
+		seen := check(ctx)
 		if len(seen) == 0 {
 			return nil
 		}
@@ -157,10 +157,10 @@ func (w *world) rests(ctx context.Context) {
 			}
 		}
 		if len(last) == 0 {
-			w.result("nothing was written for %s at rest", w.options.rest)
+			w.result("nothing was written for %s when settled", w.options.rest)
 			return
 		}
-		w.say("written meanwhile: %s", strings.Join(last, "; "))
+		w.logf("written meanwhile: %s", strings.Join(last, "; "))
 	}
 	w.breach("the fleet does not come to rest: in the last %s there were %s", w.options.rest, strings.Join(last, "; "))
 }

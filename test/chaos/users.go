@@ -93,7 +93,7 @@ func (w *world) begin(ctx context.Context) error {
 	if problems := w.await(ctx, w.asWanted); len(problems) > 0 {
 		return fmt.Errorf("the fleet does not come up undisturbed: %s", problems)
 	}
-	w.say("the fleet runs")
+	w.logf("the fleet runs")
 	return nil
 }
 
@@ -131,11 +131,11 @@ func (u *users) use(ctx context.Context) {
 		switch {
 		case errors.Is(err, errNothing) || ctx.Err() != nil:
 		case err != nil:
-			u.world.count("users' acts that failed, with the API server away")
-			u.world.say("user: %s: %v", chosen.name, err)
+			u.world.count("users' acts that failed, with the API server unreachable")
+			u.world.logf("user: %s: %v", chosen.name, err)
 		default:
 			u.world.count("user: " + chosen.name)
-			u.world.say("user: %s", text)
+			u.world.logf("user: %s", text)
 		}
 	}
 }
@@ -205,7 +205,7 @@ func (u *users) deleteMachines(ctx context.Context) (string, error) {
 	text := "deletes"
 	for range n {
 		m := &list.Items[u.random.IntN(len(list.Items))]
-		u.world.watcher.foreign(string(m.UID))
+		u.world.watcher.others(string(m.UID))
 		text += " " + m.Name
 		if err := u.world.control.Delete(ctx, m, client.Preconditions{UID: &m.UID}); client.IgnoreNotFound(err) != nil {
 			return "", err

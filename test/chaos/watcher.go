@@ -84,17 +84,17 @@ func (o *watcher) stop() error {
 	return errors.Join(o.errs...)
 }
 
-// do lets something be told to the judge.
-func (o *watcher) do(tell func(*judge.Judge)) {
+// do lets something be reported to the judge.
+func (o *watcher) do(report func(*judge.Judge)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	tell(o.judge)
+	report(o.judge)
 }
 
 func (o *watcher) managerEnded() { o.do(func(j *judge.Judge) { j.Ended(time.Now()) }) }
 
-// foreign says that we delete a Machine or an instance.
-func (o *watcher) foreign(id string) { o.do(func(j *judge.Judge) { j.Foreign(id) }) }
+// others says that we delete a Machine or an instance.
+func (o *watcher) others(id string) { o.do(func(j *judge.Judge) { j.Others(id) }) }
 
 // keepSecret says what must not be seen.
 func (o *watcher) keepSecret(what, secret string) {
@@ -165,12 +165,12 @@ func (o *watcher) change(cluster string, c history.Change) {
 func (o *watcher) show() {
 	found := o.judge.Found()
 	for _, b := range found[o.shown:] {
-		o.world.say("BREACH %s", b)
+		o.world.logf("BREACH %s", b)
 	}
 	o.shown = len(found)
 }
 
-// empty returns an object of the kind that a key has, nil if the judge does not look at it.
+// empty returns an object of the kind that a key has, nil if the judge does not check it.
 func empty(key string) client.Object {
 	rest, ok := strings.CutPrefix(key, ours)
 	if !ok {

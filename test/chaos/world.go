@@ -62,8 +62,8 @@ func newWorld(o options) *world {
 	return &world{options: o, began: time.Now(), counts: map[string]int{}, random: rand.New(rand.NewPCG(o.seed, 1))}
 }
 
-// say prints a line with the time since the beginning.
-func (w *world) say(format string, args ...any) {
+// logf prints a line with the time since the beginning.
+func (w *world) logf(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	fmt.Printf("%7.2fs %s  %s\n", time.Since(w.began).Seconds(), time.Now().Format("15:04:05.000"), fmt.Sprintf(format, args...))
@@ -78,7 +78,7 @@ func (w *world) count(kind string) {
 
 // breach notes what is wrong and no judge's business.
 func (w *world) breach(format string, args ...any) {
-	w.say("BREACH "+format, args...)
+	w.logf("BREACH "+format, args...)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.broken = append(w.broken, judge.Breach{At: time.Now(), Rule: "end", Text: fmt.Sprintf(format, args...)})
@@ -86,7 +86,7 @@ func (w *world) breach(format string, args ...any) {
 
 // result notes a line for the report.
 func (w *world) result(format string, args ...any) {
-	w.say(format, args...)
+	w.logf(format, args...)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.results = append(w.results, fmt.Sprintf(format, args...))
@@ -236,6 +236,6 @@ type lines struct{ w *world }
 var _ io.Writer = lines{}
 
 func (l lines) Write(p []byte) (int, error) {
-	l.w.say("%s", strings.TrimSpace(string(p)))
+	l.w.logf("%s", strings.TrimSpace(string(p)))
 	return len(p), nil
 }

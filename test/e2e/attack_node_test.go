@@ -66,7 +66,7 @@ func TestAttackAKubeletEditsItsOwnRecord(t *testing.T) {
 	if err := m.asKubelet(node.Name).Patch(ctx, node.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 		t.Fatalf("the attack itself: %v", err)
 	}
-	eventually(t, "the provider has looked at the node", func() (bool, string) {
+	eventually(t, "the provider has checked the node", func() (bool, string) {
 		got := m.readNode(node.Name).Annotations[v1beta1.NodeAnnotationLastAppliedNodeTemplate]
 		return got == honest, got
 	})
@@ -101,9 +101,9 @@ func TestAttackAKubeletClaimsAnothersProviderID(t *testing.T) {
 	if err := m.target.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 		t.Fatal(err)
 	}
-	rival := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	rival.Spec.ProviderID = victim.Spec.ProviderID
-	if err := kubelet.Create(ctx, rival); err != nil {
+	conflicting := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	conflicting.Spec.ProviderID = victim.Spec.ProviderID
+	if err := kubelet.Create(ctx, conflicting); err != nil {
 		t.Fatalf("the attack itself: %v", err)
 	}
 	eventually(t, "an event on both machines", func() (bool, string) {
@@ -111,26 +111,26 @@ func TestAttackAKubeletClaimsAnothersProviderID(t *testing.T) {
 		if err := m.control.List(ctx, events, client.InNamespace(namespace)); err != nil {
 			return false, err.Error()
 		}
-		told := map[string]bool{}
+		reported := map[string]bool{}
 		for _, e := range events.Items {
 			if e.Reason == v1beta1.ReasonNodeConflict {
-				told[e.InvolvedObject.Name] = true
+				reported[e.InvolvedObject.Name] = true
 			}
 		}
-		return told[victim.Name] && told[hostile.Name], fmt.Sprint(told)
+		return reported[victim.Name] && reported[hostile.Name], fmt.Sprint(reported)
 	})
-	// The true node joins all the same.
+	// The true node joins anyway.
 	m.await("the true node", func(machines []v1beta1.Machine) bool {
 		return slices.ContainsFunc(machines, func(m v1beta1.Machine) bool {
 			return m.UID == victim.UID && m.Status.Phase == v1beta1.MachineRunning && m.Status.NodeRef.Name != name
 		})
 	})
-	if err := m.target.Get(ctx, client.ObjectKeyFromObject(rival), rival); err != nil {
+	if err := m.target.Get(ctx, client.ObjectKeyFromObject(conflicting), conflicting); err != nil {
 		if !apierrors.IsNotFound(err) {
 			t.Fatal(err)
 		}
-	} else if rival.Labels[secretLabel] != "" || rival.Labels[v1beta1.NodeLabelMachine] == victim.Name {
-		t.Errorf("the rival has the labels %v", rival.Labels)
+	} else if conflicting.Labels[secretLabel] != "" || conflicting.Labels[v1beta1.NodeLabelMachine] == victim.Name {
+		t.Errorf("the conflicting Node has the labels %v", conflicting.Labels)
 	}
 }
 

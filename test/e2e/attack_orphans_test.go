@@ -91,7 +91,7 @@ func TestAttackDeletedCRDsAreRefused(t *testing.T) {
 	before := m.running(3)
 	for _, crd := range config.CRDs() {
 		if err := m.extensions().Delete(context.Background(), crd); err == nil || !strings.Contains(err.Error(), v1beta1.AnnotationAllowDeletion) {
-			t.Errorf("delete %s: %v, want a refusal that names the annotation", crd.Name, err)
+			t.Errorf("delete %s: %v, want a rejection that names the annotation", crd.Name, err)
 		}
 	}
 	// Whatever the garbage collector does, it has done to this one as well.
@@ -105,7 +105,7 @@ func TestAttackDeletedCRDsAreRefused(t *testing.T) {
 	if err := errors.Join(m.control.Create(context.Background(), owned), m.control.Delete(context.Background(), owner)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the garbage collector was at work", func() (bool, string) {
+	eventually(t, "the garbage collector was running", func() (bool, string) {
 		return apierrors.IsNotFound(m.control.Get(context.Background(), client.ObjectKeyFromObject(owned), &corev1.ConfigMap{})), ""
 	})
 	after := m.running(3)
@@ -123,7 +123,7 @@ func TestAttackDeletedCRDsAreRefused(t *testing.T) {
 func TestAttackDeletedCRDsByForceLeaveInstancesThatWork(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	m := start(t, stack.Options{ProviderArgs: orphanLooks()})
+	m := start(t, stack.Options{ProviderArgs: orphanChecks()})
 	m.quick()
 	m.fleet(4, nil)
 	m.running(4)
@@ -131,7 +131,7 @@ func TestAttackDeletedCRDsByForceLeaveInstancesThatWork(t *testing.T) {
 	for _, r := range m.instances() {
 		old = append(old, r.Instance)
 	}
-	// While they are away nobody sees the Machines being deleted, and nothing is made of a kind that is going.
+	// While they are unreachable nobody sees the Machines being deleted, and nothing is made of a kind that is going.
 	if err := errors.Join(m.Provider.Stop(15*time.Second), m.Manager.Stop(15*time.Second)); err != nil {
 		t.Fatal(err)
 	}

@@ -40,8 +40,8 @@ func TestAttackWithAStolenProvidersRoles(t *testing.T) {
 		return s
 	}
 	ours := map[string]string{"machinist.dev/bootstrap-token-owner": "uid-1"}
-	foreign := &corev1.Secret{ObjectMeta: inSystem("somebody-elses"), StringData: map[string]string{"password": "x"}}
-	if err := m.target.Create(ctx, foreign); err != nil {
+	others := &corev1.Secret{ObjectMeta: inSystem("somebody-elses"), StringData: map[string]string{"password": "x"}}
+	if err := m.target.Create(ctx, others); err != nil {
 		t.Fatal(err)
 	}
 	credentials := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: examples.CredentialsSecret}}
@@ -58,11 +58,11 @@ func TestAttackWithAStolenProvidersRoles(t *testing.T) {
 		"a bootstrap token of another group": func() error {
 			return thief.Create(ctx, token("system:bootstrappers:kubeadm:default-node-token", ours))
 		},
-		"a bootstrap token that is nobody's": func() error { return thief.Create(ctx, token("system:bootstrappers:machinist", nil)) },
-		"deleting a Secret of the system":    func() error { return thief.Delete(ctx, foreign.DeepCopy()) },
-		"changing credentials":               patch(credentials, `{"stringData":{"token":"mine"}}`),
-		"labelling credentials":              patch(credentials, `{"metadata":{"labels":{"a":"b"}}}`),
-		"holding credentials for ever":       patch(credentials, `{"metadata":{"finalizers":["example.com/mine"]}}`),
+		"a bootstrap token that has no owner": func() error { return thief.Create(ctx, token("system:bootstrappers:machinist", nil)) },
+		"deleting a Secret of the system":     func() error { return thief.Delete(ctx, others.DeepCopy()) },
+		"changing credentials":                patch(credentials, `{"stringData":{"token":"mine"}}`),
+		"labelling credentials":               patch(credentials, `{"metadata":{"labels":{"a":"b"}}}`),
+		"holding credentials for ever":        patch(credentials, `{"metadata":{"finalizers":["example.com/mine"]}}`),
 		"a Secret beside the webhook's": func() error {
 			return thief.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: stack.SystemNamespace, Name: "mine"}})
 		},

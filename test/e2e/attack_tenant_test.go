@@ -44,8 +44,8 @@ func TestAttackTenantNamesAnotherProviderInATemplate(t *testing.T) {
 	if err := update(attack); err == nil || !strings.Contains(err.Error(), "spec.template.metadata.labels[machinist.dev/provider]") {
 		t.Fatalf("the policy answered %v", err)
 	}
-	for _, guard := range append([]client.Object{config.ManagerWebhook()}, config.Policies()...) {
-		if err := m.control.Delete(ctx, guard); err != nil {
+	for _, admission := range append([]client.Object{config.ManagerWebhook()}, config.Policies()...) {
+		if err := m.control.Delete(ctx, admission); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -72,7 +72,7 @@ func TestAttackTenantNamesAnotherProviderInATemplate(t *testing.T) {
 	m.none()
 }
 
-// A tenant who may write classes and fleets but may not read Secrets names somebody else's Secret as user data and as
+// A tenant who may write classes and fleets but may not read Secrets names another's Secret as user data and as
 // credentials, to find its content on an instance. Nothing is read from it, nothing is launched, no finalizer is put on it,
 // and the tenant's objects can be deleted.
 //
@@ -125,7 +125,7 @@ func TestAttackTenantNamesAnothersSecret(t *testing.T) {
 	}
 }
 
-func refusedBy(m *v1beta1.Machine, reason, says string) bool {
+func refusedBy(m *v1beta1.Machine, reason, message string) bool {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched)
-	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == reason && strings.Contains(c.Message, says)
+	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == reason && strings.Contains(c.Message, message)
 }

@@ -73,7 +73,7 @@ func (b *badInput) metric(body, name string) float64 {
 	return value
 }
 
-// flat expects that no process grew at rest.
+// flat expects that no process grew when settled.
 func (b *badInput) flat(before, after map[string]size) {
 	b.t.Helper()
 	for program, was := range before {

@@ -32,7 +32,7 @@ const badNamespace = "bad"
 const strictly = client.FieldValidation(metav1.FieldValidationStrict)
 
 // What the door is there to refuse it refuses, and names the field. With the door off, every object that the schema admits
-// is there beside a healthy fleet: the fleet does what it is told as ever, no process ends or grows or writes on and on,
+// is there beside a healthy fleet: the fleet does what it is reported as ever, no process ends or grows or writes on and on,
 // whoever owns a bad object reads in it what is wrong, and all of them can be deleted without a trace.
 //
 //
@@ -52,7 +52,7 @@ func TestBadInputHarmsNobody(t *testing.T) {
 	b := &badInput{machinist: m, token: newToken(t, m.control, "prometheus"), addresses: addresses}
 	b.prepare()
 	b.refusedAll()
-	b.openTheDoor()
+	b.allowConnections()
 	admitted := b.create()
 
 	// The fleet beside them is scaled, rolled and scaled back.
@@ -75,7 +75,7 @@ func TestBadInputHarmsNobody(t *testing.T) {
 	before := b.sizes()
 	b.quiet()
 	b.flat(before, b.sizes())
-	b.told(admitted)
+	b.reported(admitted)
 	if now := [2]int{m.Manager.PID(), m.Provider.PID()}; now != pids || !m.Manager.Running() || !m.Provider.Running() {
 		t.Errorf("the processes %v ended; now there are %v", pids, now)
 	}
@@ -183,31 +183,31 @@ func (b *badInput) refusedAll() {
 	b.t.Helper()
 	for i, bad := range manifests.All() {
 		_, err := b.write(i, bad)
-		b.requireRefusal(bad, err)
+		b.requireRejection(bad, err)
 	}
 }
 
-func (b *badInput) requireRefusal(bad manifests.Bad, err error) {
+func (b *badInput) requireRejection(bad manifests.Bad, err error) {
 	b.t.Helper()
 	if err == nil {
 		b.t.Errorf("%s: admitted", bad.Name)
 		return
 	}
-	for _, part := range bad.Says {
+	for _, part := range bad.Reports {
 		if !strings.Contains(err.Error(), part) {
-			b.t.Errorf("%s: the refusal does not say %q: %.500s", bad.Name, part, err)
+			b.t.Errorf("%s: the rejection does not say %q: %.500s", bad.Name, part, err)
 		}
 	}
 }
 
-// openTheDoor takes away webhooks and policies, and waits until the API server heeds that.
-func (b *badInput) openTheDoor() {
+// allowConnections takes away webhooks and policies, and waits until the API server heeds that.
+func (b *badInput) allowConnections() {
 	b.t.Helper()
 	ctx := context.Background()
 	guards := append([]client.Object{config.ManagerWebhook(), config.ProviderWebhook(driver.Name)}, config.Policies()...)
-	for _, guard := range guards {
-		if err := b.control.Delete(ctx, guard); err != nil {
-			b.t.Fatalf("delete %T %s: %v", guard, guard.GetName(), err)
+	for _, admission := range guards {
+		if err := b.control.Delete(ctx, admission); err != nil {
+			b.t.Fatalf("delete %T %s: %v", admission, admission.GetName(), err)
 		}
 	}
 	left := &admissionv1.ValidatingWebhookConfigurationList{}
@@ -238,7 +238,7 @@ func (b *badInput) create() map[string]manifests.Bad {
 		object, err := b.write(i, bad)
 		switch {
 		case bad.By == manifests.BySchema:
-			b.requireRefusal(bad, err)
+			b.requireRejection(bad, err)
 		case err != nil:
 			b.t.Errorf("%s: with nothing but the schema it is refused: %v", bad.Name, err)
 		default:
@@ -249,8 +249,8 @@ func (b *badInput) create() map[string]manifests.Bad {
 	return admitted
 }
 
-// told expects that what is wrong with an object can be read in it or in its machines, and that nothing is told twice.
-func (b *badInput) told(admitted map[string]manifests.Bad) {
+// reported expects that what is wrong with an object can be read in it or in its machines, and that nothing is reported twice.
+func (b *badInput) reported(admitted map[string]manifests.Bad) {
 	b.t.Helper()
 	ctx := context.Background()
 	machines := &v1beta1.MachineList{}
@@ -272,7 +272,7 @@ func (b *badInput) told(admitted map[string]manifests.Bad) {
 				text += fmt.Sprint(m.Status.Conditions)
 			}
 		}
-		for _, part := range bad.Says {
+		for _, part := range bad.Reports {
 			if acted(bad) && !strings.Contains(text, inCondition(part)) {
 				b.t.Errorf("%s: no condition of %s says %q: %.1000s", bad.Name, key, inCondition(part), text)
 			}
@@ -292,32 +292,32 @@ func (b *badInput) told(admitted map[string]manifests.Bad) {
 	b.t.Logf("%d warnings", len(count))
 	for what, n := range count {
 		if n > 1 {
-			b.t.Errorf("told %d times: %s", n, what)
+			b.t.Errorf("reported %d times: %s", n, what)
 		}
 	}
 }
 
 // acted says whether what is wrong with an object is Machinist's to act upon. The bounds of an autoscaler and the labels of
-// its nodes are for the autoscaler; a malformed priority counts as none, a provider of another name as somebody else's, and
-// labels that Machinist sets it sets all the same, but for
+// its nodes are for the autoscaler; a malformed priority counts as none, a provider of another name as another's, and
+// labels that Machinist sets it sets anyway, but for
 // the provider's in a template, which it refuses.
 func acted(bad manifests.Bad) bool {
 	switch bad.By {
 	case manifests.ByPolicy:
-		switch bad.Says[0] {
+		switch bad.Reports[0] {
 		case "spec.template.metadata.annotations":
 			return true
 		case "spec.template.metadata.labels":
-			return bad.Says[1] == v1beta1.LabelProvider
+			return bad.Reports[1] == v1beta1.LabelProvider
 		}
-		return strings.Contains(bad.Says[0], "preserve") || strings.Contains(bad.Says[0], "providerSpec")
+		return strings.Contains(bad.Reports[0], "preserve") || strings.Contains(bad.Reports[0], "providerSpec")
 	case manifests.ByManager:
-		return !strings.Contains(bad.Says[0], "capacity")
+		return !strings.Contains(bad.Reports[0], "capacity")
 	}
 	return true
 }
 
-// inCondition is how a condition calls what a refusal calls part: a machine knows nothing of its template.
+// inCondition is how a condition calls what a rejection calls part: a machine knows nothing of its template.
 func inCondition(part string) string {
 	if i := strings.Index(part, "providerSpec"); i >= 0 {
 		return part[i:]

@@ -68,7 +68,7 @@ func TestWritesPerMachineAreWithinTheBudget(t *testing.T) {
 		}
 	})
 	m.settled()
-	// A cloud that answers at once, and one whose instances are pending for longer than a look at them takes.
+	// A cloud that answers at once, and one whose instances are pending for longer than a check them takes.
 	for _, boot := range []time.Duration{0, 1500 * time.Millisecond} {
 		bootTime := simcloud.Duration(boot)
 		m.settings(simcloud.SettingsPatch{BootTime: &bootTime})

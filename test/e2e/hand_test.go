@@ -45,7 +45,7 @@ func TestRunningByHandWhatTheBareDemoPrints(t *testing.T) {
 	health, metrics := []string{freeAddress(t), freeAddress(t)}, []string{freeAddress(t), freeAddress(t)}
 	var processes []*shell
 	for i, c := range commands {
-		// The user gives them addresses to be looked at.
+		// The user gives them addresses to be checked.
 		processes = append(processes, newShell(t, "", fmt.Sprintf("exec %s --health-probe-bind-address=%s --metrics-bind-address=%s --metrics-secure", c[1], health[i], metrics[i]), nil))
 	}
 

@@ -71,7 +71,7 @@ func TestWhatIsBrokenIsReplacedAndWhatIsUnreachableIsNot(t *testing.T) {
 	m.silentFor(healthTimeout+10*time.Second, after[:3]...)
 	m.unchanged(after)
 	m.awaitCheck(v1beta1.ReasonTooManyUnhealthy)
-	m.befall(simcloud.FaultWakes, after[:3]...)
+	m.befall(simcloud.FaultRecovers, after[:3]...)
 	m.awaitCheck(v1beta1.ReasonRemediationAllowed)
 	m.running(10)
 	m.unchanged(after)
@@ -82,11 +82,11 @@ func TestWhatIsBrokenIsReplacedAndWhatIsUnreachableIsNot(t *testing.T) {
 	m.silentFor(healthTimeout+10*time.Second, after...)
 	m.unchanged(after)
 	t.Log("all return but one")
-	m.befall(simcloud.FaultWakes, after[1:]...)
+	m.befall(simcloud.FaultRecovers, after[1:]...)
 	// Its clock starts anew as well.
 	last := m.replaced(after, after[0])
 	// Events tell whole seconds.
-	recovered := m.toldLast(v1beta1.ReasonRemediationAllowed)
+	recovered := m.reportedLast(v1beta1.ReasonRemediationAllowed)
 	if mark := m.markOf(after[0].UID); mark.at.Sub(recovered) < healthTimeout-2*time.Second {
 		t.Errorf("machine %s was marked at %s, and most nodes are well only since %s", after[0].Name, mark.at, recovered)
 	}
@@ -143,10 +143,10 @@ func TestTheRetryLimitEndsARowOfReplacements(t *testing.T) {
 	m.silentFor(healthTimeout+15*time.Second, victim)
 	m.unchanged(fleet)
 	m.awaitCheck(v1beta1.ReasonRetriesExhausted)
-	m.toldLast(v1beta1.ReasonRetriesExhausted)
-	held := m.machine(victim.Name)
-	if c := meta.FindStatusCondition(held.Status.Conditions, v1beta1.ConditionRemediationRequested); c == nil || c.Status != metav1.ConditionFalse || c.Reason != v1beta1.ReasonRetriesExhausted {
-		t.Errorf("machine %s says %+v", held.Name, c)
+	m.reportedLast(v1beta1.ReasonRetriesExhausted)
+	protected := m.machine(victim.Name)
+	if c := meta.FindStatusCondition(protected.Status.Conditions, v1beta1.ConditionRemediationRequested); c == nil || c.Status != metav1.ConditionFalse || c.Reason != v1beta1.ReasonRetriesExhausted {
+		t.Errorf("machine %s says %+v", protected.Name, c)
 	}
 	if n := len(m.instances()); n != 6 {
 		t.Errorf("the cloud made %d instances, want 6", n)
@@ -221,7 +221,7 @@ func (m *machinist) silentFor(d time.Duration, machines ...v1beta1.Machine) {
 	})
 }
 
-// unchanged fails the test if the machines are others, or one of them is to be replaced.
+// unchanged fails the test if the machines are others, or one of them must be replaced.
 func (m *machinist) unchanged(machines []v1beta1.Machine) {
 	m.t.Helper()
 	list := &v1beta1.MachineList{}
@@ -250,27 +250,27 @@ func (m *machinist) replaced(before []v1beta1.Machine, victim v1beta1.Machine) [
 	return after
 }
 
-// told is an event.
-type told struct {
+// reported is an event.
+type reported struct {
 	at   time.Time
 	note string
 }
 
 // markOf returns the event of a machine's mark.
-func (m *machinist) markOf(machine types.UID) told {
+func (m *machinist) markOf(machine types.UID) reported {
 	m.t.Helper()
 	return m.lastEvent(func(e corev1.Event) bool {
 		return e.InvolvedObject.UID == machine && e.Reason == v1beta1.ConditionRemediationRequested
 	})
 }
 
-// toldLast returns the last event of a check with a reason.
-func (m *machinist) toldLast(reason string) time.Time {
+// reportedLast returns the last event of a check with a reason.
+func (m *machinist) reportedLast(reason string) time.Time {
 	m.t.Helper()
 	return m.lastEvent(func(e corev1.Event) bool { return e.InvolvedObject.Kind == "MachineHealthCheck" && e.Reason == reason }).at
 }
 
-func (m *machinist) lastEvent(wanted func(corev1.Event) bool) (last told) {
+func (m *machinist) lastEvent(wanted func(corev1.Event) bool) (last reported) {
 	m.t.Helper()
 	eventually(m.t, "an event was recorded", func() (bool, string) {
 		list := &corev1.EventList{}
@@ -282,7 +282,7 @@ func (m *machinist) lastEvent(wanted func(corev1.Event) bool) (last told) {
 			all = append(all, e.Reason)
 			at := e.LastTimestamp.Time
 			if wanted(e) && !at.Before(last.at) {
-				last = told{at, e.Message}
+				last = reported{at, e.Message}
 			}
 		}
 		return !last.at.IsZero(), strings.Join(all, " ")

@@ -108,7 +108,7 @@ func TestNodesWithoutAProviderIDJoin(t *testing.T) {
 	m.noTwins()
 }
 
-// The same fleet with a token that is nobody's must not join: this is what makes the test above worth something.
+// The same fleet with a token that has no owner must not join: this is what makes the test above worth something.
 func TestAWrongTokenDoesNotJoin(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{})

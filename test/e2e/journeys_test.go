@@ -196,8 +196,8 @@ func (m *machinist) marks(want map[string]int) {
 			tainted := slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool {
 				return t.Key == v1beta1.NodeTaintOutdated && t.Effect == corev1.TaintEffectPreferNoSchedule
 			})
-			if kept := node.Annotations[v1beta1.NodeAnnotationScaleDownDisabled] == "true"; kept != tainted {
-				return false, fmt.Sprintf("node %s is tainted: %v, and kept from autoscalers: %v", node.Name, tainted, kept)
+			if preserved := node.Annotations[v1beta1.NodeAnnotationScaleDownDisabled] == "true"; preserved != tainted {
+				return false, fmt.Sprintf("node %s is tainted: %v, and kept from autoscalers: %v", node.Name, tainted, preserved)
 			}
 			if tainted {
 				have[machine.Spec.ClassRef.Name]++

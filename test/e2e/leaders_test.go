@@ -65,10 +65,10 @@ func (w *witness) changesSince(since time.Time) int {
 	return n
 }
 
-// A leader that was frozen past its lease wakes up in a world that has another leader. It must not act in it.
+// A leader that was frozen past its lease triggers in a world that has another leader. It must not act in it.
 //
 // P-4.
-func TestAFrozenLeaderDoesNotActWhenItWakes(t *testing.T) {
+func TestAFrozenLeaderDoesNotActWhenItResumes(t *testing.T) {
 	const replicas = 40
 	w := &witness{}
 	m := start(t, stack.Options{
@@ -93,13 +93,13 @@ func TestAFrozenLeaderDoesNotActWhenItWakes(t *testing.T) {
 	if err := m.AwaitLeader(context.Background(), other); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the new leader is at work", func() (bool, string) { return len(m.instances()) >= 15, "fewer than 15 instances" })
+	eventually(t, "the new leader is running", func() (bool, string) { return len(m.instances()) >= 15, "fewer than 15 instances" })
 
-	woken := time.Now()
+	resumed := time.Now()
 	signal(t, m.Provider, syscall.SIGCONT)
 	mustEndFenced(t, m.Provider)
-	if n := w.changesSince(woken); n > workers {
-		t.Errorf("the frozen leader sent %d changes after it woke; only the %d whose check was before it froze may still go out", n, workers)
+	if n := w.changesSince(resumed); n > workers {
+		t.Errorf("the frozen leader sent %d changes after it triggered; only the %d whose check was before it froze may still go out", n, workers)
 	}
 
 	m.running(replicas)

@@ -26,8 +26,8 @@ func TestMain(m *testing.M) {
 }
 
 func runAll(m *testing.M) int {
-	kept := os.Getenv(grants) != ""
-	if !kept {
+	preserved := os.Getenv(grants) != ""
+	if !preserved {
 		folder, err := os.MkdirTemp("", "machinist-grants-")
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "make a folder for the grants that are used:", err)
@@ -39,7 +39,7 @@ func runAll(m *testing.M) int {
 	code := m.Run()
 	selected := flag.Lookup("test.run").Value.String()
 	all := selected == "" && flag.Lookup("test.skip").Value.String() == ""
-	if code != 0 || !all && !(kept && selected == "^$") {
+	if code != 0 || !all && !(preserved && selected == "^$") {
 		return code
 	}
 	if err := authorized.Unused(os.Getenv(grants)); err != nil {

@@ -60,8 +60,8 @@ func TestManyBlockedDrainsDoNotStarveCreation(t *testing.T) {
 				running++
 			}
 		}
-		if held := blockedDrains(machines); held != draining {
-			t.Fatalf("%d of %d drains are held up when %d of %d new machines run", held, draining, running, created)
+		if protected := blockedDrains(machines); protected != draining {
+			t.Fatalf("%d of %d drains are held up when %d of %d new machines run", protected, draining, running, created)
 		}
 		return running == created
 	})

@@ -27,7 +27,7 @@ func TestMetricsAreShownToWhomTheClusterAllows(t *testing.T) {
 	t.Parallel()
 	addresses := map[string]string{stack.Manager: freeAddress(t), stack.Provider: freeAddress(t)}
 	args := func(program string) []string {
-		// While the API server is away the lease must not run out: that ends the process, whoever reads its metrics.
+		// While the API server is unreachable the lease must not run out: that ends the process, whoever reads its metrics.
 		return []string{"--metrics-bind-address=" + addresses[program],
 			"--leader-election-lease-duration=10m", "--leader-election-renew-deadline=9m"}
 	}

@@ -26,11 +26,11 @@ func TestOneNamespaceNeedsRightsThereOnly(t *testing.T) {
 	t.Parallel()
 	m := start(t, stack.Options{Namespace: namespace, ExtraAPIServerArgs: []string{olderAPIServer}})
 	m.quick()
-	foreign := metav1.ObjectMeta{Namespace: "foreign", Name: "untouched"}
+	others := metav1.ObjectMeta{Namespace: "others", Name: "untouched"}
 	for _, o := range []client.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: foreign.Namespace}},
-		&corev1.Secret{ObjectMeta: foreign, StringData: map[string]string{"token": "theirs"}},
-		&v1beta1.Machine{ObjectMeta: foreign, Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: examples.SmallClass}}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: others.Namespace}},
+		&corev1.Secret{ObjectMeta: others, StringData: map[string]string{"token": "theirs"}},
+		&v1beta1.Machine{ObjectMeta: others, Spec: v1beta1.MachineSpec{ClassRef: &v1beta1.LocalRef{Name: examples.SmallClass}}},
 	} {
 		if err := m.control.Create(context.Background(), o); err != nil {
 			t.Fatalf("create %T %s: %v", o, o.GetName(), err)
@@ -40,7 +40,7 @@ func TestOneNamespaceNeedsRightsThereOnly(t *testing.T) {
 	m.running(2)
 	for _, program := range []string{stack.Manager, stack.Provider} {
 		for _, here := range []bool{true, false} {
-			in := map[bool]string{true: namespace, false: foreign.Namespace}[here]
+			in := map[bool]string{true: namespace, false: others.Namespace}[here]
 			for _, what := range []authorizationv1.ResourceAttributes{
 				{Verb: "patch", Group: v1beta1.GroupName, Resource: "machines", Subresource: "status", Namespace: in},
 				{Verb: "get", Resource: "secrets", Namespace: in},
@@ -56,7 +56,7 @@ func TestOneNamespaceNeedsRightsThereOnly(t *testing.T) {
 	m.scale(0)
 	m.none()
 	untouched := &v1beta1.Machine{}
-	if err := m.control.Get(context.Background(), client.ObjectKey{Namespace: foreign.Namespace, Name: foreign.Name}, untouched); err != nil {
+	if err := m.control.Get(context.Background(), client.ObjectKey{Namespace: others.Namespace, Name: others.Name}, untouched); err != nil {
 		t.Fatal(err)
 	}
 	if len(untouched.Finalizers) > 0 || untouched.Status.Phase != "" {

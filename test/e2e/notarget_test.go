@@ -92,12 +92,12 @@ func TestControlAndTargetAreTwoClusters(t *testing.T) {
 				t.Errorf("machine %s refers to node %v, which is none of %v", machines[i].Name, ref, nodes)
 			}
 		}
-		strays := &v1beta1.MachineList{}
-		if err := m.target.List(context.Background(), strays); err != nil {
+		duplicates := &v1beta1.MachineList{}
+		if err := m.target.List(context.Background(), duplicates); err != nil {
 			t.Fatal(err)
 		}
-		if len(strays.Items) != 0 {
-			t.Errorf("%d Machines are in the target cluster", len(strays.Items))
+		if len(duplicates.Items) != 0 {
+			t.Errorf("%d Machines are in the target cluster", len(duplicates.Items))
 		}
 	}
 	check(2)
@@ -111,7 +111,7 @@ func TestControlAndTargetAreTwoClusters(t *testing.T) {
 		t.Fatalf("delete machine %s: %v", machine.Name, err)
 	}
 	m.await("a drain that the budget holds up", func(machines []v1beta1.Machine) bool {
-		return slices.ContainsFunc(machines, func(m v1beta1.Machine) bool { return m.UID == machine.UID && heldUpBy(&m, pod.Name, "web") })
+		return slices.ContainsFunc(machines, func(m v1beta1.Machine) bool { return m.UID == machine.UID && blockedBy(&m, pod.Name, "web") })
 	})
 	m.liftBudget("web")
 	m.await("the end of the drained machine", func(machines []v1beta1.Machine) bool {

@@ -25,8 +25,8 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// orphanLooks makes passes so frequent that a test can wait for several.
-func orphanLooks(more ...string) []string {
+// orphanChecks makes passes so frequent that a test can wait for several.
+func orphanChecks(more ...string) []string {
 	return append([]string{"--machine-safety-orphan-vms-period=2s", "--orphan-min-age=1s"}, more...)
 }
 
@@ -92,7 +92,7 @@ func (m *machinist) wantUntouched(instances ...simcloud.Instance) {
 // F-10, F-12, F-13, F-42, F-43, F-45.
 func TestAnOrphanedInstanceIsRemovedAndNothingElse(t *testing.T) {
 	t.Parallel()
-	m := start(t, stack.Options{ProviderArgs: orphanLooks("--orphan-max-deletes=1")})
+	m := start(t, stack.Options{ProviderArgs: orphanChecks("--orphan-max-deletes=1")})
 	m.quick()
 	m.fleet(4, nil)
 	m.running(4)
@@ -155,12 +155,12 @@ func (m *machinist) instanceWith(providerID string) simcloud.Instance {
 	return simcloud.Instance{}
 }
 
-// Without a target cluster no Node tells that an instance is gone.
+// Without a target cluster no Node shows that an instance is gone.
 //
 // F-16.
 func TestAVanishedInstanceIsMissedInTheList(t *testing.T) {
 	t.Parallel()
-	m := start(t, stack.Options{NoTarget: true, ProviderArgs: orphanLooks()})
+	m := start(t, stack.Options{NoTarget: true, ProviderArgs: orphanChecks()})
 	m.quick()
 	m.fleet(2, plainUserData)
 	gone := m.available(2)[0]
@@ -191,11 +191,11 @@ func plainUserData(o client.Object) {
 func TestTwoInstallationsInOneAccountLeaveEachOtherAlone(t *testing.T) {
 	t.Parallel()
 	cloudURL := ""
-	a := start(t, stack.Options{NoTarget: true, ProviderArgs: orphanLooks(), CloudProxy: func(cloud string) string {
+	a := start(t, stack.Options{NoTarget: true, ProviderArgs: orphanChecks(), CloudProxy: func(cloud string) string {
 		cloudURL = cloud
 		return cloud
 	}})
-	b := start(t, stack.Options{NoTarget: true, ProviderArgs: orphanLooks(), CloudProxy: func(string) string { return cloudURL }})
+	b := start(t, stack.Options{NoTarget: true, ProviderArgs: orphanChecks(), CloudProxy: func(string) string { return cloudURL }})
 	a.quick()
 	a.fleet(2, plainUserData)
 	b.fleet(2, func(o client.Object) {
@@ -208,7 +208,7 @@ func TestTwoInstallationsInOneAccountLeaveEachOtherAlone(t *testing.T) {
 	ghosts := []simcloud.Instance{a.abandon(a.clusterID(), namespace+"/ghost"), a.abandon(b.clusterID(), namespace+"/ghost")}
 	a.untilTerminated(ghosts...)
 
-	// With one of them away, its orphan stays, however often the other one looks.
+	// With one of them away, its orphan stays, however often the other one checks.
 	if err := b.Provider.Stop(15 * time.Second); err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +252,7 @@ func TestTwoNamespacesLeaveEachOtherAlone(t *testing.T) {
 		for _, ns := range tc.namespaces {
 			m.inhabit(ns)
 			m.allowLease(stack.Provider, ns)
-			p, err := m.NewProvider("provider-"+ns, orphanLooks(append(tc.args, "--namespace="+ns)...)...)
+			p, err := m.NewProvider("provider-"+ns, orphanChecks(append(tc.args, "--namespace="+ns)...)...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -280,7 +280,7 @@ func TestTwoNamespacesLeaveEachOtherAlone(t *testing.T) {
 		}
 		m.untilTerminated(m.abandon(tc.ids[0], tc.namespaces[0]+"/ghost"), m.abandon(tc.ids[1], tc.namespaces[1]+"/ghost"))
 
-		// With one of them away, its orphan stays, however often the other one looks.
+		// With one of them away, its orphan stays, however often the other one checks.
 		stop[1]()
 		theirs := m.abandon(tc.ids[1], tc.namespaces[1]+"/ghost")
 		m.untilTerminated(m.abandon(tc.ids[0], tc.namespaces[0]+"/ghost"))
@@ -298,7 +298,7 @@ func TestTwoNamespacesLeaveEachOtherAlone(t *testing.T) {
 	}
 }
 
-// allowLease lets a process that has its roles for all namespaces use the lease of one that looks at a single one.
+// allowLease lets a process that has its roles for all namespaces use the lease of one that checks a single one.
 func (m *machinist) allowLease(program, namespace string) {
 	m.t.Helper()
 	meta := metav1.ObjectMeta{Namespace: stack.SystemNamespace, Name: program + "-" + namespace}

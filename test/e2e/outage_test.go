@@ -30,7 +30,7 @@ import (
 // watchful lets a process notice an outage, and its end, within seconds.
 var watchful = []string{"--machine-safety-apiserver-statuscheck-period=1s", "--machine-safety-apiserver-statuscheck-timeout=3s"}
 
-// The target cluster is away for longer than anything may take: nothing is made or replaced, and what is being made or
+// The target cluster is unreachable for longer than anything may take: nothing is made or replaced, and what is being made or
 // deleted waits. When it is back all of that goes on by itself, and clocks that judge machines begin anew. One that joins
 // right after the outage is seen in time, although watches that failed for so long would be silent for longer than it has.
 //
@@ -76,7 +76,7 @@ func TestAnOutageOfTheTargetLongerThanEveryTimeout(t *testing.T) {
 	})
 
 	m.do(m.Target.StopAPIServer)
-	away := time.Now()
+	unreachable := time.Now()
 	for _, address := range []string{manager, provider} {
 		eventually(t, "the process tells of the outage", func() (bool, string) {
 			_, body := get(t, "http://"+address+"/readyz", "")
@@ -92,7 +92,7 @@ func TestAnOutageOfTheTargetLongerThanEveryTimeout(t *testing.T) {
 			return m.UID == deleted.UID && c != nil && c.Reason == v1beta1.ReasonTargetUnreachable
 		})
 	})
-	m.throughout(away.Add(outage), func() {
+	m.throughout(unreachable.Add(outage), func() {
 		machines := m.machines()
 		if gone := without(uids(asked), uids(machines)); len(gone) > 0 || len(machines) != len(asked) {
 			t.Fatalf("the machines are other ones:\n%s\nand before:\n%s", describe(machines), describe(asked))
@@ -109,7 +109,7 @@ func TestAnOutageOfTheTargetLongerThanEveryTimeout(t *testing.T) {
 	m.do(func() error { return m.Target.StartAPIServer(context.Background()) })
 	// It signs the certificates of the nodes that join, and has given up on looking often.
 	m.do(func() error { return m.Target.RestartControllerManager(context.Background()) })
-	t.Logf("the target cluster was away for %s", time.Since(away).Round(time.Second))
+	t.Logf("the target cluster was unreachable for %s", time.Since(unreachable).Round(time.Second))
 	m.throughout(back.Add(health), func() { mustAskForNone(t, m.machines(), deleted.UID) })
 	m.awaitFreeze(metav1.ConditionFalse, v1beta1.ReasonThawed)
 	after := m.await("six machines without the deleted and the silent", func(machines []v1beta1.Machine) bool {
@@ -120,7 +120,7 @@ func TestAnOutageOfTheTargetLongerThanEveryTimeout(t *testing.T) {
 	mark := m.markOf(silent.UID)
 	t.Logf("the silent machine was marked %s after the outage had begun to end, and replaced after %s", mark.at.Sub(back), time.Since(back))
 	if mark.at.Before(back.Add(health)) {
-		t.Errorf("machine %s was marked at %s; the target cluster was away until %s at least", silent.Name, mark.at, back)
+		t.Errorf("machine %s was marked at %s; the target cluster was unreachable until %s at least", silent.Name, mark.at, back)
 	}
 	if gone := without(uids(asked), append(uids(after), deleted.UID, silent.UID)); len(gone) > 0 {
 		t.Errorf("the machines %s were replaced for no reason; left is\n%s", gone, describe(after))
@@ -152,7 +152,7 @@ func TestTheDeadlineOfADrainStandsStillInAnOutage(t *testing.T) {
 	var began time.Time
 	m.await("a drain that the budget holds up", func(machines []v1beta1.Machine) bool {
 		return slices.ContainsFunc(machines, func(m v1beta1.Machine) bool {
-			if m.UID != machine.UID || !heldUpBy(&m, pod.Name, "web") {
+			if m.UID != machine.UID || !blockedBy(&m, pod.Name, "web") {
 				return false
 			}
 			began = meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionDrained).LastTransitionTime.Time
@@ -161,8 +161,8 @@ func TestTheDeadlineOfADrainStandsStillInAnOutage(t *testing.T) {
 	})
 
 	m.do(m.Target.StopAPIServer)
-	away := time.Now()
-	m.throughout(away.Add(outage), func() {
+	unreachable := time.Now()
+	m.throughout(unreachable.Add(outage), func() {
 		if in := m.instanceOf(&machine); in.State != simcloud.StateRunning {
 			t.Fatalf("the instance is %s", in.State)
 		}
@@ -184,8 +184,8 @@ func TestTheDeadlineOfADrainStandsStillInAnOutage(t *testing.T) {
 		t.Fatal("the pod went without having been asked to")
 	}
 	// The API keeps whole seconds.
-	due := began.Add(hold).Add(back.Sub(away)).Add(-time.Second)
-	t.Logf("the drain began at %s, the outage lasted from %s to %s, the pod was asked to end at %s", began, away, back, asked)
+	due := began.Add(hold).Add(back.Sub(unreachable)).Add(-time.Second)
+	t.Logf("the drain began at %s, the outage lasted from %s to %s, the pod was asked to end at %s", began, unreachable, back, asked)
 	if asked.Before(due) {
 		t.Errorf("the pod was killed at %s; without the outage its budget holds until %s", asked, due)
 	}
@@ -227,14 +227,14 @@ func TestAnOutageOfTheControlClusterUnderLoad(t *testing.T) {
 	})
 	m.do(m.Control.StopAPIServer)
 	m.do(m.Control.StopEtcd)
-	away := time.Now()
+	unreachable := time.Now()
 	if made := len(m.instances()); made >= large+deleted {
 		t.Fatalf("all %d instances were made before the outage", made)
 	}
-	m.throughout(away.Add(outage), m.noTwins)
+	m.throughout(unreachable.Add(outage), m.noTwins)
 	m.do(func() error { return m.Control.StartEtcd(context.Background()) })
 	m.do(func() error { return m.Control.StartAPIServer(context.Background()) })
-	t.Logf("the control cluster was away for %s", time.Since(away).Round(time.Second))
+	t.Logf("the control cluster was unreachable for %s", time.Since(unreachable).Round(time.Second))
 
 	after := m.running(large)
 	if gone := without(uids(before[deleted:]), uids(after)); len(gone) > 0 {
@@ -348,14 +348,14 @@ func (m *machinist) machines() []v1beta1.Machine {
 	return list.Items
 }
 
-// mustAskForNone fails the test if any machine but one is to be replaced, or has Failed.
+// mustAskForNone fails the test if any machine but one must be replaced, or has Failed.
 func mustAskForNone(t *testing.T, machines []v1beta1.Machine, but types.UID) {
 	t.Helper()
 	for i := range machines {
 		m := &machines[i]
 		if m.UID != but && (!m.DeletionTimestamp.IsZero() || m.Status.Phase == v1beta1.MachineFailed ||
 			meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested)) {
-			t.Fatalf("at %s machine %s is to be replaced:\n%s", time.Now(), m.Name, describe(machines))
+			t.Fatalf("at %s machine %s must be replaced:\n%s", time.Now(), m.Name, describe(machines))
 		}
 	}
 }

@@ -24,14 +24,14 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// frozenFor is how long a freeze lasts at least in this test: long enough to look at it.
+// frozenFor is how long a freeze lasts at least in this test: long enough to check it.
 const frozenFor = 20 * time.Second
 
 // Somebody makes machines in the name of a set faster than it can delete them. It is frozen with its deployment, for all to
-// see: none are made, too many are deleted as ever, and when they are gone it goes on by itself. A person may end it sooner.
+// see: there are none made, too many are deleted as ever, and when they are gone it goes on by itself. A person may end it sooner.
 //
 // F-3, F-20, F-21, F-23, F-24, S-12.
-func TestAFloodOfForeignMachinesFreezesTheirOwners(t *testing.T) {
+func TestAFloodOfMachinesFreezesTheirOwners(t *testing.T) {
 	t.Parallel()
 	metrics := freeAddress(t)
 	m := start(t, stack.Options{NoTarget: true, ManagerArgs: []string{
@@ -59,29 +59,29 @@ func TestAFloodOfForeignMachinesFreezesTheirOwners(t *testing.T) {
 	began := time.Now()
 	stop()
 	m.showsOvershoots(metrics, 1)
-	m.toldOf(owners...)
+	m.reportedOf(owners...)
 	after := m.available(3)
 	if gone := without(uids(before), uids(after)); len(gone) > 0 {
 		t.Errorf("of too many machines those of the set itself were deleted: %s", gone)
 	}
-	t.Logf("the foreign machines are gone after %s; more are wanted meanwhile", time.Since(began).Round(time.Millisecond))
+	t.Logf("the other machines are gone after %s; more are wanted meanwhile", time.Since(began).Round(time.Millisecond))
 	m.scale(3)
 	made := func() (n int, frozen bool) {
 		// A freeze that is there after the machines were counted was there before.
 		n = len(m.machines())
 		return n, m.deployment().Labels[v1beta1.LabelFreeze] == v1beta1.ReasonOvershoot
 	}
-	looks := 0
+	checks := 0
 	eventually(t, "the deployment thaws", func() (bool, string) {
 		n, frozen := made()
 		if frozen && n != 3 {
 			t.Fatalf("there are %d machines during the freeze", n)
 		}
-		looks++
+		checks++
 		return !frozen, fmt.Sprintf("%d machines", n)
 	})
-	if looks < 10 {
-		t.Fatalf("it was looked at %d times during the freeze", looks)
+	if checks < 10 {
+		t.Fatalf("it was checked %d times during the freeze", checks)
 	}
 	m.available(4)
 	for _, o := range owners {
@@ -119,15 +119,15 @@ func (m *machinist) flood(set *v1beta1.MachineSet) (stop func()) {
 	for range 8 {
 		makers.Go(func() {
 			for !enough.Load() {
-				foreign := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "foreign-", Labels: map[string]string{}}}
+				others := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "others-", Labels: map[string]string{}}}
 				for key, value := range set.Spec.Selector.MatchLabels {
-					foreign.Labels[key] = value
+					others.Labels[key] = value
 				}
-				foreign.Labels[v1beta1.LabelProvider] = "elsewhere"
-				foreign.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, v1beta1.GroupVersion.WithKind("MachineSet"))}
-				foreign.Spec = *set.Spec.Template.Spec.DeepCopy()
-				if err := m.control.Create(context.Background(), foreign); err != nil {
-					m.t.Errorf("make a foreign machine: %v", err)
+				others.Labels[v1beta1.LabelProvider] = "elsewhere"
+				others.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, v1beta1.GroupVersion.WithKind("MachineSet"))}
+				others.Spec = *set.Spec.Template.Spec.DeepCopy()
+				if err := m.control.Create(context.Background(), others); err != nil {
+					m.t.Errorf("make another machine: %v", err)
 					return
 				}
 			}
@@ -175,18 +175,18 @@ func (m *machinist) awaitOvershoot(owner client.Object, frozen bool) {
 	}, client.InNamespace(namespace))
 }
 
-// toldOf waits until there is a warning about the freeze of each of the owners.
-func (m *machinist) toldOf(owners ...client.Object) {
+// reportedOf waits until there is a warning about the freeze of each of the owners.
+func (m *machinist) reportedOf(owners ...client.Object) {
 	m.t.Helper()
 	env.Await(m.t, m.control, &corev1.EventList{}, "an event for each owner", func(l *corev1.EventList) (bool, string) {
-		told := map[types.UID]bool{}
+		reported := map[types.UID]bool{}
 		for _, e := range l.Items {
 			if e.Reason == v1beta1.ReasonOvershoot && e.Type == "Warning" {
-				told[e.InvolvedObject.UID] = true
+				reported[e.InvolvedObject.UID] = true
 			}
 		}
 		for _, o := range owners {
-			if !told[o.GetUID()] {
+			if !reported[o.GetUID()] {
 				return false, "none about " + o.GetName()
 			}
 		}

@@ -83,8 +83,8 @@ func (m *machinist) liftBudget(app string) {
 	}
 }
 
-// heldUpBy reports whether a machine's drain is held up by the budget of an app, for the sake of a pod.
-func heldUpBy(m *v1beta1.Machine, pod, app string) bool {
+// blockedBy reports whether a machine's drain is held up by the budget of an app, for the sake of a pod.
+func blockedBy(m *v1beta1.Machine, pod, app string) bool {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionDrained)
 	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == v1beta1.ReasonBlockedByDisruptionBudget &&
 		strings.Contains(c.Message, namespace+"/"+pod+" ") && strings.Contains(c.Message, "PodDisruptionBudget "+app+" ")

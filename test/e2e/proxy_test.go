@@ -8,7 +8,7 @@ import (
 	"machinist.dev/machinist/test/link"
 )
 
-// newProxy stands before servers, which are to be added, as a load balancer does.
+// newProxy stands before servers, which must be added, as a load balancer does.
 func newProxy(t *testing.T) *link.Link {
 	t.Helper()
 	l, err := link.Listen()

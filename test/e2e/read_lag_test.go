@@ -50,7 +50,7 @@ func TestReadsThatLag(t *testing.T) {
 }
 
 // wantMade counts, in the cloud's own journal, the instances that it ever made and those that are not being removed.
-func (m *machinist) wantMade(t *testing.T, ever, kept int) {
+func (m *machinist) wantMade(t *testing.T, ever, preserved int) {
 	t.Helper()
 	instances := m.instances()
 	living := 0
@@ -59,7 +59,7 @@ func (m *machinist) wantMade(t *testing.T, ever, kept int) {
 			living++
 		}
 	}
-	if len(instances) != ever || living != kept {
-		t.Errorf("the cloud made %d instances and keeps %d; want %d and %d", len(instances), living, ever, kept)
+	if len(instances) != ever || living != preserved {
+		t.Errorf("the cloud made %d instances and keeps %d; want %d and %d", len(instances), living, ever, preserved)
 	}
 }

@@ -91,7 +91,7 @@ func TestRunningByHandAsTheREADMESays(t *testing.T) {
 		t.Error("README.md shows no command of a console")
 	}
 
-	for _, page := range []struct{ path, begins, says string }{
+	for _, page := range []struct{ path, begins, message string }{
 		{"docs/reference/metrics.md", "kubectl apply -f config/rbac/metrics-reader.yaml", "machinist_frozen{"},
 		{"docs/admission.md", "kubectl annotate crd", "annotated"},
 		{"docs/azure.md", "sed s/PROVIDER/azure/g", "clusterrole.rbac.authorization.k8s.io/machinist-provider-azure-control created"},
@@ -109,8 +109,8 @@ func TestRunningByHandAsTheREADMESays(t *testing.T) {
 			t.Errorf("%s has no block for a shell that begins with %q", page.path, page.begins)
 			continue
 		}
-		if out := terminal.run(blocks[i]); !strings.Contains(out, page.says) {
-			t.Errorf("%s: %q is not printed by\n%s\n%.1000s", page.path, page.says, blocks[i], out)
+		if out := terminal.run(blocks[i]); !strings.Contains(out, page.message) {
+			t.Errorf("%s: %q is not printed by\n%s\n%.1000s", page.path, page.message, blocks[i], out)
 		}
 	}
 

@@ -38,7 +38,7 @@ func TestTheDemoScenarios(t *testing.T) {
 	}
 }
 
-// Who mistypes a scenario is told the names, before anything is started.
+// Who mistypes a scenario is reported the names, before anything is started.
 func TestAnUnknownScenarioIsRefusedWithTheNames(t *testing.T) {
 	out, err := exec.Command(filepath.Join(binDir(t), "machinist"), "demo", "--scenario", "no-such").CombinedOutput()
 	if err == nil {

@@ -12,7 +12,7 @@ import (
 )
 
 // A fleet comes, changes and goes at a cloud with the ways of real ones: exactly the instances that were asked for are made,
-// none is taken for gone, and nothing is left of any.
+// there is none taken for gone, and nothing is left of any.
 func TestWaysOfClouds(t *testing.T) {
 	t.Parallel()
 	const second, often, sometimes = simcloud.Duration(time.Second), 0.5, 0.1
@@ -38,7 +38,7 @@ func TestWaysOfClouds(t *testing.T) {
 		{name: "quota is free late, the clock is ahead", semantics: simcloud.Semantics{QuotaLag: 5 * second, ClockOffset: 600 * second}},
 		{name: "the clock is behind", semantics: simcloud.Semantics{ClockOffset: -600 * second}},
 		{name: "answers are lost", rules: onChanges(simcloud.FaultEffect{DropConnection: true, AfterEffect: true})},
-		{name: "deeds are done late", rules: onChanges(simcloud.FaultEffect{Error: simcloud.CodeUnavailable, EffectDelay: 3 * second})},
+		{name: "actions are done late", rules: onChanges(simcloud.FaultEffect{Error: simcloud.CodeUnavailable, EffectDelay: 3 * second})},
 		{name: "calls are too many", rules: []simcloud.FaultRule{
 			{Operation: "*", Probability: sometimes, Seed: 1, Effect: simcloud.FaultEffect{Error: simcloud.CodeThrottled}},
 			{Operation: "*", Probability: sometimes, Seed: 2, Effect: simcloud.FaultEffect{Error: simcloud.CodeThrottled, RetryAfter: second}},
@@ -62,7 +62,7 @@ func TestWaysOfClouds(t *testing.T) {
 			m.none()
 			m.wantMade(t, made, 0)
 			for _, in := range m.instances() {
-				if in.AddressKept {
+				if in.AddressInUse {
 					t.Errorf("the address of instance %s is left", in.ID)
 				}
 			}

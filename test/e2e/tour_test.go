@@ -46,8 +46,8 @@ func TestTheDemoTour(t *testing.T) {
 func TestTheDemoIsInterruptedAsItStarts(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
-		flag, says string
-		code       int
+		flag, message string
+		code          int
 	}{
 		{"--separate-target", "Stopped before everything was up.", 0},
 		{"--once", "Error: interrupted before everything was up", 1},
@@ -71,7 +71,7 @@ func TestTheDemoIsInterruptedAsItStarts(t *testing.T) {
 			}
 		}
 		err = cmd.Wait()
-		if code := cmd.ProcessState.ExitCode(); code != tc.code || len(text) > 5 || text[len(text)-1] != tc.says {
+		if code := cmd.ProcessState.ExitCode(); code != tc.code || len(text) > 5 || text[len(text)-1] != tc.message {
 			t.Errorf("demo %s ends with %v, code %d, and shows\n%s", tc.flag, err, code, strings.Join(text, "\n"))
 		}
 	}

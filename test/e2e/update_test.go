@@ -77,7 +77,7 @@ func TestAMachineMadeByHandFollowsItsSpecification(t *testing.T) {
 	t.Log("with a restart, in place: the node is drained before, and back in service after")
 	m.setClass("hand", examples.LargeClass)
 	blocked := m.awaitMachine("hand", "an update whose drain the budget holds up", func(m *v1beta1.Machine) bool {
-		return heldUpBy(m, pod.Name, "web") && isUpToDate(m, metav1.ConditionFalse, v1beta1.ReasonUpdating)
+		return blockedBy(m, pod.Name, "web") && isUpToDate(m, metav1.ConditionFalse, v1beta1.ReasonUpdating)
 	})
 	if blocked.Status.Phase != v1beta1.MachineUpdating || meta.IsStatusConditionTrue(blocked.Status.Conditions, v1beta1.ConditionReady) {
 		t.Errorf("while its node is drained the machine is %s: %+v", blocked.Status.Phase, blocked.Status.Conditions)
@@ -109,7 +109,7 @@ func TestAMachineMadeByHandFollowsItsSpecification(t *testing.T) {
 		return isUpToDate(m, metav1.ConditionFalse, v1beta1.ReasonUnsupportedChange)
 	})
 	if c := meta.FindStatusCondition(refused.Status.Conditions, v1beta1.ConditionUpToDate); !strings.Contains(c.Message, "no-such-type") {
-		t.Errorf("the refusal does not name the type: %q", c.Message)
+		t.Errorf("the rejection does not name the type: %q", c.Message)
 	}
 	if refused.Status.Phase != v1beta1.MachineRunning || !meta.IsStatusConditionTrue(refused.Status.Conditions, v1beta1.ConditionReady) {
 		t.Errorf("a refused update made the machine %s: %+v", refused.Status.Phase, refused.Status.Conditions)
@@ -124,7 +124,7 @@ func TestAMachineMadeByHandFollowsItsSpecification(t *testing.T) {
 	pod = m.protectedPod("db", m.machine("hand").Status.NodeRef.Name)
 	m.setClass("hand", gpuClass)
 	blocked = m.awaitMachine("hand", "a replacement whose drain the budget holds up", func(m *v1beta1.Machine) bool {
-		return heldUpBy(m, pod.Name, "db") && isUpToDate(m, metav1.ConditionFalse, v1beta1.ReasonReplacing)
+		return blockedBy(m, pod.Name, "db") && isUpToDate(m, metav1.ConditionFalse, v1beta1.ReasonReplacing)
 	})
 	if l := blocked.Status.Launch; l == nil || l.Step != v1beta1.LaunchStepReplacing || l.OldProviderID != first.Spec.ProviderID {
 		t.Errorf("the replacement that is under way is recorded as %+v", l)
@@ -215,7 +215,7 @@ func TestAnUpdateTakenBackEndsItsDrain(t *testing.T) {
 		app := "app-" + back.class
 		pod := m.protectedPod(app, machine.Status.NodeRef.Name)
 		m.setClass("hand", examples.LargeClass)
-		m.awaitMachine("hand", "an update whose drain the budget holds up", func(m *v1beta1.Machine) bool { return heldUpBy(m, pod.Name, app) })
+		m.awaitMachine("hand", "an update whose drain the budget holds up", func(m *v1beta1.Machine) bool { return blockedBy(m, pod.Name, app) })
 		m.setClass("hand", back.class)
 		m.awaitMachine("hand", "the end of the drain: back "+back.how, func(m *v1beta1.Machine) bool {
 			c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate)

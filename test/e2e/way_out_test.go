@@ -105,7 +105,7 @@ func TestWhyNamesAWayOutThatWorks(t *testing.T) {
 	m.await("the fleet to be deleted", func(machines []v1beta1.Machine) bool {
 		return !slices.ContainsFunc(machines, func(m v1beta1.Machine) bool { return m.DeletionTimestamp.IsZero() })
 	})
-	eventually(t, "why says that no process is at work", func() (bool, string) {
+	eventually(t, "why says that no process is running", func() (bool, string) {
 		view := m.why(m.oneThat("is being deleted", deleted).Name)
 		return view.Findings[0].Reason == why.NoProcess, fmt.Sprint(view.Findings)
 	})

@@ -70,7 +70,7 @@ func TestNoRequestForAdmissionIsLost(t *testing.T) {
 	front.Add(second)
 
 	s := w.stream(8)
-	w.doubt(s)
+	w.uncertain(s)
 	w.during(s, "its authority is replaced", func() {
 		w.secretUntil("another authority signs", func(d map[string][]byte) bool {
 			return !bytes.Equal(d["ca.crt"], ending) && d["next-ca.crt"] == nil
@@ -175,8 +175,8 @@ func (w *webhook) stream(hands int) *stream {
 	return s
 }
 
-// doubt is an API server that connects anew all the time, and is as late in hearing of another bundle as a request takes.
-func (w *webhook) doubt(s *stream) {
+// uncertainty is an API server that connects anew all the time, and is as late in hearing of another bundle as a request takes.
+func (w *webhook) uncertain(s *stream) {
 	s.all.Go(func() {
 		for {
 			select {
@@ -197,7 +197,7 @@ func (w *webhook) doubt(s *stream) {
 					conn.Close()
 				} else if untrusted, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 					s.lose(fmt.Errorf("%s: %w", replica, untrusted))
-				} // Else it is away, and the other one is not.
+				} // Else it is unreachable, and the other one is not.
 			}
 		}
 	})

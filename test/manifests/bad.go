@@ -22,7 +22,7 @@ const (
 	ByProvider Guard = "webhook of the provider"
 )
 
-// Bad is an object that is to be refused, with strict validation of fields as kubectl asks for it.
+// Bad is an object that must be refused, with strict validation of fields as kubectl asks for it.
 type Bad struct {
 	// Name is unique in the table: the kind and what is wrong.
 	Name string
@@ -31,9 +31,9 @@ type Bad struct {
 	Changes Changes
 	// Was, if it is not nil, makes the mistake a change of an object that exists: of the sample with Was.
 	Was Changes
-	// Says are parts of the refusal: the field above all.
-	Says []string
-	By   Guard
+	// Reports are parts of the rejection: the field above all.
+	Reports []string
+	By      Guard
 }
 
 // Object returns the object with its mistake.
@@ -72,15 +72,15 @@ var fleets = map[string]string{"MachineSet": Set, "MachineDeployment": Deploymen
 type row struct {
 	what    string
 	changes Changes
-	says    []string
+	reports []string
 }
 
 func table(by Guard, kind, sample string, rows ...row) []Bad {
 	all := make([]Bad, len(rows))
 	for i, r := range rows {
-		all[i] = Bad{Name: kind + " " + r.what, Sample: sample, Changes: r.changes, Says: r.says, By: by}
+		all[i] = Bad{Name: kind + " " + r.what, Sample: sample, Changes: r.changes, Reports: r.reports, By: by}
 	}
 	return all
 }
 
-func says(parts ...string) []string { return parts }
+func reports(parts ...string) []string { return parts }

@@ -2,7 +2,7 @@ package manifests
 
 import "testing"
 
-func TestTheTableIsAsLongAsItIsSaidToBe(t *testing.T) {
+func TestTheTableHasTheDocumentedLength(t *testing.T) {
 	const least = 400 // beside those that wrongTypes derives from the schemas
 	byHand, guards, names := len(All())-len(wrongTypes()), map[Guard]int{}, map[string]bool{}
 	for _, b := range All() {
@@ -11,8 +11,8 @@ func TestTheTableIsAsLongAsItIsSaidToBe(t *testing.T) {
 			t.Errorf("%s: twice", b.Name)
 		}
 		names[b.Name] = true
-		if len(b.Says) == 0 || b.By == "" {
-			t.Errorf("%s: what does the refusal say, and who refuses?", b.Name)
+		if len(b.Reports) == 0 || b.By == "" {
+			t.Errorf("%s: what does the rejection say, and who refuses?", b.Name)
 		}
 		if _, err := b.Object("default"); err != nil {
 			t.Errorf("%s: %v", b.Name, err)
@@ -24,7 +24,7 @@ func TestTheTableIsAsLongAsItIsSaidToBe(t *testing.T) {
 	}
 	for _, guard := range []Guard{BySchema, ByPolicy, ByManager, ByProvider} {
 		if guards[guard] == 0 {
-			t.Errorf("none is refused by the %s", guard)
+			t.Errorf("there is none refused by the %s", guard)
 		}
 	}
 }

@@ -22,7 +22,7 @@ func wrongTypes() []Bad {
 			field := strings.ReplaceAll(path, "/", ".")
 			all = append(all, Bad{
 				Name: kind + " with a " + field + " of another type", Sample: samples[kind], Changes: Changes{path: value},
-				Says: says(field), By: BySchema,
+				Reports: reports(field), By: BySchema,
 			})
 		})
 	}

@@ -21,16 +21,16 @@ func names() []Bad {
 		{"MachineClass", Class, "253", 254}, {"MachineHealthCheck", HealthCheck, "253", 254},
 	} {
 		all = append(all, table(BySchema, kind.kind, kind.sample,
-			row{"without a name", name(""), says("name")},
-			row{"with a name that is too long", name(a(kind.tooLong)), says(field, kind.most)},
-			row{"with a name in capitals", name("Pool"), says(field)},
-			row{"with a name with an underscore", name("a_b"), says(field)},
-			row{"with a field that is none", Changes{"spec/surprise": "x"}, says("spec.surprise")},
-			row{"without a spec", Changes{"spec": nil}, says("spec")},
+			row{"without a name", name(""), reports("name")},
+			row{"with a name that is too long", name(a(kind.tooLong)), reports(field, kind.most)},
+			row{"with a name in capitals", name("Pool"), reports(field)},
+			row{"with a name with an underscore", name("a_b"), reports(field)},
+			row{"with a field that is none", Changes{"spec/surprise": "x"}, reports("spec.surprise")},
+			row{"without a spec", Changes{"spec": nil}, reports("spec")},
 		)...)
 	}
 	for kind, sample := range map[string]string{"Machine": Machine, "MachineSet": Set, "MachineDeployment": Deployment} {
-		all = append(all, table(BySchema, kind, sample, row{"with a dot in its name", name("a.b"), says(field)})...)
+		all = append(all, table(BySchema, kind, sample, row{"with a dot in its name", name("a.b"), reports(field)})...)
 	}
 	return all
 }
@@ -45,40 +45,40 @@ func machines() []Bad {
 	const priority, preserve = "metadata.annotations[machinist.dev/delete-priority]", "metadata.annotations[machinist.dev/preserve]"
 	const label = "metadata.labels[machinist.dev/provider]"
 	all := table(BySchema, "Machine", Machine,
-		row{"with neither class nor provider", spec("classRef", nil), says("spec", "exactly one of classRef and provider")},
-		row{"with class and providerSpec", spec("providerSpec", map[string]any{}), says("spec.providerSpec")},
-		row{"with class and credentialsRef", spec("credentialsRef", Ref("cloud")), says("spec.credentialsRef")},
-		row{"with class and userDataRef", spec("userDataRef", Ref("boot")), says("spec.userDataRef")},
-		row{"with a class without a name", spec("classRef", map[string]any{}), says(class)},
-		row{"with a class with an empty name", spec("classRef", Ref("")), says(class)},
-		row{"with a class of another namespace", spec("classRef", Ref("other/small")), says(class)},
-		row{"with a class with a name that is too long", spec("classRef", Ref(a(254))), says(class)},
-		row{"with a version without v", spec("version", "1.36.3"), says(version)},
-		row{"with a version without a patch", spec("version", "v1.36"), says(version, "v1.36", "such as v1.36.3")},
-		row{"with a version that is a word", spec("version", "latest"), says(version)},
-		row{"with an empty version", spec("version", ""), says(version)},
-		row{"with a version that is too long", spec("version", "v1.36.3-"+a(64)), says(version)},
-		row{"with a providerID without a scheme", spec("providerID", "vm-1"), says(providerID)},
-		row{"with a providerID with a blank", spec("providerID", "sim:///vm 1"), says(providerID)},
-		row{"with a providerID that is too long", spec("providerID", "sim:///"+a(1024)), says(providerID)},
-		row{"with a hook without a domain", hooks("preDrain", hook("backup", "backup")), says("spec.lifecycleHooks.preDrain[0].name")},
-		row{"with a hook without an owner", hooks("preTerminate", hook("backup.example.com", "")), says("spec.lifecycleHooks.preTerminate[0].owner")},
-		row{"with a hook twice", hooks("preDrain", hook("a.example.com", "x"), hook("a.example.com", "y")), says("spec.lifecycleHooks.preDrain[1]")},
-		row{"with too many hooks", hooks("preDrain", many(17, func(i int) any { return hook(a(i+1)+".example.com", "x") })...), says("spec.lifecycleHooks.preDrain")},
+		row{"with neither class nor provider", spec("classRef", nil), reports("spec", "exactly one of classRef and provider")},
+		row{"with class and providerSpec", spec("providerSpec", map[string]any{}), reports("spec.providerSpec")},
+		row{"with class and credentialsRef", spec("credentialsRef", Ref("cloud")), reports("spec.credentialsRef")},
+		row{"with class and userDataRef", spec("userDataRef", Ref("boot")), reports("spec.userDataRef")},
+		row{"with a class without a name", spec("classRef", map[string]any{}), reports(class)},
+		row{"with a class with an empty name", spec("classRef", Ref("")), reports(class)},
+		row{"with a class of another namespace", spec("classRef", Ref("other/small")), reports(class)},
+		row{"with a class with a name that is too long", spec("classRef", Ref(a(254))), reports(class)},
+		row{"with a version without v", spec("version", "1.36.3"), reports(version)},
+		row{"with a version without a patch", spec("version", "v1.36"), reports(version, "v1.36", "such as v1.36.3")},
+		row{"with a version that is a word", spec("version", "latest"), reports(version)},
+		row{"with an empty version", spec("version", ""), reports(version)},
+		row{"with a version that is too long", spec("version", "v1.36.3-"+a(64)), reports(version)},
+		row{"with a providerID without a scheme", spec("providerID", "vm-1"), reports(providerID)},
+		row{"with a providerID with a blank", spec("providerID", "sim:///vm 1"), reports(providerID)},
+		row{"with a providerID that is too long", spec("providerID", "sim:///"+a(1024)), reports(providerID)},
+		row{"with a hook without a domain", hooks("preDrain", hook("backup", "backup")), reports("spec.lifecycleHooks.preDrain[0].name")},
+		row{"with a hook without an owner", hooks("preTerminate", hook("backup.example.com", "")), reports("spec.lifecycleHooks.preTerminate[0].owner")},
+		row{"with a hook twice", hooks("preDrain", hook("a.example.com", "x"), hook("a.example.com", "y")), reports("spec.lifecycleHooks.preDrain[1]")},
+		row{"with too many hooks", hooks("preDrain", many(17, func(i int) any { return hook(a(i+1)+".example.com", "x") })...), reports("spec.lifecycleHooks.preDrain")},
 	)
 	all = append(all, table(ByPolicy, "Machine", Machine,
-		row{"with a priority in words", annotation("delete-priority", "low"), says(priority, "low")},
-		row{"with an empty priority", annotation("delete-priority", ""), says(priority)},
-		row{"with a priority beyond an int", annotation("delete-priority", "10000000000"), says(priority)},
-		row{"with a priority that is a fraction", annotation("delete-priority", "1.5"), says(priority)},
-		row{"that is preserved by presence", annotation("preserve", ""), says(preserve)},
-		row{"that is preserved true", annotation("preserve", "true"), says(preserve, "true")},
-		row{"with a provider label that is no DNS label", providerLabel("Sim"), says(label, "Sim")},
-		row{"with an empty provider label", providerLabel(""), says(label)},
+		row{"with a priority in words", annotation("delete-priority", "low"), reports(priority, "low")},
+		row{"with an empty priority", annotation("delete-priority", ""), reports(priority)},
+		row{"with a priority beyond an int", annotation("delete-priority", "10000000000"), reports(priority)},
+		row{"with a priority that is a fraction", annotation("delete-priority", "1.5"), reports(priority)},
+		row{"that is preserved by presence", annotation("preserve", ""), reports(preserve)},
+		row{"that is preserved true", annotation("preserve", "true"), reports(preserve, "true")},
+		row{"with a provider label that is no DNS label", providerLabel("Sim"), reports(label, "Sim")},
+		row{"with an empty provider label", providerLabel(""), reports(label)},
 	)...)
 	all = append(all, reserved("Machine", Machine, "spec")...)
 	return append(all, table(ByManager, "Machine", Machine,
-		row{"with an instance that its class does not allow to adopt", spec("providerID", "sim://sim-1/nobody"), says(providerID, "adoption")},
+		row{"with an instance that its class does not allow to adopt", spec("providerID", "sim://sim-1/nobody"), reports(providerID, "adoption")},
 	)...)
 }
 
@@ -100,21 +100,21 @@ func many(n int, one func(int) any) []any {
 func inline() []Bad {
 	spec := func(field string, value any) Changes { return Changes{"spec/" + field: value} }
 	all := table(BySchema, "inline Machine", InlineMachine,
-		row{"with a class", spec("classRef", Ref("small")), says("spec", "exactly one of classRef and provider")},
-		row{"without providerSpec", spec("providerSpec", nil), says("spec.providerSpec")},
-		row{"without provider", spec("provider", nil), says("exactly one of classRef and provider")},
-		row{"with an empty provider", spec("provider", ""), says("spec.provider")},
-		row{"with a provider that is no label", spec("provider", "Sim.Cloud"), says("spec.provider")},
-		row{"with a provider that is too long", spec("provider", a(64)), says("spec.provider")},
-		row{"with a providerSpec that is a list", spec("providerSpec", []string{"small"}), says("spec.providerSpec")},
-		row{"with credentials without a name", spec("credentialsRef", map[string]any{}), says("spec.credentialsRef.name")},
-		row{"with credentials of another namespace", spec("credentialsRef", Ref("kube-system/cloud")), says("spec.credentialsRef.name")},
-		row{"with user data without a name", spec("userDataRef", map[string]any{"key": "x"}), says("spec.userDataRef.name")},
-		row{"with user data with a key that is none", spec("userDataRef", map[string]any{"name": "boot", "key": "a/b"}), says("spec.userDataRef.key")},
-		row{"with user data with an empty key", spec("userDataRef", map[string]any{"name": "boot", "key": ""}), says("spec.userDataRef.key")},
+		row{"with a class", spec("classRef", Ref("small")), reports("spec", "exactly one of classRef and provider")},
+		row{"without providerSpec", spec("providerSpec", nil), reports("spec.providerSpec")},
+		row{"without provider", spec("provider", nil), reports("exactly one of classRef and provider")},
+		row{"with an empty provider", spec("provider", ""), reports("spec.provider")},
+		row{"with a provider that is no label", spec("provider", "Sim.Cloud"), reports("spec.provider")},
+		row{"with a provider that is too long", spec("provider", a(64)), reports("spec.provider")},
+		row{"with a providerSpec that is a list", spec("providerSpec", []string{"small"}), reports("spec.providerSpec")},
+		row{"with credentials without a name", spec("credentialsRef", map[string]any{}), reports("spec.credentialsRef.name")},
+		row{"with credentials of another namespace", spec("credentialsRef", Ref("kube-system/cloud")), reports("spec.credentialsRef.name")},
+		row{"with user data without a name", spec("userDataRef", map[string]any{"key": "x"}), reports("spec.userDataRef.name")},
+		row{"with user data with a key that is none", spec("userDataRef", map[string]any{"name": "boot", "key": "a/b"}), reports("spec.userDataRef.key")},
+		row{"with user data with an empty key", spec("userDataRef", map[string]any{"name": "boot", "key": ""}), reports("spec.userDataRef.key")},
 	)
 	all = append(all, table(ByPolicy, "inline Machine", InlineMachine,
-		row{"with another provider label", Changes{"metadata/labels/machinist.dev~1provider": "azure"}, says("metadata.labels[machinist.dev/provider]", "azure", "spec.provider")},
+		row{"with another provider label", Changes{"metadata/labels/machinist.dev~1provider": "azure"}, reports("metadata.labels[machinist.dev/provider]", "azure", "spec.provider")},
 	)...)
 	all = append(all, providerSpecs("MachineClass", Class, nil, "spec")...)
 	all = append(all, providerSpecs("inline Machine", InlineMachine, nil, "spec")...)
@@ -174,11 +174,11 @@ func providerSpecs(kind, sample string, base Changes, at string) []Bad {
 		changes[at+"/providerSpec"] = spec.value
 		all = append(all, Bad{
 			Name: kind + " with a providerSpec " + spec.what, Sample: sample, Changes: changes,
-			Says: says(field + spec.field), By: ByProvider,
+			Reports: reports(field + spec.field), By: ByProvider,
 		})
 	}
 	return append(all, Bad{
-		Name: kind + " with a providerSpec that is a string", Sample: sample, By: BySchema, Says: says(field),
+		Name: kind + " with a providerSpec that is a string", Sample: sample, By: BySchema, Reports: reports(field),
 		Changes: merged(base, Changes{at + "/providerSpec": "size: small"}),
 	})
 }
@@ -197,21 +197,21 @@ func durations() []Bad {
 	drain := func(value any) Changes { return Changes{"spec/timeouts/drain": value} }
 	const field = "spec.timeouts.drain"
 	return table(BySchema, "Machine", Machine,
-		row{"with a duration in words", drain("10 minutes"), says(field)},
-		row{"with a duration in weeks", drain("3 weeks"), says(field)},
-		row{"with a duration in days", drain("3d"), says(field)},
-		row{"with a duration without a unit", drain("20"), says(field)},
-		row{"with a duration that is a number", drain(20), says(field)},
-		row{"with an empty duration", drain(""), says(field)},
-		row{"with a negative duration", drain("-5m"), says(field)},
-		row{"with a duration in nanoseconds", drain("5ns"), says(field)},
-		row{"with a duration below a millisecond", drain("0.5ms"), says(field)},
-		row{"with a duration of six digits", drain("100000h"), says(field)},
-		row{"with a duration that sums up to six digits", drain("99999h99999h"), says(field, "100000h")},
-		row{"with a duration as in ISO 8601", drain("PT5M"), says(field)},
-		row{"with no time to create", Changes{"spec/timeouts/creation": "0s"}, says("spec.timeouts.creation")},
-		row{"with no time to update", Changes{"spec/timeouts/update": "0s"}, says("spec.timeouts.update")},
-		row{"with a volumeDetach in words", Changes{"spec/timeouts/volumeDetach": "soon"}, says("spec.timeouts.volumeDetach")},
+		row{"with a duration in words", drain("10 minutes"), reports(field)},
+		row{"with a duration in weeks", drain("3 weeks"), reports(field)},
+		row{"with a duration in days", drain("3d"), reports(field)},
+		row{"with a duration without a unit", drain("20"), reports(field)},
+		row{"with a duration that is a number", drain(20), reports(field)},
+		row{"with an empty duration", drain(""), reports(field)},
+		row{"with a negative duration", drain("-5m"), reports(field)},
+		row{"with a duration in nanoseconds", drain("5ns"), reports(field)},
+		row{"with a duration below a millisecond", drain("0.5ms"), reports(field)},
+		row{"with a duration of six digits", drain("100000h"), reports(field)},
+		row{"with a duration that sums up to six digits", drain("99999h99999h"), reports(field, "100000h")},
+		row{"with a duration as in ISO 8601", drain("PT5M"), reports(field)},
+		row{"with no time to create", Changes{"spec/timeouts/creation": "0s"}, reports("spec.timeouts.creation")},
+		row{"with no time to update", Changes{"spec/timeouts/update": "0s"}, reports("spec.timeouts.update")},
+		row{"with a volumeDetach in words", Changes{"spec/timeouts/volumeDetach": "soon"}, reports("spec.timeouts.volumeDetach")},
 	)
 }
 
@@ -222,26 +222,26 @@ func nodes() []Bad {
 	taints := func(list string, taints ...any) Changes { return node(list, taints) }
 	const inLabels, inAnnotations = "spec.node.labels", "spec.node.annotations"
 	return table(BySchema, "Machine", Machine,
-		row{"with a node label key with a blank", labels("my pool", "a"), says(inLabels)},
-		row{"with a node label key with two slashes", labels("a/b/c", "a"), says(inLabels)},
-		row{"with a node label key with a prefix of 254", labels(a(254)+"/b", "a"), says(inLabels)},
-		row{"with a node label key of 64", labels(a(64), "a"), says(inLabels)},
-		row{"with a node label key in unicode", labels("größe", "a"), says(inLabels)},
-		row{"with an empty node label key", labels("", "a"), says(inLabels)},
-		row{"with a node label value with a blank", labels("pool", "a b"), says(inLabels)},
-		row{"with a node label value of 64", labels("pool", a(64)), says(inLabels)},
-		row{"with a node label value that is a boolean", labels("pool", true), says(inLabels + ".pool")},
-		row{"with too many node labels", node("labels", dictionary(65)), says(inLabels)},
-		row{"with a node annotation key with a blank", node("annotations", map[string]any{"my note": "a"}), says(inAnnotations)},
-		row{"with a node annotation of 16 KiB", node("annotations", map[string]any{"note": a(16385)}), says(inAnnotations)},
-		row{"with too many node annotations", node("annotations", dictionary(65)), says(inAnnotations)},
-		row{"with a taint twice", taints("taints", taint("gpu", "a", "NoSchedule"), taint("gpu", "b", "NoSchedule")), says("spec.node.taints")},
-		row{"with a taint with an effect that is none", taints("taints", taint("gpu", "", "Maybe")), says("spec.node.taints[0].effect")},
-		row{"with a taint without an effect", taints("taints", map[string]any{"key": "gpu"}), says("spec.node.taints[0].effect")},
-		row{"with a taint with a bad key", taints("taints", taint("g p u", "", "NoSchedule")), says("spec.node.taints[0].key")},
-		row{"with a startup taint with a bad value", taints("startupTaints", taint("gpu", "a b", "NoSchedule")), says("spec.node.startupTaints[0].value")},
-		row{"with too many taints", taints("taints", many(65, func(i int) any { return taint(a(i%60+1)+"b", "", []string{"NoSchedule", "NoExecute"}[i/60]) })...), says("spec.node.taints")},
-		row{"with a taint both lasting and at startup", merged(taints("taints", taint("gpu", "", "NoSchedule")), taints("startupTaints", taint("gpu", "", "NoSchedule"))), says("spec.node.startupTaints")},
+		row{"with a node label key with a blank", labels("my pool", "a"), reports(inLabels)},
+		row{"with a node label key with two slashes", labels("a/b/c", "a"), reports(inLabels)},
+		row{"with a node label key with a prefix of 254", labels(a(254)+"/b", "a"), reports(inLabels)},
+		row{"with a node label key of 64", labels(a(64), "a"), reports(inLabels)},
+		row{"with a node label key in unicode", labels("größe", "a"), reports(inLabels)},
+		row{"with an empty node label key", labels("", "a"), reports(inLabels)},
+		row{"with a node label value with a blank", labels("pool", "a b"), reports(inLabels)},
+		row{"with a node label value of 64", labels("pool", a(64)), reports(inLabels)},
+		row{"with a node label value that is a boolean", labels("pool", true), reports(inLabels + ".pool")},
+		row{"with too many node labels", node("labels", dictionary(65)), reports(inLabels)},
+		row{"with a node annotation key with a blank", node("annotations", map[string]any{"my note": "a"}), reports(inAnnotations)},
+		row{"with a node annotation of 16 KiB", node("annotations", map[string]any{"note": a(16385)}), reports(inAnnotations)},
+		row{"with too many node annotations", node("annotations", dictionary(65)), reports(inAnnotations)},
+		row{"with a taint twice", taints("taints", taint("gpu", "a", "NoSchedule"), taint("gpu", "b", "NoSchedule")), reports("spec.node.taints")},
+		row{"with a taint with an effect that is none", taints("taints", taint("gpu", "", "Maybe")), reports("spec.node.taints[0].effect")},
+		row{"with a taint without an effect", taints("taints", map[string]any{"key": "gpu"}), reports("spec.node.taints[0].effect")},
+		row{"with a taint with a bad key", taints("taints", taint("g p u", "", "NoSchedule")), reports("spec.node.taints[0].key")},
+		row{"with a startup taint with a bad value", taints("startupTaints", taint("gpu", "a b", "NoSchedule")), reports("spec.node.startupTaints[0].value")},
+		row{"with too many taints", taints("taints", many(65, func(i int) any { return taint(a(i%60+1)+"b", "", []string{"NoSchedule", "NoExecute"}[i/60]) })...), reports("spec.node.taints")},
+		row{"with a taint both lasting and at startup", merged(taints("taints", taint("gpu", "", "NoSchedule")), taints("startupTaints", taint("gpu", "", "NoSchedule"))), reports("spec.node.startupTaints")},
 	)
 }
 
@@ -249,17 +249,17 @@ func nodes() []Bad {
 func reserved(kind, sample, at string) []Bad {
 	field := strings.ReplaceAll(at, "/", ".") + ".node"
 	all := table(ByManager, kind, sample,
-		row{"with a node label of Machinist's", Changes{at + "/node/labels": map[string]any{v1beta1.NodeLabelMachine: "other"}}, says(field+".labels", v1beta1.NodeLabelMachine)},
-		row{"with a taint of Machinist's", Changes{at + "/node/taints": []any{taint(v1beta1.NodeTaintUninitialized, "", "NoSchedule")}}, says(field + ".taints[0].key")},
-		row{"with the taint of outdated nodes", Changes{at + "/node/taints": []any{taint(v1beta1.NodeTaintOutdated, "", "NoExecute")}}, says(field + ".taints[0].key")},
-		row{"with a startup taint of Machinist's", Changes{at + "/node/startupTaints": []any{taint(v1beta1.NodeTaintUninitialized, "", "NoSchedule")}}, says(field + ".startupTaints[0].key")},
+		row{"with a node label of Machinist's", Changes{at + "/node/labels": map[string]any{v1beta1.NodeLabelMachine: "other"}}, reports(field+".labels", v1beta1.NodeLabelMachine)},
+		row{"with a taint of Machinist's", Changes{at + "/node/taints": []any{taint(v1beta1.NodeTaintUninitialized, "", "NoSchedule")}}, reports(field + ".taints[0].key")},
+		row{"with the taint of outdated nodes", Changes{at + "/node/taints": []any{taint(v1beta1.NodeTaintOutdated, "", "NoExecute")}}, reports(field + ".taints[0].key")},
+		row{"with a startup taint of Machinist's", Changes{at + "/node/startupTaints": []any{taint(v1beta1.NodeTaintUninitialized, "", "NoSchedule")}}, reports(field + ".startupTaints[0].key")},
 	)
 	for _, key := range []string{
 		v1beta1.NodeAnnotationMachine, v1beta1.NodeAnnotationClusterNamespace, v1beta1.NodeAnnotationLastAppliedNodeTemplate,
 		v1beta1.NodeAnnotationUpdateRequested, v1beta1.NodeAnnotationUpdateResult, v1beta1.NodeAnnotationCordoned,
 	} {
 		all = append(all, table(ByManager, kind, sample,
-			row{"with the node annotation " + key, Changes{at + "/node/annotations": map[string]any{key: "v9.9.9"}}, says(field+".annotations", key)})...)
+			row{"with the node annotation " + key, Changes{at + "/node/annotations": map[string]any{key: "v9.9.9"}}, reports(field+".annotations", key)})...)
 	}
 	return all
 }

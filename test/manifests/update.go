@@ -27,7 +27,7 @@ func updates() []Bad {
 		{"Machine that gets another instance", InlineMachine, Changes{"spec/providerID": providerID}, Changes{"spec/providerID": "sim://sim-1/vm-2"}, "spec.providerID", BySchema},
 		{"Machine that loses its instance", InlineMachine, Changes{"spec/providerID": providerID}, Changes{"spec/providerID": nil}, "spec.providerID", BySchema},
 	} {
-		all = append(all, Bad{Name: u.what, Sample: u.sample, Was: u.was, Changes: u.changes, Says: says(u.field), By: u.by})
+		all = append(all, Bad{Name: u.what, Sample: u.sample, Was: u.was, Changes: u.changes, Reports: reports(u.field), By: u.by})
 	}
 	return all
 }

@@ -88,7 +88,7 @@ func (p *Process) watchClusters(origin *Process) {
 	} else {
 		p.reach = origin.reach.Fork(options)
 	}
-	for i, do := range p.reach.Looks(context.Background()) {
+	for i, do := range p.reach.Probes(context.Background()) {
 		l := look{at: w.clock.at, do: do}
 		if origin.reach != nil {
 			l.at, l.next = origin.looks[i].at, origin.looks[i].next
@@ -253,7 +253,7 @@ func (p *Process) providerRooms(origin *Process, driver provider.Driver, classes
 			Mismatch: func() error { return nil },
 			Record:   &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: leases, Name: "machinist-cluster"}},
 			Ledger:   pages.Book{Client: live, Namespace: leases},
-			Reach:    p.reach, Doubt: p.machines.CheckInstance, Recorder: recorder{p}, Clock: p.clock,
+			Reach:    p.reach, CheckInstance: p.machines.CheckInstance, Recorder: recorder{p}, Clock: p.clock,
 		}, orphans.New, (*orphans.Collector).Fork)
 		tables = append(tables, p.orphans.Wiring())
 	}

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Somebody else may keep the same Secret, and each write wakes the other.
+// Somebody else may keep the same Secret, and each write triggers the other.
 //
 //
 func TestACertificateThatSomebodyUndoesIsMendedNowAndThen(t *testing.T) {

@@ -46,7 +46,7 @@ type observed struct {
 	now   time.Time
 }
 
-// planned is what there is to do: write the Secret, or the bundles, or look again after a while.
+// planned is what there is to do: write the Secret, or the bundles, or check again after a while.
 type planned struct {
 	data    map[string][]byte
 	bundles [][]byte

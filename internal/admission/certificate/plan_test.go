@@ -23,7 +23,7 @@ func begin(t *testing.T) *installation {
 	return &installation{t: t, observed: observed{now: start, bundles: [][]byte{nil, nil}}}
 }
 
-// step carries out one step of the plan and reports how long nothing is to be done.
+// step carries out one step of the plan and reports how long nothing must be done.
 func (i *installation) step() time.Duration {
 	i.t.Helper()
 	if next, err := parse(i.data[nextCACert]); err == nil && len(i.bundles) > 0 && contains(i.bundles[0], next) && contains(i.bundles[1], next) {
@@ -48,7 +48,7 @@ func (i *installation) step() time.Duration {
 	return 0
 }
 
-// settle goes on until nothing is to be done for now, and checks that what is presented is trusted by the bundles, those of
+// settle goes on until nothing must be done for now, and checks that what is presented is trusted by the bundles, those of
 // now and of before the last change: API servers hear late.
 func (i *installation) settle() time.Duration {
 	i.t.Helper()
@@ -98,7 +98,7 @@ func TestACertificateIsRenewedAheadByTheSameAuthority(t *testing.T) {
 	i := begin(t)
 	again := i.settle()
 	if want := lives.Serving - lives.Ahead; again != want {
-		t.Errorf("looks again after %s, want %s", again, want)
+		t.Errorf("checks again after %s, want %s", again, want)
 	}
 	former := i.observed
 	i.now = i.now.Add(again - time.Second)
@@ -138,7 +138,7 @@ func TestTheOverlapIsWaitedFor(t *testing.T) {
 		again = i.settle()
 	}
 	if again != overlap || !bytes.Equal(i.data[caCert], first) {
-		t.Fatalf("looks again after %s with the authority changed=%v", again, !bytes.Equal(i.data[caCert], first))
+		t.Fatalf("checks again after %s with the authority changed=%v", again, !bytes.Equal(i.data[caCert], first))
 	}
 	// Somebody empties a bundle: the overlap begins anew.
 	i.now = i.now.Add(overlap - time.Second)

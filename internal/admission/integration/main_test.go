@@ -39,8 +39,8 @@ const (
 	system = "machinist-system"
 	core   = "machinist-manager"
 	sim    = "machinist-provider-sim"
-	// held is a lease that somebody else holds for ever.
-	held = "held"
+	// protected is a lease that somebody else holds for ever.
+	protected = "held"
 )
 
 func TestMain(m *testing.M) { os.Exit(env.Main(m)) }
@@ -109,7 +109,7 @@ func serve(t *testing.T, name string, leads bool, handler func(manager.Manager) 
 	server, err := serving.Server()
 	must(t, "make the server", err)
 	now := metav1.NowMicro()
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: held}, Spec: coordinationv1.LeaseSpec{
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: protected}, Spec: coordinationv1.LeaseSpec{
 		HolderIdentity: ptr.To("somebody"), LeaseDurationSeconds: ptr.To[int32](100000), AcquireTime: &now, RenewTime: &now,
 	}}
 	if err := env.Client(t).Create(t.Context(), lease); client.IgnoreAlreadyExists(err) != nil {
@@ -117,7 +117,7 @@ func serve(t *testing.T, name string, leads bool, handler func(manager.Manager) 
 	}
 	mgr, err := manager.New(env.Config(), manager.Options{
 		Scheme: env.Scheme(), Metrics: metricsserver.Options{BindAddress: "0"}, WebhookServer: server,
-		LeaderElection: !leads, LeaderElectionID: held, LeaderElectionNamespace: system,
+		LeaderElection: !leads, LeaderElectionID: protected, LeaderElectionNamespace: system,
 		Controller: ctrlconfig.Controller{SkipNameValidation: ptr.To(true)},
 	})
 	must(t, "make the manager", err)

@@ -89,7 +89,7 @@ func check(namespace, name string, status corev1.ConditionStatus) *v1beta1.Machi
 // What the webhooks refuse and warn of, as a client sees it.
 //
 //
-func TestWhoeverAppliesIsToldWhatIsWrong(t *testing.T) {
+func TestWhoeverAppliesGetsTheReason(t *testing.T) {
 	one, two := freeAddress(t), freeAddress(t)
 	installed(t, at(config.ManagerWebhook(), one), at(config.ProviderWebhook("sim"), two))
 	serve(t, core, true, asCore, "--webhook-bind-address="+one)
@@ -182,8 +182,8 @@ func TestNothingButNewProviderSpecsDependsOnTheWebhooks(t *testing.T) {
 		o.SetFinalizers([]string{hold})
 		must(t, "create", c.Create(ctx, o))
 	}
-	nobody := freeAddress(t)
-	installed(t, at(config.ManagerWebhook(), nobody), at(config.ProviderWebhook("sim"), nobody))
+	noOne := freeAddress(t)
+	installed(t, at(config.ManagerWebhook(), noOne), at(config.ProviderWebhook("sim"), noOne))
 	refused := func(err error) error {
 		if err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
 			return fmt.Errorf("got %w, want that nobody could be asked", err)

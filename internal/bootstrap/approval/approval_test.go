@@ -40,7 +40,7 @@ func TestATokenIsOfNoUseForAnotherMachinesName(t *testing.T) {
 	w := newWorld(t)
 	w.machine("victim")
 	thief := w.asToken(w.token(w.machine("thief")))
-	w.wantTold(w.post(thief, forClient(w.node("victim"))), ReasonWrongName)
+	w.wantReported(w.post(thief, forClient(w.node("victim"))), ReasonWrongName)
 }
 
 func TestATokenIsOfNoUseForTheNameOfANodeThatIsThere(t *testing.T) {
@@ -49,7 +49,7 @@ func TestATokenIsOfNoUseForTheNameOfANodeThatIsThere(t *testing.T) {
 	w.make(node)
 	m := w.machine("m")
 	name := w.post(w.asToken(w.token(m)), forClient(w.node("m")))
-	w.wantTold(name, ReasonNameInUse)
+	w.wantReported(name, ReasonNameInUse)
 	// When the other one goes, the name is free.
 	if err := w.Delete(t.Context(), node); err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func TestATokenIsOfNoUseOnceTheMachineHasJoined(t *testing.T) {
 	instance := w.asToken(w.token(m))
 	w.wantSigned(w.post(instance, forClient(w.node("m"))), ReasonMachineJoins)
 	w.pair(m)
-	w.wantTold(w.post(instance, forClient(w.node("m"))), ReasonAlreadyJoined)
+	w.wantReported(w.post(instance, forClient(w.node("m"))), ReasonAlreadyJoined)
 }
 
 // M-47.
@@ -72,7 +72,7 @@ func TestATokenIsOfNoUseAfterItsTime(t *testing.T) {
 	w := newWorld(t)
 	w.clock.SetTime(time.Now().Add(time.Hour + time.Minute))
 	m := w.machine("m")
-	w.wantTold(w.post(w.asToken(w.token(m)), forClient(w.node("m"))), ReasonTokenExpired)
+	w.wantReported(w.post(w.asToken(w.token(m)), forClient(w.node("m"))), ReasonTokenExpired)
 }
 
 func TestATokenOfAFormerAttemptIsOfNoUse(t *testing.T) {
@@ -80,7 +80,7 @@ func TestATokenOfAFormerAttemptIsOfNoUse(t *testing.T) {
 	m := w.machine("m")
 	token := w.token(m)
 	w.status(m, func(s *v1beta1.MachineStatus) { s.Launch = &v1beta1.LaunchStatus{Attempt: 2} })
-	w.wantTold(w.post(w.asToken(token), forClient(w.node("m"))), ReasonTokenOutdated)
+	w.wantReported(w.post(w.asToken(token), forClient(w.node("m"))), ReasonTokenOutdated)
 }
 
 // M-47.
@@ -92,7 +92,7 @@ func TestADeletedMachineDoesNotJoin(t *testing.T) {
 	w.wantQuiet(w.post(instance, forClient(w.node("m"))))
 }
 
-func TestASharedTokenIsToldToTheMachineThatItWasUsedFor(t *testing.T) {
+func TestASharedTokenIsReportedOnTheMachineThatItWasUsedFor(t *testing.T) {
 	w := newWorld(t)
 	w.machine("m")
 	shared := bootstrap.Token{Value: "shared.0123456789abcdef"}
@@ -106,8 +106,8 @@ func TestASharedTokenIsToldToTheMachineThatItWasUsedFor(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	w.wantTold(w.post(w.asToken(shared), forClient(w.node("m"))), ReasonTokenUnknown)
-	// The same again is no news.
+	w.wantReported(w.post(w.asToken(shared), forClient(w.node("m"))), ReasonTokenUnknown)
+	// The same again is no change.
 	w.wantQuiet(w.post(w.asToken(shared), forClient(w.node("m"))))
 }
 
@@ -116,7 +116,7 @@ func TestARequestThatIsNoKubeletsIsLeftPending(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine("m")
 	// The API server itself refuses the group of administrators.
-	w.wantTold(w.post(w.asToken(w.token(m)), forClient(w.node("m"), organizations("system:nodes", "example:operators"))), ReasonMalformed)
+	w.wantReported(w.post(w.asToken(w.token(m)), forClient(w.node("m"), organizations("system:nodes", "example:operators"))), ReasonMalformed)
 }
 
 // M-49.
@@ -147,31 +147,31 @@ func TestANodeServesUnderTheAddressesThatTheProviderKnows(t *testing.T) {
 	w.cloud.answer(nil, "10.0.0.5")
 	node, own := w.asNode(w.node("m")), []string{w.node("m")}
 	w.wantSigned(w.post(node, forServing(w.node("m"), own, []string{"10.0.0.5"})), ReasonNodeServes)
-	foreign := w.post(node, forServing(w.node("m"), own, []string{"10.0.0.5", "10.0.0.6"}))
-	w.wantTold(foreign, ReasonUnknownAddress)
-	w.wantTold(w.post(node, forServing(w.node("m"), own, []string{"10.0.0.5"}, uri)), ReasonMalformed)
+	others := w.post(node, forServing(w.node("m"), own, []string{"10.0.0.5", "10.0.0.6"}))
+	w.wantReported(others, ReasonUnknownAddress)
+	w.wantReported(w.post(node, forServing(w.node("m"), own, []string{"10.0.0.5"}, uri)), ReasonMalformed)
 	if n := w.cloud.calls(); n != 1 {
 		t.Errorf("the provider was asked %d times within five minutes", n)
 	}
 	// After them it is asked again, as the reconciler asked for, and knows better.
 	w.cloud.answer(nil, "10.0.0.5", "10.0.0.6")
-	result, err := w.approver.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: foreign}})
+	result, err := w.approver.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: others}})
 	if err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > addressesFresh {
-		t.Fatalf("look again after %s, %v", result.RequeueAfter, err)
+		t.Fatalf("check again after %s, %v", result.RequeueAfter, err)
 	}
-	w.wantPending(foreign)
+	w.wantPending(others)
 	w.clock.SetTime(w.clock.Now().Add(result.RequeueAfter))
-	if _, err := w.approver.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: foreign}}); err != nil {
+	if _, err := w.approver.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: others}}); err != nil {
 		t.Fatal(err)
 	}
-	w.wantSigned(foreign, ReasonNodeServes)
+	w.wantSigned(others, ReasonNodeServes)
 }
 
-func TestAProviderThatIsAwayIsNotAskedInALoop(t *testing.T) {
+func TestAProviderThatIsUnreachableIsNotAskedInALoop(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine("m")
 	w.pair(m)
-	w.cloud.answer(errAway)
+	w.cloud.answer(errUnreachable)
 	name := w.post(w.asNode(w.node("m")), forServing(w.node("m"), nil, []string{"10.0.0.5"}))
 	for range 5 {
 		w.wantQuiet(name)
@@ -200,7 +200,7 @@ func TestADenialThatCameFirstStands(t *testing.T) {
 	if err := w.SubResource("approval").Update(t.Context(), denied); err != nil {
 		t.Fatal(err)
 	}
-	// An approver whose cache is late tries all the same.
+	// An approver whose cache is late tries anyway.
 	result, err := w.approver.approve(t.Context(), read, approve(ReasonMachineJoins, "late"))
 	if err != nil || result.RequeueAfter == 0 {
 		t.Errorf("%+v %v", result, err)

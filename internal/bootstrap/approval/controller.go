@@ -23,9 +23,9 @@ import (
 )
 
 const (
-	// tellAfter is how long a request is pending before a person is told: there may be another approver, and nobody
+	// reportAfter is how long a request is pending before a person is reported: there may be another approver, and nobody
 	// wants to hear of what it has approved a moment later.
-	tellAfter = 10 * time.Second
+	reportAfter = 10 * time.Second
 	// patience is how long a kubelet waits for a serving certificate before it asks anew.
 	patience = 15 * time.Minute
 )
@@ -51,7 +51,7 @@ type Options struct {
 	// Recorder records events on Machines.
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// Concurrency is the number of requests looked at at once, for each of Signers. Default 8.
+	// Concurrency is the number of requests checked at once, for each of Signers. Default 8.
 	Concurrency int
 }
 
@@ -70,7 +70,7 @@ type Classes interface {
 type Reconciler struct {
 	Options
 	tokens bootstrap.Tokens
-	memory *memory
+	state  *state
 }
 
 // New returns a Reconciler.
@@ -78,10 +78,10 @@ func New(o Options) *Reconciler {
 	if o.Concurrency <= 0 {
 		o.Concurrency = 8
 	}
-	return &Reconciler{Options: o, tokens: bootstrap.Tokens{Client: o.Target}, memory: newMemory()}
+	return &Reconciler{Options: o, tokens: bootstrap.Tokens{Client: o.Target}, state: newState()}
 }
 
-// Reconcile looks at one request.
+// Reconcile checks one request.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	csr := &certificatesv1.CertificateSigningRequest{}
 	if err := r.Cache.Get(ctx, req.NamespacedName, csr); err != nil {
@@ -98,23 +98,23 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	verdict := request.decide(facts)
+	decision := request.decide(facts)
 	var again time.Duration
-	if verdict.Reason == ReasonAddressesNotKnown {
+	if decision.Reason == ReasonAddressesNotKnown {
 		// Without addresses everything else was found to be right.
 		again = r.addAddresses(ctx, &facts)
-		verdict = request.decide(facts)
+		decision = request.decide(facts)
 	}
-	if verdict.Approve {
+	if decision.Approve {
 		// A cache may be late by any amount. Nobody gets an identity by a Machine that has meanwhile gone or joined.
-		if verdict, err = r.confirm(ctx, request, facts); err != nil {
+		if decision, err = r.confirm(ctx, request, facts); err != nil {
 			return reconcile.Result{}, err
 		}
 	}
-	if verdict.Approve {
-		return r.approve(ctx, csr, verdict)
+	if decision.Approve {
+		return r.approve(ctx, csr, decision)
 	}
-	return r.leave(ctx, csr, request, facts, verdict, again)
+	return r.leave(ctx, csr, request, facts, decision, again)
 }
 
 // confirm decides once more with the Machine, the Node and the other Machines of that name as they are at the API servers. A
@@ -133,7 +133,7 @@ func (r *Reconciler) confirm(ctx context.Context, request request, facts Facts) 
 	name := request.requester
 	if request.kind == join {
 		name = request.wanted
-		if facts.OtherMachine, err = r.rivalNow(ctx, name, live); err != nil {
+		if facts.OtherMachine, err = r.otherNow(ctx, name, live); err != nil {
 			return Decision{}, err
 		}
 	}
@@ -155,7 +155,7 @@ func (r *Reconciler) approve(ctx context.Context, csr *certificatesv1.Certificat
 	patch := client.MergeFromWithOptions(csr, client.MergeFromWithOptimisticLock{})
 	switch err := r.Target.SubResource("approval").Patch(ctx, approved, patch); {
 	case apierrors.IsConflict(err):
-		// Somebody decided about it; the event of that is on its way, and this is only the belt to the braces.
+		// Somebody decided about it; the event of that is on its way, and this is only the second safeguard.
 		return reconcile.Result{RequeueAfter: time.Second}, nil
 	case apierrors.IsNotFound(err):
 		return reconcile.Result{}, nil
@@ -179,7 +179,7 @@ func (r *Reconciler) leave(ctx context.Context, csr *certificatesv1.CertificateS
 		log.V(1).Info("Left a kubelet's certificate pending", "why", v.Message)
 		return result, nil
 	}
-	if wait := tellAfter - age; wait > 0 {
+	if wait := reportAfter - age; wait > 0 {
 		result.RequeueAfter = wait
 		return result, nil
 	}
@@ -187,7 +187,7 @@ func (r *Reconciler) leave(ctx context.Context, csr *certificatesv1.CertificateS
 	if machine == nil || err != nil {
 		return result, err
 	}
-	if r.memory.firstTelling(telling{machine.UID, v.Reason}, now) {
+	if r.state.firstTelling(telling{machine.UID, v.Reason}, now) {
 		log.Info("Left a kubelet's certificate pending", "why", v.Message, "machine", client.ObjectKeyFromObject(machine))
 		r.Recorder.Eventf(machine, nil, corev1.EventTypeWarning, EventReason, "Approve",
 			"CertificateSigningRequest %s is left pending (%s): %s.", csr.Name, v.Reason, v.Message)
@@ -221,17 +221,17 @@ func (r *Reconciler) concerned(ctx context.Context, request request, facts Facts
 // that is not enough for an approval.
 func (r *Reconciler) addAddresses(ctx context.Context, facts *Facts) (again time.Duration) {
 	uid, now := facts.Machine.UID, facts.Now
-	known, ok := r.memory.reading(uid, now)
+	known, ok := r.state.reading(uid, now)
 	if !ok {
 		addresses, err := r.askAddresses(ctx, facts.Machine)
 		known = reading{addresses: addresses, until: now.Add(addressesFresh)}
 		if err != nil {
-			// Another request is to be the next attempt only when its time has come; who would retry at once is not the
+			// Another request must be the next attempt only when its time has come; who would retry at once is not the
 			// only one who asks this provider.
 			known = reading{until: now.Add(max(askAgain, provider.RetryAfter(err)))}
 			logf.FromContext(ctx).Error(err, "Cannot find out the addresses of a machine", "machine", client.ObjectKeyFromObject(facts.Machine))
 		}
-		r.memory.remember(uid, known, now)
+		r.state.remember(uid, known, now)
 	}
 	facts.Addresses = known.addresses
 	return known.until.Sub(now)

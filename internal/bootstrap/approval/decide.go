@@ -60,7 +60,7 @@ func pass(reason Reason, format string, args ...any) Decision {
 	return Decision{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// refuse leaves a request pending, and says so. It is no denial.
+// refuse leaves a request pending, and reports it. It is no denial.
 func refuse(reason Reason, format string, args ...any) Decision {
 	return Decision{Reason: reason, Message: fmt.Sprintf(format, args...), Report: true}
 }
@@ -136,18 +136,18 @@ func (r request) decideNode(f Facts) Decision {
 	case r.kind == renewal:
 		return approve(ReasonNodeRenews, "The node of machine %s renews its client certificate.", client.ObjectKeyFromObject(m))
 	}
-	foreign := r.foreign(f.Addresses)
+	others := r.others(f.Addresses)
 	switch {
-	case foreign != "" && f.Addresses == nil:
+	case others != "" && f.Addresses == nil:
 		return pass(ReasonAddressesNotKnown, "the addresses of the machine's instance are not known")
-	case foreign != "":
-		return refuse(ReasonUnknownAddress, "it is also for %s, which the provider does not know as an address of the instance", quoted(foreign))
+	case others != "":
+		return refuse(ReasonUnknownAddress, "it is also for %s, which the provider does not know as an address of the instance", quoted(others))
 	}
 	return approve(ReasonNodeServes, "The node of machine %s serves under its own addresses.", client.ObjectKeyFromObject(m))
 }
 
-// foreign returns the first name to serve under that is neither the node's nor among the addresses.
-func (r request) foreign(addresses []corev1.NodeAddress) string {
+// others returns the first name to serve under that is neither the node's nor among the addresses.
+func (r request) others(addresses []corev1.NodeAddress) string {
 	names, ips := []string{r.requester}, []netip.Addr(nil)
 	for _, a := range addresses {
 		switch a.Type {

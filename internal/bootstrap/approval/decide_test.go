@@ -37,7 +37,7 @@ func joined(m *v1beta1.Machine) { m.Status.NodeRef = &v1beta1.NodeRef{Name: "n1"
 
 func deleting(m *v1beta1.Machine) { m.DeletionTimestamp = &metav1.Time{Time: now} }
 
-func foreign(m *v1beta1.Machine) { m.Labels[v1beta1.LabelProvider] = "other" }
+func others(m *v1beta1.Machine) { m.Labels[v1beta1.LabelProvider] = "other" }
 
 func joining(changes ...func(*Facts)) Facts {
 	f := Facts{
@@ -88,7 +88,7 @@ func TestAJoinIsApprovedForExactlyTheMachineOfTheToken(t *testing.T) {
 		{"no such machine", forClient("n1").byToken(t), joining(func(f *Facts) { f.Machine = nil }), ReasonMachineGone},
 		{"a machine of the same name", forClient("n1").byToken(t), joining(withMachine(func(m *v1beta1.Machine) { m.UID = "uid-other" })), ReasonMachineGone},
 		{"a deleted machine", forClient("n1").byToken(t), joining(withMachine(deleting)), ReasonMachineGone},
-		{"another provider's machine", forClient("n1").byToken(t), joining(withMachine(foreign)), ReasonNotOurs},
+		{"another provider's machine", forClient("n1").byToken(t), joining(withMachine(others)), ReasonNotOurs},
 		{"a machine that nobody has claimed", forClient("n1").byToken(t), joining(withMachine(func(m *v1beta1.Machine) { m.Labels = nil })), ReasonNotOurs},
 		{"a former attempt", forClient("n1").byToken(t), joining(withMachine(func(m *v1beta1.Machine) { m.Status.Launch = &v1beta1.LaunchStatus{Attempt: 2} })), ReasonTokenOutdated},
 		{"an expired token", forClient("n1").byToken(t), joining(func(f *Facts) { f.Token.Expires = now }), ReasonTokenExpired},
@@ -142,7 +142,7 @@ func TestANodeIsApprovedForItselfOnly(t *testing.T) {
 		{"a renewal with one more group", forClient("n1", organizations("system:nodes", "system:masters")).byNode(t, "n1"), running(), ReasonMalformed},
 		{"a renewal with alternative names", forClient("n1", dnsNames("n1")).byNode(t, "n1"), running(), ReasonMalformed},
 		{"a node of no machine", forClient("n1").byNode(t, "n1"), running(func(f *Facts) { f.Machine = nil }), ReasonNotOurs},
-		{"a node of another provider", forClient("n1").byNode(t, "n1"), running(withMachine(joined, foreign)), ReasonNotOurs},
+		{"a node of another provider", forClient("n1").byNode(t, "n1"), running(withMachine(joined, others)), ReasonNotOurs},
 		{"before it is paired", forClient("n1").byNode(t, "n1"), running(withMachine()), ReasonNotPairedYet},
 		{"a node made anew", forClient("n1").byNode(t, "n1"), running(func(f *Facts) { f.Node.UID = "other" }), ReasonNotPairedYet},
 		{"a node that is gone", forClient("n1").byNode(t, "n1"), running(func(f *Facts) { f.Node = nil }), ReasonNotPairedYet},
@@ -216,8 +216,8 @@ func TestOnlyOpenRequestsForKubeletsArePending(t *testing.T) {
 	}
 	signed := with()
 	signed.Status.Certificate = []byte("x")
-	foreign := with()
-	foreign.Spec.SignerName = "example.com/signer"
+	others := with()
+	others.Spec.SignerName = "example.com/signer"
 	for name, tc := range map[string]struct {
 		csr  *certificatesv1.CertificateSigningRequest
 		want bool
@@ -227,19 +227,19 @@ func TestOnlyOpenRequestsForKubeletsArePending(t *testing.T) {
 		"denied":         {with(certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateDenied, Status: corev1.ConditionTrue}), false},
 		"failed":         {with(certificatesv1.CertificateSigningRequestCondition{Type: certificatesv1.CertificateFailed, Status: corev1.ConditionTrue}), false},
 		"signed":         {signed, false},
-		"another signer": {foreign, false},
+		"another signer": {others, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := Pending(tc.csr); got != tc.want {
 				t.Errorf("Pending = %v", got)
 			}
-			stored, err := Transform(tc.csr.DeepCopy())
+			transformed, err := Transform(tc.csr.DeepCopy())
 			if err != nil {
 				t.Fatal(err)
 			}
-			kept := stored.(*certificatesv1.CertificateSigningRequest)
-			if Pending(kept) != tc.want || (len(kept.Spec.Request) > 0) != tc.want {
-				t.Errorf("after the transform: pending %v, request of %d bytes", Pending(kept), len(kept.Spec.Request))
+			stored := transformed.(*certificatesv1.CertificateSigningRequest)
+			if Pending(stored) != tc.want || (len(stored.Spec.Request) > 0) != tc.want {
+				t.Errorf("after the transform: pending %v, request of %d bytes", Pending(stored), len(stored.Spec.Request))
 			}
 		})
 	}
@@ -271,8 +271,8 @@ func FuzzDecide(f *testing.F) {
 		}
 		r := readRequest(csr)
 		addresses := []netip.Addr{netip.MustParseAddr("10.0.0.5"), netip.MustParseAddr("2001:db8::5")}
-		foreign := slices.ContainsFunc(r.ips, func(ip netip.Addr) bool { return !slices.Contains(addresses, ip) })
-		if r.wanted != "n1" || r.fault != "" || foreign || join && len(r.dns)+len(r.ips) > 0 {
+		others := slices.ContainsFunc(r.ips, func(ip netip.Addr) bool { return !slices.Contains(addresses, ip) })
+		if r.wanted != "n1" || r.fault != "" || others || join && len(r.dns)+len(r.ips) > 0 {
 			t.Errorf("approved %+v", r)
 		}
 	})

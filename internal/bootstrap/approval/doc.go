@@ -1,7 +1,7 @@
 // Package approval approves the certificate requests of kubelets, each bound to one Machine.
 //
 // A kubelet asks for three kinds of certificate: a client certificate with its bootstrap token when it joins, a client
-// certificate with the old one when that comes to its end, and, where its configuration says so, serving certificates.
+// certificate with the old one when that comes to its end, and, where its configuration reports it, serving certificates.
 // The first is approved for the instance of the Machine that the token was made for and under the name that the provider
 // says it will have; the others for the Node that a Machine is paired with, and the last only for the addresses that the
 // provider itself gives the instance.

@@ -6,9 +6,9 @@ import "maps"
 // neither knows what the other does. It is for simulations, and must not be called during a pass.
 func (r *Reconciler) Fork(o Options) *Reconciler {
 	f := New(o)
-	r.memory.mu.Lock()
-	defer r.memory.mu.Unlock()
+	r.state.mu.Lock()
+	defer r.state.mu.Unlock()
 	// What a reading points to is never changed.
-	f.memory.readings, f.memory.told, f.memory.swept = maps.Clone(r.memory.readings), maps.Clone(r.memory.told), r.memory.swept
+	f.state.readings, f.state.reported, f.state.swept = maps.Clone(r.state.readings), maps.Clone(r.state.reported), r.state.swept
 	return f
 }

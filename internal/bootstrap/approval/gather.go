@@ -40,7 +40,7 @@ func (r *Reconciler) gather(ctx context.Context, request request) (Facts, error)
 		return Facts{}, err
 	}
 	if request.kind == join {
-		f.OtherMachine = rival(machines, f.Machine)
+		f.OtherMachine = betterClaim(machines, f.Machine)
 	} else if m := paired(machines, name); m != nil {
 		f.Machine = m.DeepCopy()
 	}
@@ -60,8 +60,8 @@ func nodeFrom(ctx context.Context, reader client.Reader, name string) (*Node, er
 	return &Node{UID: node.UID, ProviderID: node.Spec.ProviderID}, nil
 }
 
-// rivalNow returns the rival of a Machine among those that the cache has under the name, each as it is at the API server.
-func (r *Reconciler) rivalNow(ctx context.Context, name string, m *v1beta1.Machine) (*v1beta1.Machine, error) {
+// otherNow returns the conflicting Node of a Machine among those that the cache has under the name, each as it is at the API server.
+func (r *Reconciler) otherNow(ctx context.Context, name string, m *v1beta1.Machine) (*v1beta1.Machine, error) {
 	if m == nil {
 		return nil, nil
 	}
@@ -83,7 +83,7 @@ func (r *Reconciler) rivalNow(ctx context.Context, name string, m *v1beta1.Machi
 			live = append(live, other)
 		}
 	}
-	return rival(live, m), nil
+	return betterClaim(live, m), nil
 }
 
 // machinesOf lists the Machines that are the Node of that name, or expect to become it. They must not be changed.
@@ -108,9 +108,9 @@ func paired(machines []v1beta1.Machine, node string) *v1beta1.Machine {
 	return expecting
 }
 
-// rival returns a Machine other than m, of those with the same node name, whose claim to it is better: it is that Node, or
+// betterClaim returns a Machine other than m, of those with the same node name, whose claim to it is better: it is that Node, or
 // it is older. One that is being deleted has none, only its Node while that is there.
-func rival(machines []v1beta1.Machine, m *v1beta1.Machine) *v1beta1.Machine {
+func betterClaim(machines []v1beta1.Machine, m *v1beta1.Machine) *v1beta1.Machine {
 	if m == nil {
 		return nil
 	}

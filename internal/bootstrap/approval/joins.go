@@ -26,7 +26,7 @@ type Joins struct {
 	requests client.Reader
 	// begun counts the lists that were begun.
 	begun atomic.Int64
-	// turn is held by the one who may list, and who may look at byNode.
+	// turn is held by the one who may list, and who may check byNode.
 	turn   chan struct{}
 	byNode map[string][]Join
 }

@@ -70,7 +70,7 @@ func TestWhatIsNoJoin(t *testing.T) {
 		"for no node":             sign(forClient("n", commonName("n")).byToken(t)),
 		"for more than a node":    sign(forClient("n", organizations("system:nodes", "system:masters")).byToken(t)),
 		"a serving certificate":   sign(forServing("n", []string{"n"}, nil).byToken(t)),
-		"with foreign usages":     sign(forClient("n", usages(certificatesv1.UsageClientAuth, certificatesv1.UsageCertSign)).byToken(t)),
+		"with other usages":       sign(forClient("n", usages(certificatesv1.UsageClientAuth, certificatesv1.UsageCertSign)).byToken(t)),
 		"approved and failed":     failed(sign(forClient("n").byToken(t))),
 		"approved, not signed":    bare(sign(forClient("n").byToken(t))),
 		"approved in false":       withdrawn(sign(forClient("n").byToken(t))),
@@ -128,7 +128,7 @@ func (p *pages) List(_ context.Context, list client.ObjectList, opts ...client.L
 	return nil
 }
 
-// A thousand machines that join at once are not a thousand lists; but none is answered from before it asked.
+// A thousand machines that join at once are not a thousand lists; but there is none answered from before it asked.
 func TestListsOfJoinsAreShared(t *testing.T) {
 	t.Parallel()
 	server := &pages{}

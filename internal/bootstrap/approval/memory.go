@@ -14,16 +14,16 @@ const (
 	addressesFresh = 5 * time.Minute
 	// askAgain is when the provider is asked again after an error.
 	askAgain = 30 * time.Second
-	// toldFor is how long a person is not told the same of the same machine again: Kubernetes removes a request that
+	// reportedFor is how long a person is not reported the same of the same machine again: Kubernetes removes a request that
 	// stays pending after a day.
-	toldFor = 24 * time.Hour
+	reportedFor = 24 * time.Hour
 )
 
-// memory is all that a Reconciler remembers between requests. Losing it costs a call to the provider and a second event.
-type memory struct {
+// state is all that a Reconciler keeps between requests. Losing it costs a call to the provider and a second event.
+type state struct {
 	mu       sync.Mutex
 	readings map[types.UID]reading
-	told     map[telling]time.Time
+	reported map[telling]time.Time
 	swept    time.Time
 }
 
@@ -33,45 +33,45 @@ type reading struct {
 	until     time.Time
 }
 
-// telling is what a person was told: why a request of a machine is left pending.
+// telling is what a person was reported: why a request of a machine is left pending.
 type telling struct {
 	machine types.UID
 	reason  Reason
 }
 
-func newMemory() *memory {
-	return &memory{readings: map[types.UID]reading{}, told: map[telling]time.Time{}}
+func newState() *state {
+	return &state{readings: map[types.UID]reading{}, reported: map[telling]time.Time{}}
 }
 
-// reading returns what is remembered of a machine's addresses and still holds.
-func (m *memory) reading(machine types.UID, now time.Time) (reading, bool) {
+// reading returns what is kept about a machine's addresses and still holds.
+func (m *state) reading(machine types.UID, now time.Time) (reading, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r, ok := m.readings[machine]
 	return r, ok && now.Before(r.until)
 }
 
-func (m *memory) remember(machine types.UID, r reading, now time.Time) {
+func (m *state) remember(machine types.UID, r reading, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sweep(now)
 	m.readings[machine] = r
 }
 
-// firstTelling reports whether a person has not been told yet, and remembers that now they are.
-func (m *memory) firstTelling(t telling, now time.Time) bool {
+// firstTelling reports whether a person has not been reported yet, and remembers that now they are.
+func (m *state) firstTelling(t telling, now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sweep(now)
-	if until, ok := m.told[t]; ok && now.Before(until) {
+	if until, ok := m.reported[t]; ok && now.Before(until) {
 		return false
 	}
-	m.told[t] = now.Add(toldFor)
+	m.reported[t] = now.Add(reportedFor)
 	return true
 }
 
 // sweep drops what has ended, now and then.
-func (m *memory) sweep(now time.Time) {
+func (m *state) sweep(now time.Time) {
 	if now.Sub(m.swept) < addressesFresh {
 		return
 	}
@@ -81,9 +81,9 @@ func (m *memory) sweep(now time.Time) {
 			delete(m.readings, uid)
 		}
 	}
-	for t, until := range m.told {
+	for t, until := range m.reported {
 		if !now.Before(until) {
-			delete(m.told, t)
+			delete(m.reported, t)
 		}
 	}
 }

@@ -13,7 +13,7 @@ const (
 	ReasonNodeServes Reason = "NodeServes"
 )
 
-// Why a request is left pending although no person needs to know: it is somebody else's, or its time may come.
+// Why a request is left pending although no person needs to know: it is another's, or its time may come.
 const (
 	// ReasonNotOurs surfaces for a request of nobody who belongs to a Machine of this provider.
 	ReasonNotOurs Reason = "NotOurs"

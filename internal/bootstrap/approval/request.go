@@ -25,7 +25,7 @@ const (
 	bootstrappersGroup = "system:bootstrappers"
 )
 
-// Signers are the names of the two signers whose requests are looked at.
+// Signers are the names of the two signers whose requests are checked.
 func Signers() []string {
 	return []string{certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.KubeletServingSignerName}
 }
@@ -49,7 +49,7 @@ func decided(csr *certificatesv1.CertificateSigningRequest) bool {
 type kind int
 
 const (
-	// other: asked by somebody who is no kubelet. It is nobody's business here.
+	// other: asked by somebody who is no kubelet. It has no owner business here.
 	other kind = iota
 	// join: a client certificate, asked for with a bootstrap token.
 	join
@@ -66,7 +66,7 @@ type request struct {
 	tokenID string
 	// requester is the name of the node that asks, for the other kinds.
 	requester string
-	// wanted is the name of the node that the certificate shall be for; empty if it is for none.
+	// wanted is the name of the node that the certificate must be for; empty if it is for none.
 	wanted string
 	// dns and ips are the names to serve under.
 	dns []string
@@ -212,6 +212,6 @@ func usagesFit(usages []certificatesv1.KeyUsage, k kind) bool {
 		purpose = certificatesv1.UsageServerAuth
 	}
 	allowed := []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, purpose, certificatesv1.UsageKeyEncipherment}
-	foreign := slices.ContainsFunc(usages, func(u certificatesv1.KeyUsage) bool { return !slices.Contains(allowed, u) })
-	return !foreign && slices.Contains(usages, certificatesv1.UsageDigitalSignature) && slices.Contains(usages, purpose)
+	others := slices.ContainsFunc(usages, func(u certificatesv1.KeyUsage) bool { return !slices.Contains(allowed, u) })
+	return !others && slices.Contains(usages, certificatesv1.UsageDigitalSignature) && slices.Contains(usages, purpose)
 }

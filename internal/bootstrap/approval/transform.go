@@ -28,7 +28,7 @@ func Transform(object any) (any, error) {
 		csr.Spec.Request, csr.Spec.Groups, csr.Spec.Usages = nil, nil, nil
 	}
 	if decided(csr) {
-		csr.Status.Certificate = nil // Without a condition it is what says that nothing is to be done.
+		csr.Status.Certificate = nil // Without a condition it is what says that nothing must be done.
 	}
 	return csr, nil
 }

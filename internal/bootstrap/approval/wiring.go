@@ -19,7 +19,7 @@ import (
 )
 
 // Wiring returns a table for each signer, so that requests for which the provider is asked never hold up those for which
-// it is not: a request is woken by itself, and by what changes the name or the pairing of a Machine or Node with its name.
+// it is not: a request is triggered by itself, and by what changes the name or the pairing of a Machine or Node with its name.
 // synced reports whether the target cluster's cache was filled: before, nothing can be waiting for a Machine.
 func (r *Reconciler) Wiring(synced func() bool) []wiring.Controller {
 	table := func(name, signer string) wiring.Controller {
@@ -43,7 +43,7 @@ func (r *Reconciler) Wiring(synced func() bool) []wiring.Controller {
 	}
 }
 
-// pendingOf lets through the pending requests for a signer. What others write into one is no news.
+// pendingOf lets through the pending requests for a signer. What others write into one is no change.
 func pendingOf(signer string) predicate.Predicate {
 	pending := func(o client.Object) bool {
 		csr, ok := o.(*certificatesv1.CertificateSigningRequest)

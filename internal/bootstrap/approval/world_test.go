@@ -57,7 +57,7 @@ func newWorld(t *testing.T) *world {
 	recorder := events.NewFakeRecorder(1000)
 	w := &world{T: t, WithWatch: env.Client(t), ns: env.Namespace(t), cloud: &cloud{}, events: recorder.Events}
 	w.tokens = bootstrap.Tokens{Client: w.WithWatch}
-	// Late enough for a request of now to be told of at once.
+	// Late enough for a request of now to be reported of at once.
 	w.clock = clocktesting.NewFakePassiveClock(time.Now().Add(time.Minute))
 	env.Manager(t, func(ctx context.Context, mgr manager.Manager) error {
 		if err := index.RegisterMachines(ctx, mgr.GetFieldIndexer()); err != nil {
@@ -71,8 +71,8 @@ func newWorld(t *testing.T) *world {
 			Classes: w.cloud, Cloud: w.cloud, Recorder: recorder, Clock: w.clock,
 		})
 		for _, table := range w.approver.Wiring(func() bool { return true }) {
-			err := table.Add(mgr, func(object client.Object, keys handler.EventHandler, news ...predicate.Predicate) source.Source {
-				return source.Kind(mgr.GetCache(), object, keys, news...)
+			err := table.Add(mgr, func(object client.Object, keys handler.EventHandler, changes ...predicate.Predicate) source.Source {
+				return source.Kind(mgr.GetCache(), object, keys, changes...)
 			})
 			if err != nil {
 				return err
@@ -243,8 +243,8 @@ func (w *world) wantSigned(name string, want Reason) {
 	}, client.MatchingFields{"metadata.name": name})
 }
 
-// wantTold waits for the event that a request is left pending for a reason, and looks whether it is.
-func (w *world) wantTold(name string, want Reason) {
+// wantReported waits for the event that a request is left pending for a reason, and looks whether it is.
+func (w *world) wantReported(name string, want Reason) {
 	w.Helper()
 	deadline := time.After(env.Patience)
 	var seen []string
@@ -265,10 +265,10 @@ func (w *world) wantTold(name string, want Reason) {
 	}
 }
 
-// wantQuiet has the approver look at a request, in vain and without an event.
+// wantQuiet has the approver check a request, in vain and without an event.
 func (w *world) wantQuiet(name string) {
 	w.Helper()
-	// The controllers look when the cache has it; this looks at the API server itself, now.
+	// The controllers look when the cache has it; this checks the API server itself, now.
 	now := *w.approver
 	now.Cache = w.WithWatch
 	if _, err := now.Reconcile(w.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: name}}); err != nil {
@@ -293,4 +293,4 @@ func (w *world) wantPending(name string) {
 	}
 }
 
-var errAway = errors.New("the cloud is away")
+var errUnreachable = errors.New("the cloud is unreachable")

@@ -1,5 +1,5 @@
 // Package resolve finds what a Machine is made from: its class or inline form, the credentials and the bootstrap template.
-// It also tells which classes and Machines a Secret matters to, so that they are looked at again when it appears or
+// It also tells which classes and Machines a Secret matters to, so that they are reconciled again when it appears or
 // changes.
 //
 // Classes are read from the cache. Secrets are read live at every use and never kept: what is in them may have been

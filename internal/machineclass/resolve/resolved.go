@@ -29,11 +29,11 @@ type Resolved struct {
 	// CredentialsRef is where Credentials came from; nil where the driver uses those of its own environment.
 	CredentialsRef *v1beta1.LocalRef
 	Credentials    provider.Credentials
-	// UserData is the bootstrap template; empty where none is referred to.
+	// UserData is the bootstrap template; empty where there is none referred to.
 	UserData Template
-	// Unheld is what lacks the finalizer that keeps it while the Machine is there, of the class and the Secret with the
+	// Unprotected is what lacks the finalizer that keeps it while the Machine is there, of the class and the Secret with the
 	// credentials; empty where nothing does. Without them nobody could take an instance down.
-	Unheld string
+	Unprotected string
 	// Leaving is set where one of them is being deleted, so that nothing must be made with it any more.
 	Leaving *Error
 }

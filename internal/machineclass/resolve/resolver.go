@@ -48,8 +48,8 @@ func (r *Resolver) Resolve(ctx context.Context, m *v1beta1.Machine) (Resolved, e
 	}
 	if secret != nil {
 		out.Credentials = provider.NewCredentials(secret.Data).In(secret.Namespace)
-		if !controllerutil.ContainsFinalizer(secret, v1beta1.InUseFinalizer) && out.Unheld == "" {
-			out.Unheld = fmt.Sprintf("Secret %q", secret.Name)
+		if !controllerutil.ContainsFinalizer(secret, v1beta1.InUseFinalizer) && out.Unprotected == "" {
+			out.Unprotected = fmt.Sprintf("Secret %q", secret.Name)
 		}
 		if out.ClassName == "" && !secret.DeletionTimestamp.IsZero() {
 			out.Leaving = errorf(v1beta1.ReasonCredentialsNotFound, "Secret %q with the credentials is being deleted", secret.Name)
@@ -151,7 +151,7 @@ func OfClass(class *v1beta1.MachineClass) Resolved {
 		out.Adoption = v1beta1.AdoptionForbid
 	}
 	if !controllerutil.ContainsFinalizer(class, v1beta1.InUseFinalizer) {
-		out.Unheld = fmt.Sprintf("MachineClass %q", class.Name)
+		out.Unprotected = fmt.Sprintf("MachineClass %q", class.Name)
 	}
 	if !class.DeletionTimestamp.IsZero() {
 		out.Leaving = errorf(v1beta1.ReasonClassNotFound, "MachineClass %q is being deleted", class.Name)
@@ -230,7 +230,7 @@ func (r *Resolver) credentials(ctx context.Context, namespace string, ref *v1bet
 	case check == labelled && !UsableFor(secret, v1beta1.SecretUseCredentials):
 		return nil, notLabelled(secret, v1beta1.SecretUseCredentials)
 	case len(secret.Data) == 0:
-		return nil, errorf(v1beta1.ReasonCredentialsNotFound, "Secret %q in namespace %q shall hold credentials and is empty", ref.Name, namespace)
+		return nil, errorf(v1beta1.ReasonCredentialsNotFound, "Secret %q in namespace %q must hold credentials and is empty", ref.Name, namespace)
 	}
 	return secret, nil
 }

@@ -303,7 +303,7 @@ func TestSecretsDoNotPrint(t *testing.T) {
 }
 
 // C-3.
-func TestASecretWakesWhoWaitsForItAndNobodyElse(t *testing.T) {
+func TestASecretTriggersOnlyWhatWaitsForIt(t *testing.T) {
 	other := class()
 	other.Name, other.Spec.CredentialsRef = "other", &v1beta1.LocalRef{Name: "other-creds"}
 	now := metav1.Now()
@@ -356,10 +356,10 @@ func TestASecretWakesWhoWaitsForItAndNobodyElse(t *testing.T) {
 		"a Secret":                          {names(resolve.MachinesOfSecret(c)(t.Context(), secret("creds", "", ""))), []string{"ns/adopts", "ns/changed", "ns/goes", "ns/inline", "ns/updating", "ns/waits"}},
 		"a class":                           {names(resolve.MachinesOfClass(c)(t.Context(), class())), []string{"ns/adopts", "ns/changed", "ns/goes", "ns/updating", "ns/waits"}},
 		"a Secret of user data for several": {names(resolve.MachinesOfSecret(c)(t.Context(), secret("boot", "", ""))), []string{"ns/adopts", "ns/changed", "ns/goes", "ns/others", "ns/updating", "ns/waits"}},
-		"a Secret of nobody's":              {names(resolve.MachinesOfSecret(c)(t.Context(), secret("unrelated", "", ""))), nil},
+		"a Secret without a user":           {names(resolve.MachinesOfSecret(c)(t.Context(), secret("unrelated", "", ""))), nil},
 	} {
 		if !slices.Equal(test.got, test.want) {
-			t.Errorf("%s wakes %v, want %v", what, test.got, test.want)
+			t.Errorf("%s triggers %v, want %v", what, test.got, test.want)
 		}
 	}
 }

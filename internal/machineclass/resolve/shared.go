@@ -25,7 +25,7 @@ type shared struct {
 // queue is a read that has begun, and the one after it for all who have asked since.
 type queue struct{ begun, next *read }
 
-// read is one request. secret and err are to be read after done is closed.
+// read is one request. secret and err must be read after done is closed.
 type read struct {
 	done   chan struct{}
 	secret *corev1.Secret

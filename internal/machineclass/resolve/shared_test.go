@@ -14,7 +14,7 @@ import (
 	"machinist.dev/machinist/internal/machineclass/resolve"
 )
 
-// server answers reads of Secrets when it is told to. Each answer is the number of the read, counted as they begin.
+// server answers reads of Secrets when it is reported to. Each answer is the number of the read, counted as they begin.
 type server struct {
 	client.Reader
 	answers chan error
@@ -103,7 +103,7 @@ func TestAnAnswerIsNotKept(t *testing.T) {
 	})
 }
 
-func TestAnErrorOfASharedReadIsEverybodys(t *testing.T) {
+func TestAnErrorOfASharedReadIsReturnedToEachCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, refused := newServer(), errors.New("refused")
 		r := resolve.Shared(s)

@@ -54,14 +54,14 @@ func ClassesOfSecret(ctx context.Context, reader client.Reader, secret client.Ob
 }
 
 // MachinesOfSecret maps a Secret to the Machines that may be waiting for it: those that refer to it, directly or by their
-// class, and are to be launched, to adopt an instance, to be updated or to be deleted. The reader must have the indexes of
+// class, and must be launched, to adopt an instance, to be updated or to be deleted. The reader must have the indexes of
 // package index and ClassBySecret.
 func MachinesOfSecret(reader client.Reader) handler.MapFunc {
 	return func(ctx context.Context, secret client.Object) []reconcile.Request {
 		waiting := waitingMachines(ctx, reader, secret.GetNamespace(), index.MachineBySecret, secret.GetName())
 		classes, err := ClassesOfSecret(ctx, reader, secret)
 		if err != nil {
-			logf.FromContext(ctx).Error(err, "Cannot find out whom a Secret concerns")
+			logf.FromContext(ctx).Error(err, "Cannot find the objects that a Secret concerns")
 		}
 		for i := range classes {
 			waiting = append(waiting, waitingMachines(ctx, reader, classes[i].Namespace, index.MachineByClass, classes[i].Name)...)
@@ -70,7 +70,7 @@ func MachinesOfSecret(reader client.Reader) handler.MapFunc {
 	}
 }
 
-// MachinesOfClass maps a MachineClass to the Machines that may be waiting for it: those that refer to it and are to be
+// MachinesOfClass maps a MachineClass to the Machines that may be waiting for it: those that refer to it and must be
 // launched, to adopt an instance, to be updated or to be deleted. The reader must have the indexes of package index.
 func MachinesOfClass(reader client.Reader) handler.MapFunc {
 	return func(ctx context.Context, class client.Object) []reconcile.Request {
@@ -86,16 +86,16 @@ func waitingMachines(ctx context.Context, reader client.Reader, namespace, by, v
 	}
 	var requests []reconcile.Request
 	for i := range machines.Items {
-		if m := &machines.Items[i]; !atRest(m) {
+		if m := &machines.Items[i]; !settled(m) {
 			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: m.Namespace, Name: m.Name}})
 		}
 	}
 	return requests
 }
 
-// atRest reports whether a Machine has an instance and that is what it shall be, so that it needs neither class nor Secret
+// settled reports whether a Machine has an instance and that is what it must be, so that it needs neither class nor Secret
 // now. What was not acted upon yet may turn out to need them.
-func atRest(m *v1beta1.Machine) bool {
+func settled(m *v1beta1.Machine) bool {
 	return m.Spec.ProviderID != "" && m.Status.Instance != nil && m.DeletionTimestamp.IsZero() &&
 		m.Status.ObservedGeneration == m.Generation && meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionUpToDate)
 }

@@ -134,7 +134,7 @@ func (f *Fence) lose(seen string) {
 	}
 }
 
-// release closes the fence for good, at our own will. A lease that ran out is lost all the same: in a process that was
+// release closes the fence for good, at our own will. A lease that ran out is lost anyway: in a process that was
 // frozen, the elector may see that before the fence's own timer does.
 func (f *Fence) release() {
 	f.mu.Lock()

@@ -85,17 +85,17 @@ func mustBeOpen(t *testing.T, f *Fence) {
 	}
 }
 
-// mustBeLost checks that the fence closed and that it told everybody.
+// mustBeLost checks that the fence closed and that it reported everybody.
 func mustBeLost(t *testing.T, f *Fence) {
 	t.Helper()
 	if err := f.Check(); !errors.Is(err, ErrFenced) {
 		t.Fatalf("Check() = %v, want an error that wraps ErrFenced", err)
 	}
-	mustBeTold(t, f)
+	mustReport(t, f)
 }
 
-// mustBeTold waits for the fence to close without asking it, as work does that is only told by its context.
-func mustBeTold(t *testing.T, f *Fence) {
+// mustReport waits for the fence to close without asking it, as work does that is only reported by its context.
+func mustReport(t *testing.T, f *Fence) {
 	t.Helper()
 	select {
 	case <-f.Context().Done():
@@ -152,7 +152,7 @@ func TestWorkIsCancelledByTheFencesOwnTimer(t *testing.T) {
 	api.clock.Step(deadline / 2) // The timer of the first renewal must not fire.
 	mustBeOpen(t, f)
 	api.clock.Step(deadline / 2)
-	mustBeTold(t, f)
+	mustReport(t, f)
 }
 
 // P-4.
@@ -257,9 +257,9 @@ func TestAReleaseThatComesBeforeTheTimerFindsTheLeaseLost(t *testing.T) {
 	mustBeLost(t, f)
 }
 
-func TestReleaseClosesTheFenceBeforeItGivesTheLeaseAway(t *testing.T) {
+func TestReleaseClosesTheFenceBeforeItReleasesTheLease(t *testing.T) {
 	f, lock, api := elected(t)
-	api.err = errors.New("the API server is away")
+	api.err = errors.New("the API server is unreachable")
 	if err := lock.Release(t.Context()); err == nil || !strings.Contains(err.Error(), "ns/lease") {
 		t.Errorf("Release() = %v, want an error that names the lease", err)
 	}

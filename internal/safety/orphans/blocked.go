@@ -16,15 +16,15 @@ import (
 	"machinist.dev/machinist/internal/wording"
 )
 
-// blockedReasons are the reasons of OrphanRemovalBlocked by the verdicts that wait for a person.
+// blockedReasons are the reasons of OrphanRemovalBlocked by the decisions that wait for a person.
 var blockedReasons = map[Outcome]string{
 	MostOrphaned: v1beta1.ReasonMostInstancesOrphaned,
 	NodeReady:    v1beta1.ReasonOrphanNodeReady,
 }
 
-// lookCloser finds out of what has no Machine whether its Node is Ready, and what the classes say of its removal. Of those the
+// confirmLive finds out of what has no Machine whether its Node is Ready, and what the classes say of its removal. Of those the
 // API server is asked: a process that begins with an old view of a class does not know that most instances were orphaned.
-func (c *Collector) lookCloser(ctx context.Context, state *State, scopes map[string]*scope) error {
+func (c *Collector) confirmLive(ctx context.Context, state *State, scopes map[string]*scope) error {
 	state.NodeReady, state.Confirmed = map[string]string{}, map[string]bool{}
 	orphans := state.orphans()
 	if len(orphans) == 0 {
@@ -146,11 +146,11 @@ func (c *Collector) reportBlocked(ctx context.Context, state *State, plan Plan, 
 			if source == s.source {
 				want = blockedCondition(class, names[s], state.Now)
 			}
-			switch says := blockedReason(source); {
+			switch reports := blockedReason(source); {
 			case want.Type != "":
-			case says == "", waiting[s] > 0:
+			case reports == "", waiting[s] > 0:
 				continue // What it says, if anything, may still be so.
-			case says == v1beta1.ReasonMostInstancesOrphaned && !nothingWaits:
+			case reports == v1beta1.ReasonMostInstancesOrphaned && !nothingWaits:
 				if reporting < 2 {
 					continue
 				}
@@ -163,7 +163,7 @@ func (c *Collector) reportBlocked(ctx context.Context, state *State, plan Plan, 
 	}
 }
 
-// blockedCondition returns what a class says of the orphans that wait for a person, by their verdicts; its type is empty
+// blockedCondition returns what a class says of the orphans that wait for a person, by their decisions; its type is empty
 // where none does.
 func blockedCondition(class *v1beta1.MachineClass, names map[Outcome][]string, now time.Time) metav1.Condition {
 	how := fmt.Sprintf(" To have them removed, annotate the class with %s=<time such as %s, at most %s ahead>.",
@@ -182,7 +182,7 @@ func blockedCondition(class *v1beta1.MachineClass, names map[Outcome][]string, n
 		if len(most) == 1 {
 			subject, lost = "1 instance has no Machine", "its Machine was lost"
 		}
-		condition.Message = fmt.Sprintf("%s, most of those in this cluster or in one namespace: it is more likely that %s. None is removed: %s.%s",
+		condition.Message = fmt.Sprintf("%s, most of those in this cluster or in one namespace: it is more likely that %s. They are not removed: %s.%s",
 			subject, lost, enumerate(most), how)
 	case len(ready) > 0:
 		condition.Reason = v1beta1.ReasonOrphanNodeReady

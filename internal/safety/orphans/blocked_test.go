@@ -15,10 +15,10 @@ import (
 // F-41.
 func TestMostInstancesAtOnceAreNoOrphans(t *testing.T) {
 	for _, tc := range []struct {
-		name          string
-		orphans, kept int
-		change        func(*State)
-		want          Outcome
+		name              string
+		orphans, retained int
+		change            func(*State)
+		want              Outcome
 	}{
 		{"one of one", 1, 0, nil, Delete},
 		{"two of two", 2, 0, nil, Delete},
@@ -32,9 +32,9 @@ func TestMostInstancesAtOnceAreNoOrphans(t *testing.T) {
 		{"three of three, on a clock that says they are young", 3, 0, func(s *State) { s.Now = ago(time.Hour) }, MostOrphaned},
 		{"three of three, right after an outage", 3, 0, func(s *State) { s.Stable = s.Now }, MostOrphaned},
 		{"few now, and most when they lost their Machines", 4, 20, func(s *State) {
-			for id, sighting := range s.Before {
-				sighting.Blocked = true
-				s.Before[id] = sighting
+			for id, observation := range s.Before {
+				observation.Blocked = true
+				s.Before[id] = observation
 			}
 		}, MostOrphaned},
 		{"few now, and the class says that they were most", 4, 20, func(s *State) {
@@ -68,7 +68,7 @@ func TestMostInstancesAtOnceAreNoOrphans(t *testing.T) {
 				s.Before[in.ProviderID] = Observation{Machine: in.MachineUID, First: ago(30 * time.Minute)}
 				orphaned[in.ProviderID] = true
 			}
-			for n := range tc.kept {
+			for n := range tc.retained {
 				s.Instances = append(s.Instances, owned(&s, 100+n))
 			}
 			if tc.change != nil {
@@ -83,7 +83,7 @@ func TestMostInstancesAtOnceAreNoOrphans(t *testing.T) {
 					t.Errorf("forgets that %s was one of most", d.ID)
 				}
 			}
-			if plan.Instances[""] > tc.orphans+tc.kept {
+			if plan.Instances[""] > tc.orphans+tc.retained {
 				t.Errorf("counted %v", plan.Instances)
 			}
 		})
@@ -150,7 +150,7 @@ func TestMostOrphanedInstancesStayUntilAPersonConfirms(t *testing.T) {
 		w.lost(10+n, func(in *provider.Instance) { in.MachineUID, in.ProviderID = m.UID, m.Spec.ProviderID })
 	}
 	all := w.cloud.all()
-	w.look()
+	w.listing()
 	w.wantBlocked("small", "", "")
 	w.pass()
 	w.want(all...)
@@ -167,8 +167,8 @@ func TestMostOrphanedInstancesStayUntilAPersonConfirms(t *testing.T) {
 		w.lost(20+n, func(in *provider.Instance) { in.MachineUID, in.ProviderID = m.UID, m.Spec.ProviderID })
 	}
 	all = w.cloud.all()
-	w.collector.memory = memory{}
-	w.look()
+	w.collector.state = state{}
+	w.listing()
 	w.pass()
 	w.pass()
 	w.want(all...)
@@ -193,7 +193,7 @@ func TestMostOrphanedInstancesStayUntilAPersonConfirms(t *testing.T) {
 func TestAConditionAboutOneInstanceSaysOne(t *testing.T) {
 	class := &v1beta1.MachineClass{}
 	for _, test := range []struct {
-		verdict Outcome
+		outcome Outcome
 		names   []string
 		want    string
 	}{
@@ -202,8 +202,8 @@ func TestAConditionAboutOneInstanceSaysOne(t *testing.T) {
 		{MostOrphaned, []string{"a"}, "1 instance has no Machine, most "},
 		{MostOrphaned, []string{"a", "b"}, "2 instances have no Machine, most "},
 	} {
-		if got := blockedCondition(class, map[Outcome][]string{test.verdict: test.names}, time.Now()).Message; !strings.HasPrefix(got, test.want) {
-			t.Errorf("%v of %v: %q, want it to begin with %q", test.verdict, test.names, got, test.want)
+		if got := blockedCondition(class, map[Outcome][]string{test.outcome: test.names}, time.Now()).Message; !strings.HasPrefix(got, test.want) {
+			t.Errorf("%v of %v: %q, want it to begin with %q", test.outcome, test.names, got, test.want)
 		}
 	}
 }

@@ -24,8 +24,8 @@ const (
 	DefaultMaxDeletes = 10
 )
 
-// stableLook is how often a process that may not act looks whether it may. It costs nothing: no request is made.
-const stableLook = 10 * time.Second
+// stableListing is how often a process that may not act looks whether it may. It costs nothing: no request is made.
+const stableListing = 10 * time.Second
 
 // Reach tells of outages.
 type Reach interface {
@@ -52,10 +52,10 @@ type Options struct {
 	// Record is the object with the recorded cluster id, for events; only its name counts.
 	Record *corev1.ConfigMap
 	Reach  Reach
-	// Doubt has a Machine ask the provider whether its instance is still there.
-	Doubt    func(*v1beta1.Machine)
-	Recorder events.EventRecorder
-	Clock    clock.PassiveClock
+	// CheckInstance has a Machine ask the provider whether its instance is still there.
+	CheckInstance func(*v1beta1.Machine)
+	Recorder      events.EventRecorder
+	Clock         clock.PassiveClock
 	// Ledger keeps what the last pass found for people; may be nil.
 	Ledger Ledger
 	// Metrics may be nil.
@@ -65,7 +65,7 @@ type Options struct {
 // Collector removes the orphans of one provider.
 type Collector struct {
 	Options
-	memory memory
+	state state
 	// pageSize bounds the pages in which Machines are listed.
 	pageSize int64
 }
@@ -75,29 +75,29 @@ func New(o Options) *Collector {
 	return &Collector{Options: o, pageSize: machinesPerPage}
 }
 
-// Reconcile makes a pass, if one is due. Passes do not begin more often than once in a period, whatever wakes them, and one
+// Reconcile makes a pass, if one is due. Passes do not begin more often than once in a period, whatever triggers them, and one
 // that fails is not repeated sooner: that orphans cost money for half an hour more is no reason to burden a cloud that is
 // in trouble.
 func (c *Collector) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	now := c.Clock.Now()
-	if wait := c.memory.began.Add(c.Rules.Period).Sub(now); !c.memory.began.IsZero() && wait > 0 {
+	if wait := c.state.began.Add(c.Rules.Period).Sub(now); !c.state.began.IsZero() && wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	if err := c.Mismatch(); err != nil {
-		c.memory.sightings = nil
-		c.tellMismatch(ctx, err)
+		c.state.observations = nil
+		c.reportMismatch(ctx, err)
 		c.keep(ctx, now, ledger.Page{Stopped: err.Error()})
 		return reconcile.Result{RequeueAfter: c.Rules.Period}, nil
 	}
 	if !c.stable() {
-		return reconcile.Result{RequeueAfter: min(stableLook, c.Rules.Period)}, nil
+		return reconcile.Result{RequeueAfter: min(stableListing, c.Rules.Period)}, nil
 	}
-	c.memory.began = now
-	before := c.memory.sightings
+	c.state.began = now
+	before := c.state.observations
 	// Until the end of the pass nothing was seen: one that is cut off is none.
-	c.memory.sightings = nil
+	c.state.observations = nil
 	plan := c.pass(ctx, now, before)
-	c.memory.sightings, c.memory.instances = plan.Observations, plan.Instances
+	c.state.observations, c.state.instances = plan.Observations, plan.Instances
 	return reconcile.Result{RequeueAfter: max(now.Add(c.Rules.Period).Sub(c.Clock.Now()), time.Millisecond)}, nil
 }
 
@@ -107,12 +107,12 @@ func (c *Collector) stable() bool {
 	return stable && reason == ""
 }
 
-// tellMismatch says once for each mismatch that nothing is collected.
-func (c *Collector) tellMismatch(ctx context.Context, err error) {
-	if c.memory.mismatch == err.Error() {
+// reportMismatch says once for each mismatch that nothing is collected.
+func (c *Collector) reportMismatch(ctx context.Context, err error) {
+	if c.state.mismatch == err.Error() {
 		return
 	}
-	c.memory.mismatch = err.Error()
+	c.state.mismatch = err.Error()
 	c.log(ctx).Error(err, "Orphaned instances are left alone")
 	c.Recorder.Eventf(c.Record, nil, corev1.EventTypeWarning, reasonMismatch, actionCollect, "Orphaned instances are left alone: %s", err)
 }

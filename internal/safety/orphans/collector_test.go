@@ -21,13 +21,13 @@ import (
 func TestAnOrphanGoesInTheSecondPass(t *testing.T) {
 	w := newWorld(t)
 	orphan := w.lost(1)
-	w.look()
+	w.listing()
 	w.want(orphan)
 
-	// Whatever wakes the collector: a pass is one per period.
+	// Whatever triggers the collector: a pass is one per period.
 	w.clock.SetTime(w.clock.Now().Add(10 * time.Minute))
-	if again := w.look(); again != 20*time.Minute {
-		t.Errorf("looks again after %s, want the rest of the period", again)
+	if again := w.listing(); again != 20*time.Minute {
+		t.Errorf("checks again after %s, want the rest of the period", again)
 	}
 	w.want(orphan)
 	if w.cloud.lists != 1 {
@@ -35,7 +35,7 @@ func TestAnOrphanGoesInTheSecondPass(t *testing.T) {
 	}
 
 	w.clock.SetTime(w.clock.Now().Add(20 * time.Minute))
-	w.look()
+	w.listing()
 	w.want()
 	w.wantEvents("Normal OrphanDeleted small: Instances without a Machine are being removed: " + orphan.ProviderID)
 	if n := w.counted("deleted"); n != 1 {
@@ -50,7 +50,7 @@ func TestARemovalThatTakesLongIsFollowed(t *testing.T) {
 	w := newWorld(t)
 	orphan := w.lost(1)
 	w.cloud.slow = true
-	w.look()
+	w.listing()
 	w.pass()
 	w.pass()
 	w.want(orphan)
@@ -68,7 +68,7 @@ func TestClassesOfOneScopeAreListedOnce(t *testing.T) {
 	w := newWorld(t)
 	w.classOf("twin", "small")
 	w.lost(1)
-	w.look()
+	w.listing()
 	if w.cloud.lists != 1 {
 		t.Errorf("listed %d times", w.cloud.lists)
 	}
@@ -88,13 +88,13 @@ func TestOneListServesAllClassesOfAScope(t *testing.T) {
 	there := w.sizedMachine("there", "size-3")
 	w.lost(2, func(in *provider.Instance) { in.MachineUID, in.ProviderID = there.UID, "sim:///there" })
 	w.sizedMachine("missing", "size-7")
-	w.look()
+	w.listing()
 	if w.cloud.lists != 2 {
 		t.Errorf("listed %d times, want once for each of two sets of credentials", w.cloud.lists)
 	}
 	// What one list serves is also looked for in it.
-	if want := []string{"missing"}; !slices.Equal(w.doubted, want) {
-		t.Errorf("told %v, want %v", w.doubted, want)
+	if want := []string{"missing"}; !slices.Equal(w.suspected, want) {
+		t.Errorf("reported %v, want %v", w.suspected, want)
 	}
 	w.pass()
 	if left := w.cloud.all(); len(left) != 1 || left[0].MachineUID != there.UID {
@@ -119,12 +119,12 @@ func TestClassesWithoutANamedScopeAreListedByThemselves(t *testing.T) {
 	}
 	orphan := w.lost(1)
 	w.sizedMachine("missing", "broken-1")
-	w.look()
+	w.listing()
 	if w.cloud.lists != 5 {
 		t.Errorf("listed %d times, want once for each of four classes and once for the account", w.cloud.lists)
 	}
-	if want := []string{"missing"}; !slices.Equal(w.doubted, want) {
-		t.Errorf("told %v, want %v", w.doubted, want)
+	if want := []string{"missing"}; !slices.Equal(w.suspected, want) {
+		t.Errorf("reported %v, want %v", w.suspected, want)
 	}
 	w.want(orphan)
 	w.pass()
@@ -141,9 +141,9 @@ func TestASharedScopeThatCannotBeListedIsLeftAlone(t *testing.T) {
 	w.sized("large", "large")
 	w.sizedMachine("m", "large")
 	w.cloud.onPage = func(string, int) error { return provider.Errorf(provider.Throttled, "too many calls") }
-	w.look()
-	if len(w.doubted) != 0 {
-		t.Errorf("told %v of an instance that nobody has looked for", w.doubted)
+	w.listing()
+	if len(w.suspected) != 0 {
+		t.Errorf("reported %v of an instance that nobody has looked for", w.suspected)
 	}
 	page, _ := w.page()
 	want := []ledger.Unlisted{{Source: w.namespace + "/large", Why: "Throttled"}, {Source: w.namespace + "/small", Why: "Throttled"}}
@@ -156,7 +156,7 @@ func TestASharedScopeThatCannotBeListedIsLeftAlone(t *testing.T) {
 func TestAnOrphanMustBeSeenInTwoPassesInARow(t *testing.T) {
 	w := newWorld(t)
 	orphan := w.lost(1)
-	w.look()
+	w.listing()
 	w.cloud.onPage = func(string, int) error { return provider.Errorf(provider.Unavailable, "no answer") }
 	w.pass()
 	w.cloud.onPage = nil
@@ -170,7 +170,7 @@ func TestAnOrphanMustBeSeenInTwoPassesInARow(t *testing.T) {
 func TestAYoungInstanceIsLeftAlone(t *testing.T) {
 	w := newWorld(t, func(r *Rules) { r.MinAge = 2 * time.Hour })
 	orphan := w.lost(1)
-	w.look() // It is an hour old.
+	w.listing() // It is an hour old.
 	w.pass()
 	w.pass() // It is two hours old by the provider's clock, which may be wrong by minutes.
 	w.want(orphan)
@@ -179,10 +179,10 @@ func TestAYoungInstanceIsLeftAlone(t *testing.T) {
 }
 
 // F-12.
-func TestARemovalIsConfirmedByALiveLook(t *testing.T) {
+func TestARemovalIsConfirmedByALiveRead(t *testing.T) {
 	w := newWorld(t)
 	orphan := w.lost(1)
-	w.look()
+	w.listing()
 	w.cloud.onGet = func(string) error {
 		w.cloud.accounts["small"][0].MachineUID = "adopted by another"
 		return nil
@@ -197,7 +197,7 @@ func TestARemovalIsConfirmedByALiveLook(t *testing.T) {
 	if w.cloud.deletes != 0 {
 		t.Errorf("%d deletions were sent", w.cloud.deletes)
 	}
-	// One that went by itself is no news.
+	// One that went by itself is no change.
 	w.events = nil
 	w.cloud.onGet = func(string) error { return provider.Errorf(provider.NotFound, "gone") }
 	w.pass()
@@ -208,13 +208,13 @@ func TestARemovalIsConfirmedByALiveLook(t *testing.T) {
 }
 
 // A cloud whose reads are behind does not find what it lists, and its driver calls gone what it does not find. The orphan goes
-// all the same, and one that is still listed when it is gone is asked for in vain.
+// anyway, and one that is still listed when it is gone is asked for in vain.
 //
 // F-29.
 func TestAnOrphanThatIsNotFoundIsTriedAgain(t *testing.T) {
 	w := newWorld(t)
 	orphan := w.lost(1)
-	w.look()
+	w.listing()
 	w.cloud.onGet = func(string) error { return provider.Errorf(provider.NotFound, "a replica that is behind") }
 	w.pass()
 	w.want(orphan)
@@ -252,7 +252,7 @@ func TestOnePassRemovesOnlySoMany(t *testing.T) {
 	}
 	for i, want := range []int{5, 4, 2, 1} {
 		if i == 0 {
-			w.look()
+			w.listing()
 		} else {
 			w.pass()
 		}
@@ -283,7 +283,7 @@ func TestOrphansAreOnlyReportedIfThatIsAskedFor(t *testing.T) {
 		all = append(all, in)
 		names = append(names, in.ProviderID)
 	}
-	w.look()
+	w.listing()
 	w.wantEvents()
 	w.pass()
 	w.pass()
@@ -303,7 +303,7 @@ func TestAFleetInOrderCostsNoListOfMachines(t *testing.T) {
 	w := newWorld(t)
 	m := w.machine("m", "small", "sim:///m")
 	w.lost(1, func(in *provider.Instance) { in.MachineUID, in.ProviderID = m.UID, "sim:///m" })
-	w.look()
+	w.listing()
 	w.pass()
 	if w.listed != 0 {
 		t.Errorf("%d lists were asked for", w.listed)
@@ -316,12 +316,12 @@ func TestAScopeThatCannotBeListedIsLeftAlone(t *testing.T) {
 	w.class("other")
 	w.confirm("small", now.Add(12*time.Hour).Format(time.RFC3339))
 	w.confirm("other", now.Add(12*time.Hour).Format(time.RFC3339))
-	var kept []provider.Instance
+	var retained []provider.Instance
 	for n := range 3 {
 		in := lost(20 + n)
 		in.MachineKey = w.namespace + "/m"
 		w.cloud.put("other", in)
-		kept = append(kept, in)
+		retained = append(retained, in)
 		w.lost(n)
 	}
 	fails := false
@@ -331,10 +331,10 @@ func TestAScopeThatCannotBeListedIsLeftAlone(t *testing.T) {
 		}
 		return nil
 	}
-	w.look()
+	w.listing()
 	fails = true
 	w.pass()
-	w.want(kept...)
+	w.want(retained...)
 	// So is one whose credentials are gone.
 	fails = false
 	if err := w.api.Delete(t.Context(), w.secret("other")); err != nil {
@@ -342,7 +342,7 @@ func TestAScopeThatCannotBeListedIsLeftAlone(t *testing.T) {
 	}
 	w.pass()
 	w.pass()
-	w.want(kept...)
+	w.want(retained...)
 }
 
 func (w *world) secret(name string) client.Object {
@@ -365,7 +365,7 @@ func TestADriverWhoseListDoesNotGetOnHarmsNobodyElse(t *testing.T) {
 }
 
 // F-16.
-func TestAMachineIsToldThatItsInstanceIsMissing(t *testing.T) {
+func TestAMachineIsReconciledWhenItsInstanceIsMissing(t *testing.T) {
 	w := newWorld(t)
 	w.class("other")
 	there := w.machine("there", "small", "sim:///there")
@@ -389,13 +389,13 @@ func TestAMachineIsToldThatItsInstanceIsMissing(t *testing.T) {
 		}
 		return nil
 	}
-	w.look()
-	if want := []string{"missing"}; !slices.Equal(w.doubted, want) {
-		t.Errorf("told %v, want %v", w.doubted, want)
+	w.listing()
+	if want := []string{"missing"}; !slices.Equal(w.suspected, want) {
+		t.Errorf("reported %v, want %v", w.suspected, want)
 	}
 	w.pass()
-	if n := len(w.doubted); n != 2 {
-		t.Errorf("told %v in two passes", w.doubted)
+	if n := len(w.suspected); n != 2 {
+		t.Errorf("reported %v in two passes", w.suspected)
 	}
 }
 
@@ -414,10 +414,10 @@ func TestMachinesWithoutAClassAreLookedAfter(t *testing.T) {
 	}
 	// The class has the same credentials and another specification; the account is the same, and so are its instances.
 	w.lost(1)
-	w.look()
-	slices.Sort(w.doubted)
-	if want := []string{"a", "b"}; !slices.Equal(w.doubted, want) || w.cloud.lists != 2 {
-		t.Errorf("told %v with %d lists, want %v with one for the class and one for both machines", w.doubted, w.cloud.lists, want)
+	w.listing()
+	slices.Sort(w.suspected)
+	if want := []string{"a", "b"}; !slices.Equal(w.suspected, want) || w.cloud.lists != 2 {
+		t.Errorf("reported %v with %d lists, want %v with one for the class and one for both machines", w.suspected, w.cloud.lists, want)
 	}
 	w.pass()
 	w.want()
@@ -429,13 +429,13 @@ func TestMachinesWithoutAClassAreLookedAfter(t *testing.T) {
 func TestAForkKeepsItsOwnCounsel(t *testing.T) {
 	w := newWorld(t)
 	w.lost(1)
-	w.look()
+	w.listing()
 	fork := w.collector.Fork(w.collector.Options)
-	if len(fork.memory.sightings) != 1 || !fork.memory.began.Equal(w.clock.Now()) {
-		t.Fatalf("the fork remembers %+v", fork.memory)
+	if len(fork.state.observations) != 1 || !fork.state.began.Equal(w.clock.Now()) {
+		t.Fatalf("the clone remembers %+v", fork.state)
 	}
-	fork.memory.sightings["another"] = Observation{Machine: types.UID("x")}
-	if len(w.collector.memory.sightings) != 1 {
-		t.Error("the origin remembers what its fork saw")
+	fork.state.observations["another"] = Observation{Machine: types.UID("x")}
+	if len(w.collector.state.observations) != 1 {
+		t.Error("the origin remembers what its clone saw")
 	}
 }

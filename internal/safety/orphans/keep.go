@@ -31,16 +31,16 @@ func (c *Collector) keep(ctx context.Context, now time.Time, page ledger.Page) {
 func pageOf(plan Plan, scopes map[string]*scope, unlisted []ledger.Unlisted) ledger.Page {
 	page := ledger.Page{Unlisted: unlisted}
 	for _, d := range plan.Decisions {
-		sighting, seen := plan.Observations[d.ID]
+		observation, seen := plan.Observations[d.ID]
 		if !seen {
-			continue // It is owned, foreign, or nobody could say.
+			continue // It is owned, another installation's, or unknown.
 		}
 		if page.Total++; page.Total > ledger.MostEntries {
 			continue
 		}
 		e := ledger.Entry{
 			ProviderID: d.Instance.ProviderID, Parts: d.Parts, Machine: d.Instance.MachineKey, UID: string(d.Instance.MachineUID),
-			FirstSeen: sighting.First, Outcome: string(d.Outcome),
+			FirstSeen: observation.First, Outcome: string(d.Outcome),
 		}
 		if s := scopes[d.ID]; s != nil {
 			e.Source = nameOf(s.source)
@@ -50,7 +50,7 @@ func pageOf(plan Plan, scopes map[string]*scope, unlisted []ledger.Unlisted) led
 		}
 		page.Entries = append(page.Entries, e)
 	}
-	// Which of them are removed first is no news.
+	// Which of them are removed first is no change.
 	slices.SortFunc(page.Entries, func(a, b ledger.Entry) int {
 		return cmp.Or(cmp.Compare(a.ProviderID, b.ProviderID), cmp.Compare(a.UID, b.UID), cmp.Compare(a.Source, b.Source))
 	})

@@ -14,22 +14,22 @@ import (
 // page reads what is kept, and the version of the object that it is kept in.
 func (w *world) page() (ledger.Page, string) {
 	w.Helper()
-	kept := &corev1.ConfigMap{}
-	if err := w.api.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: ledger.Name}, kept); err != nil {
+	retained := &corev1.ConfigMap{}
+	if err := w.api.Get(w.Context(), client.ObjectKey{Namespace: w.namespace, Name: ledger.Name}, retained); err != nil {
 		w.Fatal(err)
 	}
-	page, err := ledger.Decode(kept.Data[ledger.Key(w.namespace, w.namespace)])
+	page, err := ledger.Decode(retained.Data[ledger.Key(w.namespace, w.namespace)])
 	if err != nil {
 		w.Fatal(err)
 	}
-	return page, kept.ResourceVersion
+	return page, retained.ResourceVersion
 }
 
 // F-28.
 func TestWhatAPassFindsIsKeptWhereItCanBeRead(t *testing.T) {
 	w := newWorld(t, func(r *Rules) { r.ReportOnly = true })
 	w.collector.Ledger = ledger.Book{Client: w.api, Namespace: w.namespace}
-	w.look()
+	w.listing()
 	page, empty := w.page()
 	if page.Total != 0 || page.Period != int64((30*time.Minute)/time.Second) || page.Stopped != "" {
 		t.Errorf("kept %+v of nothing", page)
@@ -49,25 +49,25 @@ func TestWhatAPassFindsIsKeptWhereItCanBeRead(t *testing.T) {
 		t.Errorf("kept %+v", page)
 	}
 	w.pass()
-	page, told := w.page()
+	page, reported := w.page()
 	if page.Entries[0].Outcome != string(Report) {
 		t.Errorf("kept %+v", page)
 	}
 	w.pass()
-	if _, version := w.page(); version != told {
+	if _, version := w.page(); version != reported {
 		t.Error("a pass that found nothing new wrote")
 	}
 
-	// A process that starts has seen nothing yet; when it was first seen is known all the same.
+	// A process that starts has seen nothing yet; when it was first seen is known anyway.
 	w.collector = New(w.collector.Options)
-	w.look()
+	w.listing()
 	if page, _ = w.page(); page.Entries[0].Outcome != string(Unconfirmed) || !page.Entries[0].FirstSeen.Equal(seen.UTC().Truncate(time.Second)) {
 		t.Errorf("kept %+v after a restart", page)
 	}
 }
 
 // F-28.
-func TestWhatCouldNotBeLookedAtIsKeptToo(t *testing.T) {
+func TestWhatCouldNotBeListedIsRetainedToo(t *testing.T) {
 	w := newWorld(t)
 	w.collector.Ledger = ledger.Book{Client: w.api, Namespace: w.namespace}
 	w.classOf("dark", "dark")
@@ -80,7 +80,7 @@ func TestWhatCouldNotBeLookedAtIsKeptToo(t *testing.T) {
 		}
 		return nil
 	}
-	w.look()
+	w.listing()
 	page, _ := w.page()
 	want := []ledger.Unlisted{{Source: w.namespace + "/dark", Why: "CredentialsNotFound"}, {Source: w.namespace + "/small", Why: "Unavailable"}}
 	if len(page.Unlisted) != 2 || page.Unlisted[0] != want[0] || page.Unlisted[1] != want[1] {

@@ -56,7 +56,7 @@ func (l *Leftovers) subject() Decision {
 	return d
 }
 
-// name is how people are told of it.
+// name is how people are reported of it.
 func (d *Decision) name() string {
 	if len(d.Parts) == 0 {
 		return d.Instance.ProviderID

@@ -39,9 +39,9 @@ func TestPartsAreOrphansByTheRulesOfInstances(t *testing.T) {
 		{"of unknown age, seen long ago", func(_ *State, p []provider.Leftover) { p[1].LaunchTime = time.Time{} }, Delete},
 		{"of unknown age, seen lately", func(s *State, p []provider.Leftover) {
 			p[1].LaunchTime = time.Time{}
-			for id, sighting := range s.Before {
-				sighting.First = ago(10 * time.Minute)
-				s.Before[id] = sighting
+			for id, observation := range s.Before {
+				observation.First = ago(10 * time.Minute)
+				s.Before[id] = observation
 			}
 		}, TooYoung},
 		{"after an outage", func(s *State, _ []provider.Leftover) { s.Stable = ago(time.Minute) }, AfterOutage},
@@ -90,7 +90,7 @@ func TestPartsOfAMachineThatIsGoneAreRemovedInTheSecondPass(t *testing.T) {
 	w.collector.Ledger = ledger.Book{Client: w.api, Namespace: w.namespace}
 	w.classOf("twin", "small") // Leads to the same parts.
 	w.leave(1, "x/nic-0", "x/disk-0")
-	w.look()
+	w.listing()
 	if page, _ := w.page(); page.Total != 1 || len(page.Entries) != 1 || page.Entries[0].ProviderID != "" || len(page.Entries[0].Parts) != 2 {
 		t.Errorf("kept %+v", page)
 	}
@@ -120,7 +120,7 @@ func TestPartsOfAMachineThatExistsAreItsOwn(t *testing.T) {
 		w.leave(i, fmt.Sprint("x/nic-", i))
 		w.cloud.leftovers["small"][i].MachineUID = uid
 	}
-	w.look()
+	w.listing()
 	for range 3 {
 		w.pass()
 	}
@@ -135,7 +135,7 @@ func TestPartsOfAMachineThatExistsAreItsOwn(t *testing.T) {
 func TestPartsOfAnInstanceThatTheListLacksAreLeftAlone(t *testing.T) {
 	w := newWorld(t)
 	l := w.leave(1, "x/nic-0")
-	w.look()
+	w.listing()
 	w.lost(1, func(in *provider.Instance) { in.MachineUID = l.MachineUID })
 	hidden := w.cloud.accounts["small"]
 	w.cloud.onPage = func(string, int) error { w.cloud.accounts["small"] = nil; return nil }

@@ -40,7 +40,7 @@ func (c *Collector) listInstances(ctx context.Context, s *scope) (all provider.L
 }
 
 // listMachines returns the UIDs of all Machines in the scope of this installation as the API server itself has them now,
-// all at one version. Whatever casts a doubt on it is an error.
+// all at one version. Whatever casts a uncertainty on it is an error.
 func (c *Collector) listMachines(ctx context.Context) (map[types.UID]bool, error) {
 	live, version, token := map[types.UID]bool{}, "", ""
 	for {

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// memory is all that a Collector remembers between passes. Losing it at a restart costs the time of one pass.
-type memory struct {
+// state is all that a Collector keeps between passes. Losing it at a restart costs the time of one pass.
+type state struct {
 	// began is when the last pass did, zero before the first.
 	began time.Time
-	// sightings are those of the last pass, instances its numbers of instances by namespace.
-	sightings Observations
-	instances map[string]int
+	// observations are those of the last pass, instances its numbers of instances by namespace.
+	observations Observations
+	instances    map[string]int
 	// mismatch is what was made known of another cluster id.
 	mismatch string
 }
@@ -20,8 +20,8 @@ type memory struct {
 // neither knows what the other does. It is for simulations, and must not be called during a pass.
 func (c *Collector) Fork(o Options) *Collector {
 	f := New(o)
-	f.memory = c.memory
-	f.memory.sightings = c.memory.sightings.clone()
-	f.memory.instances = maps.Clone(c.memory.instances)
+	f.state = c.state
+	f.state.observations = c.state.observations.clone()
+	f.state.instances = maps.Clone(c.state.instances)
 	return f
 }

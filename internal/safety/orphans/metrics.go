@@ -9,10 +9,10 @@ import (
 
 // What is counted of an orphan.
 const (
-	actionDeleted  = "deleted"
-	actionFailed   = "failed"
-	actionReported = "reported"
-	actionStray    = "stray"
+	actionDeleted   = "deleted"
+	actionFailed    = "failed"
+	actionReported  = "reported"
+	actionDuplicate = "duplicate"
 )
 
 // Metrics count what is done about orphans. A nil *Metrics counts nothing.
@@ -37,13 +37,13 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
-// setBlocked reports how many orphans each verdict keeps.
+// setBlocked reports how many orphans each decision keeps.
 func (m *Metrics) setBlocked(n map[Outcome]int) {
 	if m == nil {
 		return
 	}
-	for verdict, reason := range blockedReasons {
-		m.blocked.WithLabelValues(reason).Set(float64(n[verdict]))
+	for outcome, reason := range blockedReasons {
+		m.blocked.WithLabelValues(reason).Set(float64(n[outcome]))
 	}
 }
 

@@ -25,8 +25,8 @@ const (
 	reasonFound = "OrphanFound"
 	// reasonBlocked surfaces there when orphans are not removed until a person confirms.
 	reasonBlocked = v1beta1.ConditionOrphanRemovalBlocked
-	// reasonStray surfaces on a Machine that has an instance beside the one that it has recorded.
-	reasonStray = "StrayInstance"
+	// reasonDuplicate surfaces on a Machine that has an instance beside the one that it has recorded.
+	reasonDuplicate = "StrayInstance"
 
 	actionCollect = "CollectOrphans"
 )
@@ -34,8 +34,8 @@ const (
 // namedInEvent is how many instances an event names.
 const namedInEvent = 5
 
-// news gathers the events of one pass: there is one for each object and reason.
-type news struct{ items []*item }
+// changes gathers the events of one pass: there is one for each object and reason.
+type changes struct{ items []*item }
 
 type item struct {
 	about  client.Object
@@ -43,7 +43,7 @@ type item struct {
 	what   []string
 }
 
-func (n *news) add(about client.Object, reason, what string) {
+func (n *changes) add(about client.Object, reason, what string) {
 	for _, i := range n.items {
 		if i.about == about && i.reason == reason {
 			i.what = append(i.what, what)
@@ -53,7 +53,7 @@ func (n *news) add(about client.Object, reason, what string) {
 	n.items = append(n.items, &item{about, reason, []string{what}})
 }
 
-func (n *news) tell(recorder events.EventRecorder) {
+func (n *changes) report(recorder events.EventRecorder) {
 	for _, i := range n.items {
 		text, kind := "", corev1.EventTypeWarning
 		switch i.reason {
@@ -65,7 +65,7 @@ func (n *news) tell(recorder events.EventRecorder) {
 			text = "Instances have no Machine; --orphan-vms-action=report leaves them where they are"
 		case reasonBlocked:
 			text = "Instances without a Machine are not removed until a person confirms; the class's condition OrphanRemovalBlocked says why and how"
-		case reasonStray:
+		case reasonDuplicate:
 			text = "The machine has instances beside the one that it has recorded, which are left alone"
 		}
 		recorder.Eventf(i.about, nil, kind, i.reason, actionCollect, "%s: %s", text, enumerate(i.what))

@@ -103,20 +103,20 @@ func readiness(node *corev1.Node) corev1.NodeCondition {
 
 // nodeMayGo reports whether nothing on the Node of an orphan keeps the instance. A Node that is Ready goes only if a person
 // confirmed that, and empty, as that of a Machine does.
-func (c *Collector) nodeMayGo(ctx context.Context, in *provider.Instance, sighting *Observation, confirmed bool) (bool, error) {
+func (c *Collector) nodeMayGo(ctx context.Context, in *provider.Instance, observation *Observation, confirmed bool) (bool, error) {
 	nodes, err := c.liveNodesOf(ctx, in)
 	if err != nil {
 		return false, err
 	}
 	for _, node := range nodes {
-		ready, draining := isReady(node), sighting.Drain.UID == node.UID
+		ready, draining := isReady(node), observation.Drain.UID == node.UID
 		switch {
 		case !ready && !draining:
 		case !confirmed:
 			c.log(ctx).Info("An instance without a Machine is left alone: its Node is Ready", "providerID", in.ProviderID, "node", node.Name)
 			return false, nil
 		default:
-			if empty, err := c.drain(ctx, in, node, sighting); err != nil || !empty {
+			if empty, err := c.drain(ctx, in, node, observation); err != nil || !empty {
 				return false, err
 			}
 		}
@@ -126,19 +126,19 @@ func (c *Collector) nodeMayGo(ctx context.Context, in *provider.Instance, sighti
 
 // drain cordons a Node, empties it and waits for its volumes, and reports whether that is done. The times are those of a
 // Machine that says nothing of its own, and count anew after an outage.
-func (c *Collector) drain(ctx context.Context, in *provider.Instance, node *corev1.Node, sighting *Observation) (bool, error) {
+func (c *Collector) drain(ctx context.Context, in *provider.Instance, node *corev1.Node, observation *Observation) (bool, error) {
 	node, err := drain.Cordon(ctx, c.Target.Live, node)
 	if err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
-	if epoch := c.Target.Epoch(); sighting.Drain.UID != node.UID || sighting.Drain.Epoch != epoch {
-		sighting.Drain = Drain{Node: node.Name, UID: node.UID, Began: c.Clock.Now(), Epoch: epoch}
+	if epoch := c.Target.Epoch(); observation.Drain.UID != node.UID || observation.Drain.Epoch != epoch {
+		observation.Drain = Drain{Node: node.Name, UID: node.UID, Began: c.Clock.Now(), Epoch: epoch}
 	}
 	var timeouts v1beta1.MachineTimeouts
 	ready := readiness(node)
 	request := drain.Request{
 		Machine: drainKey(in), UID: in.MachineUID, Node: node.Name, NodeUID: node.UID,
-		Start: sighting.Drain.Began, Deadline: sighting.Drain.Began.Add(timeouts.DrainOrDefault()), Epoch: sighting.Drain.Epoch,
+		Start: observation.Drain.Began, Deadline: observation.Drain.Began.Add(timeouts.DrainOrDefault()), Epoch: observation.Drain.Epoch,
 		NodeReachable: ready.Status != corev1.ConditionUnknown && ready.Status != "",
 	}
 	if ready.Status == corev1.ConditionFalse {
@@ -170,20 +170,20 @@ func (c *Collector) forgetDrain(in *provider.Instance) {
 }
 
 // endDrain puts the Node of an orphan back into service whose removal nobody confirms any longer.
-func (c *Collector) endDrain(ctx context.Context, in *provider.Instance, sighting *Observation) error {
-	if c.Target == nil || sighting.Drain.UID == "" {
+func (c *Collector) endDrain(ctx context.Context, in *provider.Instance, observation *Observation) error {
+	if c.Target == nil || observation.Drain.UID == "" {
 		return nil
 	}
 	c.forgetDrain(in)
 	node := &corev1.Node{}
-	err := c.Target.Live.Get(ctx, client.ObjectKey{Name: sighting.Drain.Node}, node)
-	if err == nil && node.UID == sighting.Drain.UID {
+	err := c.Target.Live.Get(ctx, client.ObjectKey{Name: observation.Drain.Node}, node)
+	if err == nil && node.UID == observation.Drain.UID {
 		_, err = drain.Uncordon(ctx, c.Target.Live, node)
 	}
 	if client.IgnoreNotFound(err) != nil {
 		return err
 	}
-	sighting.Drain = Drain{}
+	observation.Drain = Drain{}
 	return nil
 }
 

@@ -19,7 +19,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// fakeDrainer drains when the test says so.
+// fakeDrainer drains when the test reports it.
 type fakeDrainer struct {
 	empty, detached bool
 	asked           []drain.Request
@@ -83,7 +83,7 @@ func TestAnOrphanThatIsAReadyNodeIsDrainedBeforeItIsRemoved(t *testing.T) {
 	for _, c := range []client.Client{live, cached} {
 		w.node(c, "one", orphan.ProviderID, corev1.ConditionTrue)
 	}
-	w.look()
+	w.listing()
 	w.pass()
 	w.pass()
 	w.want(orphan)
@@ -108,7 +108,7 @@ func TestAnOrphanThatIsAReadyNodeIsDrainedBeforeItIsRemoved(t *testing.T) {
 
 	w.confirm("small", w.clock.Now().Add(5*time.Hour).Format(time.RFC3339))
 	w.pass()
-	*epoch = 2 // The target cluster was away: the drain has its whole time again.
+	*epoch = 2 // The target cluster was unreachable: the drain has its whole time again.
 	w.pass()
 	first, second := drainer.asked[1], drainer.asked[2]
 	if !second.Start.After(first.Start) || second.Epoch != 2 || second.Deadline.Sub(second.Start) != (v1beta1.MachineTimeouts{}).DrainOrDefault() {
@@ -136,7 +136,7 @@ func TestAReadyNodeThatTheCacheLacksKeepsItsInstance(t *testing.T) {
 			} else {
 				w.node(live, "one", "", corev1.ConditionTrue)
 			}
-			w.look()
+			w.listing()
 			w.pass()
 			w.want(orphan)
 			if w.cloud.deletes != 0 {
@@ -159,13 +159,13 @@ func TestTheDeadNodeOfACollectedInstanceIsDeleted(t *testing.T) {
 		w.node(c, "other", "sim:///other", corev1.ConditionUnknown)
 	}
 	w.cloud.slow = true
-	w.look()
+	w.listing()
 	w.pass()
 	w.want(orphan)
 	if w.nodeOf(live, "dead").Annotations[v1beta1.NodeAnnotationInstanceRemoved] != w.namespace+"/small" {
 		t.Fatal("the Node is not marked, or went before its instance")
 	}
-	w.collector.memory = memory{} // Whoever leads when the instance is gone deletes the Node.
+	w.collector.state = state{} // Whoever leads when the instance is gone deletes the Node.
 	w.remember(live, cached, "dead")
 	// Where the list fails nobody knows whether it is gone.
 	w.cloud.accounts["small"] = nil
@@ -199,7 +199,7 @@ func TestTheNodeOfACollectedInstanceStaysWhileItIsReadyOrAMachineHasIt(t *testin
 	for _, c := range []client.Client{live, cached} {
 		w.node(c, "alive", "sim:///alive", corev1.ConditionTrue)
 		w.node(c, "adopted", "sim:///adopted", corev1.ConditionUnknown)
-		w.node(c, "foreign", "sim:///foreign", corev1.ConditionUnknown)
+		w.node(c, "other", "sim:///other", corev1.ConditionUnknown)
 		w.node(c, "unlisted", "sim:///unlisted", corev1.ConditionUnknown)
 		for name, source := range map[string]string{"alive": "small", "adopted": "small", "unlisted": "another"} {
 			node := w.nodeOf(c, name)
@@ -216,9 +216,9 @@ func TestTheNodeOfACollectedInstanceStaysWhileItIsReadyOrAMachineHasIt(t *testin
 		t.Fatal(err)
 	}
 	w.node(live, "recovered", "sim:///recovered", corev1.ConditionTrue)
-	w.look()
+	w.listing()
 	w.pass()
-	for _, name := range []string{"alive", "adopted", "foreign", "unlisted", "recovered"} {
+	for _, name := range []string{"alive", "adopted", "other", "unlisted", "recovered"} {
 		if w.nodeOf(live, name).Name == "" {
 			t.Errorf("Node %s was deleted", name)
 		}

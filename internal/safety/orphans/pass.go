@@ -7,14 +7,14 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// pass looks at all instances once, and returns what it saw for the next one.
+// pass checks all instances once, and returns what it saw for the next one.
 func (c *Collector) pass(ctx context.Context, now time.Time, before Observations) Plan {
 	known, err := c.observe(ctx)
 	if err != nil {
 		c.log(ctx).Error(err, "Orphaned instances are not looked for")
 		return Plan{}
 	}
-	state := State{Rules: c.Rules, Now: now, Recorded: known.recorded, Before: before, InstancesBefore: c.memory.instances}
+	state := State{Rules: c.Rules, Now: now, Recorded: known.recorded, Before: before, InstancesBefore: c.state.instances}
 	// By the IDs of decisions: the scope in which an instance was found is the one with which it is read again and removed.
 	scopes := map[string]*scope{}
 	parts := map[string]bool{}
@@ -41,13 +41,13 @@ func (c *Collector) pass(ctx context.Context, now time.Time, before Observations
 			}
 		}
 	}
-	c.doubt(ctx, listed, scopes)
+	c.suspect(ctx, listed, scopes)
 	if state.candidates() {
 		if state.Live, err = c.listMachines(ctx); err != nil {
 			c.log(ctx).Error(err, "Orphaned instances are left alone: it is not known which Machines there are")
 		}
 	}
-	if err := c.lookCloser(ctx, &state, scopes); err != nil {
+	if err := c.confirmLive(ctx, &state, scopes); err != nil {
 		state.Live = nil
 		c.log(ctx).Error(err, "Orphaned instances are left alone: it is not known which may be removed")
 	}
@@ -64,93 +64,93 @@ func (c *Collector) pass(ctx context.Context, now time.Time, before Observations
 	return plan
 }
 
-// doubt has the Machines look whose instances are missing in the list of their scope, and in all others: an instance of
+// uncertainty has the Machines look whose instances are missing in the list of their scope, and in all others: an instance of
 // another scope is no less there.
-func (c *Collector) doubt(ctx context.Context, listed []*scope, found map[string]*scope) {
+func (c *Collector) suspect(ctx context.Context, listed []*scope, found map[string]*scope) {
 	for _, s := range listed {
 		for _, m := range s.machines {
 			if found[m.Spec.ProviderID] == nil {
 				c.log(ctx).Info("The provider's list lacks the instance of a Machine, which is to ask for it", "machine", nameOf(m), "providerID", m.Spec.ProviderID)
-				c.Doubt(m)
+				c.CheckInstance(m)
 			}
 		}
 	}
 }
 
-// carryOut does what was decided, and notes it in the plan's sightings.
+// carryOut does what was decided, and notes it in the plan's observations.
 func (c *Collector) carryOut(ctx context.Context, known *fleet, plan Plan, scopes map[string]*scope, confirmed map[string]bool) {
-	var news news
+	var changes changes
 	for i := range plan.Decisions {
 		d := &plan.Decisions[i]
 		in := &d.Instance
-		sighting := plan.Observations[d.ID]
+		observation := plan.Observations[d.ID]
 		at := scopes[d.ID]
 		log := c.log(ctx).WithValues("providerID", in.ProviderID, "machine", in.MachineKey, "uid", in.MachineUID, "launched", in.LaunchTime)
 		if len(d.Parts) > 0 {
 			log = log.WithValues("parts", d.Parts)
 		}
-		switch verdict := d.Outcome; verdict {
+		switch outcome := d.Outcome; outcome {
 		case Delete:
 			if !c.stable() || ctx.Err() != nil {
 				log.Info("An orphaned instance is left alone for now")
 				continue
 			}
-			sighting.Attempts++
+			observation.Attempts++
 			removed, err := false, error(nil)
 			if len(d.Parts) > 0 {
 				removed, err = c.removeLeftovers(ctx, at, d)
 			} else {
-				removed, err = c.remove(ctx, at, in, &sighting, confirmed[d.ID])
+				removed, err = c.remove(ctx, at, in, &observation, confirmed[d.ID])
 			}
 			switch {
 			case err != nil:
 				log.Error(err, "Cannot remove an orphaned instance")
 				c.Metrics.count(actionFailed)
-				news.add(at.source, reasonFailed, d.name()+": "+string(provider.CodeOf(err)))
-			case removed && !sighting.Reported:
+				changes.add(at.source, reasonFailed, d.name()+": "+string(provider.CodeOf(err)))
+			case removed && !observation.Reported:
 				log.Info("Removed an orphaned instance: it has no Machine")
 				c.Metrics.count(actionDeleted)
-				news.add(at.source, reasonDeleted, d.name())
-				sighting.Reported = true
+				changes.add(at.source, reasonDeleted, d.name())
+				observation.Reported = true
 			}
-			plan.Observations[d.ID] = sighting
+			plan.Observations[d.ID] = observation
 		case MostOrphaned, NodeReady:
-			if err := c.endDrain(ctx, in, &sighting); err != nil {
+			if err := c.endDrain(ctx, in, &observation); err != nil {
 				log.Error(err, "Cannot put the Node of an instance without a Machine back into service")
 			}
-			if !sighting.Warned {
-				log.Info("An instance without a Machine is not removed until a person confirms", "reason", blockedReasons[verdict])
-				news.add(at.source, reasonBlocked, d.name())
-				sighting.Warned = true
+			if !observation.Warned {
+				log.Info("An instance without a Machine is not removed until a person confirms", "reason", blockedReasons[outcome])
+				changes.add(at.source, reasonBlocked, d.name())
+				observation.Warned = true
 			}
-			plan.Observations[d.ID] = sighting
+			plan.Observations[d.ID] = observation
 		case Report, Duplicate:
-			if sighting.Reported {
+			if observation.Reported {
 				continue
 			}
-			if verdict == Report {
+			if outcome == Report {
 				log.Info("Found an orphaned instance, which is only reported: it has no Machine")
 				c.Metrics.count(actionReported)
-				news.add(at.source, reasonFound, d.name())
+				changes.add(at.source, reasonFound, d.name())
 			} else {
 				log.Info("Found an instance of a Machine that has another one; it is left alone", "recorded", known.recorded[in.MachineUID])
-				c.Metrics.count(actionStray)
-				news.add(known.machines[in.MachineUID], reasonStray, in.ProviderID)
+				c.Metrics.count(actionDuplicate)
+				changes.add(known.machines[in.MachineUID], reasonDuplicate, in.ProviderID)
 			}
-			sighting.Reported = true
-			plan.Observations[d.ID] = sighting
+			observation.Reported = true
+			plan.Observations[d.ID] = observation
 		case Owned:
 		default:
-			log.V(1).Info("An instance is left alone", "verdict", verdict)
+			log.V(1).Info("An instance is left alone", "outcome", outcome)
 		}
 	}
-	news.tell(c.Recorder)
+	changes.report(c.Recorder)
 }
 
 // remove empties the Node of an instance that a person lets go, reads the instance again and, if it is what it was, begins or
 // goes on to remove it. It reports whether it did.
-func (c *Collector) remove(ctx context.Context, s *scope, planned *provider.Instance, sighting *Observation, confirmed bool) (bool, error) {
-	if drained, err := c.nodeMayGo(ctx, planned, sighting, confirmed); err != nil || !drained {
+func (c *Collector) remove(ctx context.Context, s *scope, planned *provider.Instance, observation *Observation, confirmed bool) (bool, error) {
+	if drained, err := c.nodeMayGo(ctx, planned, observation, confirmed); err != nil || !drained {
 		return false, err
 	}
 	machine := machineOf(planned)

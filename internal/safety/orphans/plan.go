@@ -18,7 +18,7 @@ type Rules struct {
 	ClusterID string
 	// Namespace is the only one of this installation; empty means all.
 	Namespace string
-	// Period is the time between two passes. As long nothing is removed after an outage.
+	// Period is the time between two passes. For as long, nothing is removed after an outage.
 	Period time.Duration
 	// MinAge is the age from which an instance can be an orphan.
 	MinAge time.Duration
@@ -58,15 +58,15 @@ type State struct {
 	Confirmed map[string]bool
 }
 
-// Observations are the orphans, and the strays, of one pass by the IDs of their decisions. What a pass did not see, or could not
+// Observations are the orphans, and the duplicates, of one pass by the IDs of their decisions. What a pass did not see, or could not
 // judge, is not among them.
 type Observations map[string]Observation
 
-// Observation is what is remembered of one.
+// Observation is what is kept about one.
 type Observation struct {
 	// Machine is the UID in its tags. Another one makes it another instance.
 	Machine types.UID
-	// Duplicate tells a stray from an orphan.
+	// Duplicate tells a duplicate from an orphan.
 	Duplicate bool
 	// First is when it was first seen.
 	First time.Time
@@ -105,7 +105,7 @@ const (
 	// know what is going on.
 	Duplicate Outcome = "Duplicate"
 
-	// MostOrphaned is for one of so many that lost their Machines at once that none is removed until a person confirms.
+	// MostOrphaned is for one of so many that lost their Machines at once that there is none removed until a person confirms.
 	MostOrphaned Outcome = "MostOrphaned"
 	// NodeReady is for one whose Node is Ready. It is not removed until a person confirms.
 	NodeReady Outcome = "NodeReady"
@@ -120,7 +120,7 @@ const (
 	Owned Outcome = "Owned"
 	// Undetermined is for one without a Machine in the cache, when the API server could not be asked.
 	Undetermined Outcome = "Undetermined"
-	// Unconfirmed is for an orphan, or a stray, that the pass before did not see.
+	// Unconfirmed is for an orphan, or a duplicate, that the pass before did not see.
 	Unconfirmed Outcome = "Unconfirmed"
 	// TooYoung is for one that may just have been made.
 	TooYoung Outcome = "TooYoung"
@@ -158,32 +158,32 @@ type Plan struct {
 // and a Machine does not go before its instance. For parts without an instance the same holds, and there must be no instance
 // of their machine in the lists.
 //
-// What tells that the bookkeeping was lost, and not the instance, has it wait for a person: most instances lost their
+// What shows that the bookkeeping was lost, and not the instance, has it wait for a person: most instances lost their
 // Machines at once, or its Node is Ready.
 func Decide(s State) Plan {
 	p := Plan{Observations: Observations{}, Instances: map[string]int{}}
-	subjects, verdicts := s.subjects()
+	subjects, outcomes := s.subjects()
 	var due []Decision
-	most := s.mostOrphaned(subjects, verdicts, p.Instances)
+	most := s.mostOrphaned(subjects, outcomes, p.Instances)
 	for i, d := range subjects {
 		in := &d.Instance
-		verdict := verdicts[i]
-		if verdict == Delete || verdict == Duplicate {
-			sighting, again := s.Before[d.ID]
-			if !again || sighting.Machine != in.MachineUID || sighting.Duplicate != (verdict == Duplicate) {
-				sighting, again = Observation{Machine: in.MachineUID, Duplicate: verdict == Duplicate, First: latest(s.Now, s.Listed)}, false
+		outcome := outcomes[i]
+		if outcome == Delete || outcome == Duplicate {
+			observation, again := s.Before[d.ID]
+			if !again || observation.Machine != in.MachineUID || observation.Duplicate != (outcome == Duplicate) {
+				observation, again = Observation{Machine: in.MachineUID, Duplicate: outcome == Duplicate, First: latest(s.Now, s.Listed)}, false
 			}
-			sighting.Blocked = verdict == Delete && (sighting.Blocked || most[everywhere] || most[namespaceOf(in)])
-			p.Observations[d.ID] = sighting
+			observation.Blocked = outcome == Delete && (observation.Blocked || most[everywhere] || most[namespaceOf(in)])
+			p.Observations[d.ID] = observation
 			switch {
 			case !again:
-				verdict = Unconfirmed
-			case verdict == Delete:
-				verdict = s.when(d.ID, in, sighting)
+				outcome = Unconfirmed
+			case outcome == Delete:
+				outcome = s.when(d.ID, in, observation)
 			}
 		}
-		d.Outcome = verdict
-		if verdict == Delete {
+		d.Outcome = outcome
+		if outcome == Delete {
 			due = append(due, d)
 			continue
 		}
@@ -202,7 +202,7 @@ func Decide(s State) Plan {
 }
 
 // subjects returns what is decided about, and whose each is.
-func (s *State) subjects() (subjects []Decision, verdicts []Outcome) {
+func (s *State) subjects() (subjects []Decision, outcomes []Outcome) {
 	claimed := map[string]bool{}
 	for _, id := range s.Recorded {
 		claimed[id] = true
@@ -215,14 +215,14 @@ func (s *State) subjects() (subjects []Decision, verdicts []Outcome) {
 	for i := range s.Leftovers {
 		subjects = append(subjects, s.Leftovers[i].subject())
 	}
-	verdicts = make([]Outcome, len(subjects))
+	outcomes = make([]Outcome, len(subjects))
 	for i := range subjects {
-		verdicts[i] = s.whose(&subjects[i], claimed, listed)
+		outcomes[i] = s.whose(&subjects[i], claimed, listed)
 	}
-	return subjects, verdicts
+	return subjects, outcomes
 }
 
-// whose tells whose an instance is, or parts are: Delete if it is nobody's. listed are the machines of the listed instances.
+// whose tells whose an instance is, or parts are: Delete if it has no owner. listed are the machines of the listed instances.
 func (s *State) whose(d *Decision, claimed map[string]bool, listed map[types.UID]bool) Outcome {
 	in := &d.Instance
 	namespace, name, named := strings.Cut(in.MachineKey, "/")
@@ -264,14 +264,14 @@ const (
 // counts the orphans that the pass before saw too, since a list may show for a while what Machines removed in order, and
 // compares them with the instances of both passes, whichever were fewer. What is being terminated does not count. instances
 // takes the numbers of this pass.
-func (s *State) mostOrphaned(subjects []Decision, verdicts []Outcome, instances map[string]int) map[string]bool {
+func (s *State) mostOrphaned(subjects []Decision, outcomes []Outcome, instances map[string]int) map[string]bool {
 	orphaned := map[string]int{}
 	for i := range subjects {
 		in := &subjects[i].Instance
 		if len(subjects[i].Parts) > 0 || in.State == provider.StateTerminating {
 			continue
 		}
-		switch verdicts[i] {
+		switch outcomes[i] {
 		case Owned, Duplicate:
 		case Delete:
 			if before, again := s.Before[subjects[i].ID]; again && before.Machine == in.MachineUID && !before.Duplicate {
@@ -300,7 +300,7 @@ func namespaceOf(in *provider.Instance) string {
 	return namespace
 }
 
-// when tells whether an orphan's time has come.
+// when shows whether an orphan's time has come.
 func (s *State) when(id string, in *provider.Instance, seen Observation) Outcome {
 	switch {
 	case (seen.Blocked || s.Blocked) && !s.Confirmed[id] && !s.ReportOnly:
@@ -337,8 +337,8 @@ func (r *Rules) isOld(in *provider.Instance, first, now time.Time) bool {
 	if in.LaunchTime.IsZero() {
 		return known
 	}
-	told := now.Sub(in.LaunchTime)
-	return told >= r.MinAge+clockDifference || told >= r.MinAge && known
+	reported := now.Sub(in.LaunchTime)
+	return reported >= r.MinAge+clockDifference || reported >= r.MinAge && known
 }
 
 // Confirm reports whether an instance is, as it was read a moment ago, still what the plan wants to remove.
@@ -358,9 +358,9 @@ func (s *State) candidates() bool {
 
 // orphans returns what has no Machine, whatever is decided about it.
 func (s *State) orphans() (all []Decision) {
-	subjects, verdicts := s.subjects()
+	subjects, outcomes := s.subjects()
 	for i := range subjects {
-		if verdicts[i] == Delete {
+		if outcomes[i] == Delete {
 			all = append(all, subjects[i])
 		}
 	}

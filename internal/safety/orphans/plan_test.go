@@ -34,7 +34,7 @@ func owned(s *State, n int) provider.Instance {
 	return in
 }
 
-// seen are the sightings of the pass before.
+// seen are the observations of the pass before.
 func seen(instances ...provider.Instance) Observations {
 	out := Observations{}
 	for _, in := range instances {
@@ -46,10 +46,10 @@ func seen(instances ...provider.Instance) Observations {
 // F-10, F-11, F-12, F-13, F-14.
 func TestAnOrphanIsWhatNothingSpeaksFor(t *testing.T) {
 	for _, tc := range []struct {
-		name   string
-		change func(*State, *provider.Instance)
-		want   Outcome
-		kept   bool // in the sightings
+		name     string
+		change   func(*State, *provider.Instance)
+		want     Outcome
+		retained bool // in the observations
 	}{
 		{"it is an orphan", nil, Delete, true},
 		{"its removal has begun", func(_ *State, in *provider.Instance) { in.State = provider.StateTerminating }, Delete, true},
@@ -57,12 +57,12 @@ func TestAnOrphanIsWhatNothingSpeaksFor(t *testing.T) {
 		{"seen before as another machine's", func(s *State, in *provider.Instance) {
 			s.Before = Observations{in.ProviderID: {Machine: "another", First: ago(time.Hour)}}
 		}, Unconfirmed, true},
-		{"seen before as a stray", func(s *State, in *provider.Instance) {
+		{"seen before as a duplicate", func(s *State, in *provider.Instance) {
 			s.Before = Observations{in.ProviderID: {Machine: in.MachineUID, Duplicate: true, First: ago(time.Hour)}}
 		}, Unconfirmed, true},
 		{"of another cluster", func(_ *State, in *provider.Instance) { in.ClusterID = "theirs" }, OtherInstallation, false},
 		{"of a cluster whose id begins with ours", func(_ *State, in *provider.Instance) { in.ClusterID = "ours/ns" }, OtherInstallation, false},
-		{"of nobody's cluster", func(s *State, in *provider.Instance) { in.ClusterID, s.ClusterID = "", "" }, OtherInstallation, false},
+		{"of unassigned cluster", func(s *State, in *provider.Instance) { in.ClusterID, s.ClusterID = "", "" }, OtherInstallation, false},
 		{"without a UID", func(_ *State, in *provider.Instance) { in.MachineUID = "" }, Untagged, false},
 		{"without a name", func(_ *State, in *provider.Instance) { in.MachineKey = "" }, Untagged, false},
 		{"without a namespace", func(_ *State, in *provider.Instance) { in.MachineKey = "/m" }, Untagged, false},
@@ -123,8 +123,8 @@ func TestAnOrphanIsWhatNothingSpeaksFor(t *testing.T) {
 			if len(plan.Decisions) != 1 || plan.Decisions[0].Outcome != tc.want {
 				t.Errorf("decided %+v, want %s", plan.Decisions, tc.want)
 			}
-			if _, kept := plan.Observations[in.ProviderID]; kept != tc.kept {
-				t.Errorf("remembered: %t, want %t", kept, tc.kept)
+			if _, retained := plan.Observations[in.ProviderID]; retained != tc.retained {
+				t.Errorf("remembered: %t, want %t", retained, tc.retained)
 			}
 		})
 	}
@@ -141,9 +141,9 @@ func TestNoMoreThanTheCapAreRemovedAndNoneIsForgotten(t *testing.T) {
 	}
 	// Two resist, and must not keep the others from their turn.
 	for _, n := range []int{0, 1} {
-		sighting := s.Before[lost(n).ProviderID]
-		sighting.Attempts = 3
-		s.Before[lost(n).ProviderID] = sighting
+		observation := s.Before[lost(n).ProviderID]
+		observation.Attempts = 3
+		s.Before[lost(n).ProviderID] = observation
 	}
 	oldest := s.Before[lost(4).ProviderID]
 	oldest.First = ago(2 * time.Hour)
@@ -186,9 +186,9 @@ func TestWhatIsReadLastDecides(t *testing.T) {
 	if Confirm(rules(), &planned, nil) {
 		t.Error("nothing was read, and it is removed")
 	}
-	nobody := planned
-	nobody.ClusterID = ""
-	if Confirm(Rules{}, &nobody, &nobody) {
+	noOne := planned
+	noOne.ClusterID = ""
+	if Confirm(Rules{}, &noOne, &noOne) {
 		t.Error("an installation without an id removes an instance without one")
 	}
 }
@@ -257,13 +257,13 @@ func FuzzNothingOfAnybodyIsRemoved(f *testing.F) {
 			}
 			removed++
 			_, cached := s.Recorded[in.MachineUID]
-			sighting, again := before[d.ID]
+			observation, again := before[d.ID]
 			switch {
 			case in.ClusterID != "ours" || in.MachineUID == "" || in.MachineKey[:3] != "ns/" && s.Namespace != "":
 				t.Errorf("removed %+v, which is not ours", in)
 			case !listed || s.Live[in.MachineUID] || cached:
 				t.Errorf("removed %+v, which has a Machine or may have one", in)
-			case !again || sighting.Machine != in.MachineUID || sighting.Duplicate:
+			case !again || observation.Machine != in.MachineUID || observation.Duplicate:
 				t.Errorf("removed %+v, which was not seen before", in)
 			case !in.LaunchTime.IsZero() && now.Sub(in.LaunchTime) < s.MinAge:
 				t.Errorf("removed %+v, which is young", in)

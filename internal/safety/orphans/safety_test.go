@@ -26,7 +26,7 @@ func TestWhatIsNotOursIsNeverTouched(t *testing.T) {
 		w.lost(6, func(in *provider.Instance) { in.MachineKey = "elsewhere/m" }),
 		w.lost(7, func(in *provider.Instance) { in.ClusterID, in.MachineUID, in.MachineKey = "", "", "" }),
 	}
-	w.look()
+	w.listing()
 	for range 3 {
 		w.pass()
 	}
@@ -40,18 +40,18 @@ func TestWhatIsNotOursIsNeverTouched(t *testing.T) {
 // F-11.
 func TestAMachineMadeAtThatMomentKeepsItsInstance(t *testing.T) {
 	w := newWorld(t)
-	sightings := Observations{}
-	w.collector.memory.sightings = sightings
+	observations := Observations{}
+	w.collector.state.observations = observations
 	made := 0
 	w.cloud.onPage = func(string, int) error {
 		// The cache was read before; what it lacks must not count.
 		made++
 		m := w.machine(fmt.Sprintf("m-%d", made), "small", "")
 		in := w.lost(made, func(in *provider.Instance) { in.MachineUID = m.UID })
-		sightings[in.ProviderID] = Observation{Machine: m.UID, First: ago(time.Hour)}
+		observations[in.ProviderID] = Observation{Machine: m.UID, First: ago(time.Hour)}
 		return nil
 	}
-	w.look()
+	w.listing()
 	if made != 1 || len(w.cloud.all()) != 1 || w.cloud.deletes != 0 {
 		t.Errorf("%d made, %v left, %d deletions were sent", made, w.cloud.all(), w.cloud.deletes)
 	}
@@ -66,11 +66,11 @@ func TestAnInstanceOfAMachineIsLeftAlone(t *testing.T) {
 	twin := w.lost(2, func(in *provider.Instance) { in.MachineUID = launching.UID })
 	running := w.machine("running", "small", "sim:///recorded")
 	w.lost(3, func(in *provider.Instance) { in.MachineUID, in.ProviderID = running.UID, "sim:///recorded" })
-	stray := w.lost(4, func(in *provider.Instance) { in.MachineUID = running.UID })
+	duplicate := w.lost(4, func(in *provider.Instance) { in.MachineUID = running.UID })
 	rescued := w.lost(5)
 	w.machine("rescue", "small", rescued.ProviderID)
 
-	w.look()
+	w.listing()
 	w.wantEvents() // The list may have been taken while one took the other's place.
 	for range 3 {
 		w.pass()
@@ -79,12 +79,12 @@ func TestAnInstanceOfAMachineIsLeftAlone(t *testing.T) {
 	if n := len(w.cloud.all()); n != 5 || w.cloud.deletes != 0 {
 		t.Errorf("%d left, %d deletions were sent", n, w.cloud.deletes)
 	}
-	w.wantEvents("Warning StrayInstance running: The machine has instances beside the one that it has recorded, which are left alone: " + stray.ProviderID)
-	if n := w.counted("stray"); n != 1 {
+	w.wantEvents("Warning StrayInstance running: The machine has instances beside the one that it has recorded, which are left alone: " + duplicate.ProviderID)
+	if n := w.counted("duplicate"); n != 1 {
 		t.Errorf("counted %v; the twin is %s", n, twin.ProviderID)
 	}
 
-	// Its Machine gone, a stray is an orphan, seen for the first time.
+	// Its Machine gone, a duplicate is an orphan, seen for the first time.
 	for _, m := range []*v1beta1.Machine{running, launching} {
 		if err := w.api.Delete(t.Context(), m); err != nil {
 			t.Fatal(err)
@@ -154,7 +154,7 @@ func TestNothingIsRemovedWithoutACompleteListOfMachines(t *testing.T) {
 				spoilt++
 				return spoil(list.(*metav1.PartialObjectMetadataList), page)
 			}
-			w.look()
+			w.listing()
 			w.pass()
 			if spoilt == 0 || strings.Contains(name, "second") && page == 0 || page > 2 {
 				t.Errorf("%d lists were spoilt, the last with page %d", spoilt, page)
@@ -177,7 +177,7 @@ func TestNothingIsRemovedWithoutACompleteListOfMachines(t *testing.T) {
 func TestNoMachineAtAllIsAnAnswer(t *testing.T) {
 	w := newWorld(t)
 	w.lost(1)
-	w.look()
+	w.listing()
 	w.pass()
 	w.want()
 }
@@ -186,11 +186,11 @@ func TestNoMachineAtAllIsAnAnswer(t *testing.T) {
 func TestNothingIsRemovedInAnOutageNorSoonAfter(t *testing.T) {
 	w := newWorld(t)
 	orphan := w.lost(1)
-	w.look()
+	w.listing()
 
 	w.reach.reason = v1beta1.ReasonControlPlaneUnreachable
 	w.pass()
-	if again := w.look(); again > 10*time.Second {
+	if again := w.listing(); again > 10*time.Second {
 		t.Errorf("looks after %s whether the outage is over", again)
 	}
 	if w.cloud.lists != 1 {
@@ -200,7 +200,7 @@ func TestNothingIsRemovedInAnOutageNorSoonAfter(t *testing.T) {
 
 	// What was seen before the outage does not count after it.
 	w.reach.reason, w.reach.since = "", w.clock.Now()
-	w.look()
+	w.listing()
 	w.want(orphan)
 	// An outage between two passes delays the removal by a period, too.
 	w.reach.since = w.clock.Now().Add(time.Minute)
@@ -218,7 +218,7 @@ func TestAnOutageThatBeginsDuringThePassStopsIt(t *testing.T) {
 	for n := range 4 {
 		orphans = append(orphans, w.lost(n))
 	}
-	w.look()
+	w.listing()
 	w.cloud.onDelete = func(string) error {
 		w.reach.reason = v1beta1.ReasonControlPlaneUnreachable
 		return nil
@@ -240,7 +240,7 @@ func TestAnOutageThatBeginsDuringThePassStopsIt(t *testing.T) {
 func TestAnotherClusterIDStopsTheCollection(t *testing.T) {
 	w := newWorld(t)
 	orphan := w.lost(1)
-	w.look()
+	w.listing()
 	w.mismatch = errors.New("the cluster id is another one")
 	w.pass()
 	w.pass()

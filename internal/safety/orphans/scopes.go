@@ -21,7 +21,7 @@ import (
 
 // inputs are what a MachineClass, or the inline form of Machines, says of how to reach the cloud.
 type inputs struct {
-	// source is the object that says so; events about what is found with it are on that one.
+	// source is the object that reports it; events about what is found with it are on that one.
 	source      client.Object
 	namespace   string
 	credentials *v1beta1.LocalRef
@@ -104,8 +104,8 @@ func inlineOf(m *v1beta1.Machine) resolve.Resolved {
 	return resolve.Resolved{Provider: m.Spec.Provider, ProviderSpec: m.Spec.ProviderSpec.Raw}
 }
 
-// shouldBeListed reports whether a Machine must look at its instance if that is in no list. One that is being made or
-// removed is looked at anyway, and where the Node reports, the instance is there whatever a list says: it may be one of
+// shouldBeListed reports whether a Machine must check its instance if that is in no list. One that is being made or
+// removed is checked anyway, and where the Node reports, the instance is there whatever a list says: it may be one of
 // another account, since credentials changed.
 func (c *Collector) shouldBeListed(m *v1beta1.Machine, in inputs) bool {
 	instance := m.Status.Instance
@@ -134,7 +134,7 @@ func (c *Collector) scopesOf(ctx context.Context, f *fleet) (scopes []*scope, un
 		}
 		credentials, err := resolver.Credentials(ctx, in.namespace, in.credentials)
 		if err != nil {
-			c.log(ctx).Info("The instances of a class are not looked at: its credentials cannot be read", "source", key, "cause", err.Error())
+			c.log(ctx).Info("The instances of a class are not checked: its credentials cannot be read", "source", key, "cause", err.Error())
 			unlisted = append(unlisted, ledger.Unlisted{Source: nameOf(in.source), Why: v1beta1.ReasonCredentialsNotFound})
 			continue
 		}

@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/internal/wiring"
 )
 
-// Wiring returns what wakes the Collector: its start, and from then on itself. Its one key says nothing.
+// Wiring returns what triggers the Collector: its start, and from then on itself. Its one key says nothing.
 func (c *Collector) Wiring() wiring.Controller {
 	start := source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: "orphans"}})

@@ -47,10 +47,10 @@ type world struct {
 	registry  *prometheus.Registry
 	mismatch  error
 	// onList sees the lists of Machines at the API server, and may change or refuse them.
-	onList  func(list client.ObjectList, o *client.ListOptions) error
-	listed  int
-	doubted []string
-	events  []string
+	onList    func(list client.ObjectList, o *client.ListOptions) error
+	listed    int
+	suspected []string
+	events    []string
 }
 
 func newWorld(t *testing.T, change ...func(*Rules)) *world {
@@ -90,9 +90,9 @@ func newWorld(t *testing.T, change ...func(*Rules)) *world {
 	}})
 	w.collector = New(Options{
 		Rules: r, Cloud: w.cloud, Client: api, Live: live, Reach: w.reach, Clock: w.clock, Metrics: metrics, Recorder: w,
-		Mismatch: func() error { return w.mismatch },
-		Record:   &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "record"}},
-		Doubt:    func(m *v1beta1.Machine) { w.doubted = append(w.doubted, m.Name) },
+		Mismatch:      func() error { return w.mismatch },
+		Record:        &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "record"}},
+		CheckInstance: func(m *v1beta1.Machine) { w.suspected = append(w.suspected, m.Name) },
 	})
 	w.collector.pageSize = 2
 	w.class("small")
@@ -213,10 +213,10 @@ func (w *world) lost(n int, change ...func(*provider.Instance)) provider.Instanc
 func (w *world) pass() {
 	w.Helper()
 	w.clock.SetTime(w.clock.Now().Add(w.collector.Rules.Period))
-	w.look()
+	w.listing()
 }
 
-func (w *world) look() time.Duration {
+func (w *world) listing() time.Duration {
 	w.Helper()
 	result, err := w.collector.Reconcile(w.Context(), reconcile.Request{})
 	if err != nil || result.RequeueAfter <= 0 {

@@ -26,7 +26,7 @@ func TestADriverThatCannotWorkIsRefusedAtTheStart(t *testing.T) {
 	driver := func(n named) func() (provider.Driver, error) {
 		return func() (provider.Driver, error) { return n, nil }
 	}
-	for says, p := range map[string]Provider{
+	for reports, p := range map[string]Provider{
 		"":                            {Name: "acme", New: driver(named{name: "acme", timeout: time.Second, settle: time.Second})},
 		"New is required":             {Name: "acme"},
 		"make the driver: no cloud":   {Name: "acme", New: func() (provider.Driver, error) { return nil, errors.New("no cloud") }},
@@ -36,8 +36,8 @@ func TestADriverThatCannotWorkIsRefusedAtTheStart(t *testing.T) {
 		"CreateSettle is -1s":         {Name: "acme", New: driver(named{name: "acme", timeout: time.Second, settle: -time.Second})},
 	} {
 		_, err := p.driver()
-		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
-			t.Errorf("got %v, want an error that says %q", err, says)
+		if (err == nil) != (reports == "") || err != nil && !strings.Contains(err.Error(), reports) {
+			t.Errorf("got %v, want an error that says %q", err, reports)
 		}
 	}
 }

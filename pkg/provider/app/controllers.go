@@ -56,7 +56,7 @@ func operatorOptions(log logr.Logger, s *settings) operator.Options {
 	}
 }
 
-// addControllers wires the rooms of a provider process together.
+// addControllers wires the controllers of a provider process together.
 func addControllers(ctx context.Context, op *operator.Operator, s *settings, driver provider.Driver) error {
 	mgr, control, realClock := op.Manager(), op.Control(), clock.RealClock{}
 	if err := index.RegisterMachines(ctx, control.Cache); err != nil {
@@ -107,9 +107,9 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 		machines.Interrupter = guarded
 	}
 	var (
-		targetEvents wiring.TargetEvents
-		drainWakes   source.Source
-		orphanTarget *orphans.Target
+		targetEvents  wiring.TargetEvents
+		drainTriggers source.Source
+		orphanTarget  *orphans.Target
 	)
 	if target := op.Target(); target != nil {
 		if err := index.RegisterTarget(ctx, target.Cache); err != nil {
@@ -135,8 +135,8 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 			Epoch:        op.Reachability().TargetEpoch,
 		}
 		drains := drain.New(drainOptions)
-		targetEvents = func(object client.Object, keys handler.EventHandler, news ...predicate.Predicate) source.Source {
-			return operator.Events(target, object, keys, news...)
+		targetEvents = func(object client.Object, keys handler.EventHandler, changes ...predicate.Predicate) source.Source {
+			return operator.Events(target, object, keys, changes...)
 		}
 		if err := drains.Register(mgr, targetEvents); err != nil {
 			return err
@@ -146,7 +146,7 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 		}
 		machines.Drainer = drains
 		machines.Target = &machine.Target{Nodes: target.Client, Live: target.Live, APIEndpoint: endpoint, CABundle: ca}
-		drainWakes = drains.Wakes()
+		drainTriggers = drains.Wakes()
 		if s.approveKubeletCSRs {
 			if err := addApproval(ctx, op, guarded, resolver, targetEvents); err != nil {
 				return fmt.Errorf("add the approval of kubelets' certificates: %w", err)
@@ -155,7 +155,7 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 	}
 	machines.MachineCacheVersion = wiring.CacheVersion(mgr, &v1beta1.Machine{})
 	reconciler := machine.New(machines)
-	if err := reconciler.Wiring(control.Cache, drainWakes).Add(mgr, targetEvents); err != nil {
+	if err := reconciler.Wiring(control.Cache, drainTriggers).Add(mgr, targetEvents); err != nil {
 		return err
 	}
 	if machines.Interrupter != nil {

@@ -13,27 +13,27 @@ import (
 	"machinist.dev/machinist/internal/safety/orphans/ledger"
 )
 
-// addOrphans wires the collection of instances that have no Machine. doubt has a Machine look for its instance. target is nil
+// addOrphans wires the collection of instances that have no Machine. uncertainty has a Machine look for its instance. target is nil
 // where there is no target cluster.
-func addOrphans(op *operator.Operator, s *settings, driver *cloud.Cloud, doubt func(*v1beta1.Machine), target *orphans.Target) error {
+func addOrphans(op *operator.Operator, s *settings, driver *cloud.Cloud, checkInstance func(*v1beta1.Machine), target *orphans.Target) error {
 	counted, err := orphans.NewMetrics(metrics.Registry)
 	if err != nil {
 		return err
 	}
 	collector := orphans.New(orphans.Options{
-		Rules:    s.orphanRules(op.ClusterID(), op.Namespace()),
-		Cloud:    driver,
-		Client:   op.Control().Cache,
-		Live:     op.Control().Live,
-		Target:   target,
-		Mismatch: op.IdentityMismatch,
-		Record:   op.IdentityRecord(),
-		Ledger:   ledger.Book{Client: op.Control().Live, Namespace: op.IdentityRecord().Namespace},
-		Reach:    op.Reachability(),
-		Doubt:    doubt,
-		Recorder: op.Manager().GetEventRecorder("machinist-orphans"),
-		Clock:    clock.RealClock{},
-		Metrics:  counted,
+		Rules:         s.orphanRules(op.ClusterID(), op.Namespace()),
+		Cloud:         driver,
+		Client:        op.Control().Cache,
+		Live:          op.Control().Live,
+		Target:        target,
+		Mismatch:      op.IdentityMismatch,
+		Record:        op.IdentityRecord(),
+		Ledger:        ledger.Book{Client: op.Control().Live, Namespace: op.IdentityRecord().Namespace},
+		Reach:         op.Reachability(),
+		CheckInstance: checkInstance,
+		Recorder:      op.Manager().GetEventRecorder("machinist-orphans"),
+		Clock:         clock.RealClock{},
+		Metrics:       counted,
 	})
 	if err := collector.Wiring().Add(op.Manager(), nil); err != nil {
 		return fmt.Errorf("add the collection of orphans: %w", err)

@@ -4,8 +4,8 @@ import "machinist.dev/machinist/pkg/provider"
 
 func adoptCases() []testCase {
 	return []testCase{
-		{name: "AdoptTags", says: "Adopt puts the tags on an instance that has none, again without harm; from then on it is the machine's.", needs: []need{needsAdopter, needsLaunch}, test: adoptTags},
-		{name: "AdoptRefusesOthers", says: "Adopt of an instance that carries another's tags is FailedPrecondition and changes nothing.", needs: []need{needsAdopter}, test: adoptRefusesOthers},
+		{name: "AdoptTags", rule: "Adopt puts the tags on an instance that has none, again without harm; from then on it is the machine's.", needs: []need{needsAdopter, needsLaunch}, test: adoptTags},
+		{name: "AdoptRefusesOthers", rule: "Adopt of an instance that carries another's tags is FailedPrecondition and changes nothing.", needs: []need{needsAdopter}, test: adoptRefusesOthers},
 	}
 }
 
@@ -15,8 +15,8 @@ func (t *trial) adoption(s *subject) provider.AdoptRequest {
 
 func adoptTags(t *trial) {
 	s := t.subject()
-	foreign := t.foreign(s, nil)
-	s.providerID, s.scope = foreign.providerID, foreign.scope
+	made := t.untagged(s, nil)
+	s.providerID, s.scope = made.providerID, made.scope
 	for range 2 {
 		in, err := t.driver.Adopt(t.Context(), t.adoption(s))
 		t.must(err, "Adopt")

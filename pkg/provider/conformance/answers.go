@@ -8,11 +8,11 @@ import (
 
 func answerCases() []testCase {
 	return []testCase{
-		{name: "UnsteadyLists", says: "Of a list that repeats entries and changes its order, List leaves out none and has none twice on a page; all other calls go on.", needs: []need{injecting(UnsteadyLists)}, test: unsteadyLists},
-		{name: "OtherCase", says: "An instance whose id or name is spelled in another case keeps its provider ID, is found and is deleted.", needs: []need{injecting(OtherCase)}, test: otherCase},
-		{name: "StateGoesBack", says: "An instance whose state goes back is the same one, is not Failed or Stopped, and can be deleted.", needs: []need{injecting(StateGoesBack)}, test: stateGoesBack},
-		{name: "HugeAnswers", says: "A call whose answer has hundreds of megabytes fails, with a code that leaves open whether it took effect.", needs: []need{injecting(HugeAnswers)}, test: hugeAnswers},
-		{name: "OthersWithOurName", says: "Another's instance with the name of one of ours is never returned, listed or deleted.", needs: []need{needsNamed}, test: othersWithOurName},
+		{name: "UnsteadyLists", rule: "Of a list that repeats entries and changes its order, List leaves out none and has none twice on a page; all other calls go on.", needs: []need{injecting(UnsteadyLists)}, test: unsteadyLists},
+		{name: "OtherCase", rule: "An instance whose id or name is spelled in another case keeps its provider ID, is found and is deleted.", needs: []need{injecting(OtherCase)}, test: otherCase},
+		{name: "StateGoesBack", rule: "An instance whose state goes back is the same one, is not Failed or Stopped, and can be deleted.", needs: []need{injecting(StateGoesBack)}, test: stateGoesBack},
+		{name: "HugeAnswers", rule: "A call whose answer has hundreds of megabytes fails, with a code that leaves open whether it took effect.", needs: []need{injecting(HugeAnswers)}, test: hugeAnswers},
+		{name: "OthersWithOurName", rule: "Another's instance with the name of one of ours is never returned, listed or deleted.", needs: []need{needsNamed}, test: othersWithOurName},
 	}
 }
 
@@ -40,12 +40,12 @@ func unsteadyLists(t *trial) {
 			}
 		}
 	}
-	s, kept := t.subjects[0], t.subjects[1:]
+	s, remaining := t.subjects[0], t.subjects[1:]
 	t.createRetried(t.restart(), s, "while lists repeat entries")
 	t.awaitVisible(s)
 	t.delete(t.restart(), t.deleteByTags(s))
 	t.awaitGone(s)
-	for _, other := range kept {
+	for _, other := range remaining {
 		t.untouched(other, "Delete of another machine by tags")
 	}
 }
@@ -153,7 +153,7 @@ func othersWithOurName(t *trial) {
 		before := t.resourcesNow()
 		carried := tags(s)
 		id, remove, err := t.Cloud.LaunchNamed(t.Context(), in, carried)
-		foreign := t.visible(s, id, remove, err)
+		untagged := t.visible(s, id, remove, err)
 		with := t.resourcesNow()
 
 		for _, d := range []provider.Driver{t.driver, t.restart()} {
@@ -177,11 +177,11 @@ func othersWithOurName(t *trial) {
 				}
 			}
 		}
-		_, err = t.driver.Delete(t.Context(), t.deleteByID(foreign))
+		_, err = t.driver.Delete(t.Context(), t.deleteByID(untagged))
 		// Tags that are on their way look the same for a while.
 		t.wantCode(err, "Delete of another's instance with the name of ours and "+name, provider.FailedPrecondition, provider.Aborted)
 		t.delete(t.driver, t.deleteByTags(s))
-		in2, err := t.driver.Get(t.Context(), t.byID(foreign))
+		in2, err := t.driver.Get(t.Context(), t.byID(untagged))
 		if err != nil {
 			t.Errorf("Get of another's instance with the name of ours and %s, after Deletes that must not touch it: %v", name, err)
 		} else if in2.State == provider.StateTerminating || in2.State == provider.StateStopped {

@@ -21,14 +21,14 @@ import (
 
 func classCases() []testCase {
 	return []testCase{
-		{name: "NameAndTimes", says: "Name is a DNS label, CallTimeout and CreateSettle are positive.", test: nameAndTimes},
-		{name: "ValidateAcceptsWhatWorks", says: "Validate accepts what works, with credentials and without, also with some that only the cloud can refuse.", test: validateAcceptsWhatWorks},
-		{name: "InvalidSpecsAreRefusedByField", says: "Validate, Capacity and Create refuse an invalid providerSpec with InvalidArgument and the field.", test: invalidSpecsAreRefused},
-		{name: "SpecIsDecodedStrictly", says: "Unknown and repeated fields, other kinds and API versions, and what is no object are InvalidArgument.", test: specIsDecodedStrictly},
-		{name: "CredentialsAreDecodedStrictly", says: "Validate refuses malformed credentials with InvalidArgument; no call works with them.", needs: []need{needsMalformed}, test: credentialsAreDecodedStrictly},
-		{name: "CredentialsNameNoSources", says: "Credentials never make the driver read a file, fetch a URL or run a command.", test: credentialsNameNoSources},
-		{name: "RejectedCredentials", says: "Credentials that the cloud does not accept are Unauthenticated or PermissionDenied, never NotFound or Gone.", needs: []need{needsRejected}, test: rejectedCredentials},
-		{name: "CapacityIsPlausible", says: "Capacity answers with quantities that are not negative, or is Unimplemented.", test: capacityIsPlausible},
+		{name: "NameAndTimes", rule: "Name is a DNS label, CallTimeout and CreateSettle are positive.", test: nameAndTimes},
+		{name: "ValidateAcceptsWhatWorks", rule: "Validate accepts what works, with credentials and without, also with some that only the cloud can refuse.", test: validateAcceptsWhatWorks},
+		{name: "InvalidSpecsAreRefusedByField", rule: "Validate, Capacity and Create refuse an invalid providerSpec with InvalidArgument and the field.", test: invalidSpecsAreRefused},
+		{name: "SpecIsDecodedStrictly", rule: "Unknown and repeated fields, other kinds and API versions, and what is no object are InvalidArgument.", test: specIsDecodedStrictly},
+		{name: "CredentialsAreDecodedStrictly", rule: "Validate refuses malformed credentials with InvalidArgument; no call works with them.", needs: []need{needsMalformed}, test: credentialsAreDecodedStrictly},
+		{name: "CredentialsNameNoSources", rule: "Credentials never make the driver read a file, fetch a URL or run a command.", test: credentialsNameNoSources},
+		{name: "RejectedCredentials", rule: "Credentials that the cloud does not accept are Unauthenticated or PermissionDenied, never NotFound or Gone.", needs: []need{needsRejected}, test: rejectedCredentials},
+		{name: "CapacityIsPlausible", rule: "Capacity answers with quantities that are not negative, or is Unimplemented.", test: capacityIsPlausible},
 	}
 }
 
@@ -83,7 +83,7 @@ func (t *trial) refusesSpec(invalid InvalidSpec) {
 		{"Capacity", func() error {
 			_, err := t.driver.Capacity(t.Context(), provider.CapacityRequest{Class: class})
 			if provider.CodeOf(err) == provider.Unimplemented {
-				return provider.InvalidField(invalid.Field, "not looked at")
+				return provider.InvalidField(invalid.Field, "not checked")
 			}
 			return err
 		}},

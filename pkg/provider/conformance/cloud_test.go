@@ -50,7 +50,7 @@ type active struct {
 type server struct {
 	id, node, size, nic string
 	tags                map[string]string
-	looks, deletions    int
+	checks, deletions   int
 	made, went          time.Time
 	// hidden counts the answers that a fault kept it out of.
 	hidden map[FaultKind]int
@@ -297,10 +297,10 @@ func (c *fakeCloud) getServer(ctx context.Context, token, id string) (out server
 	return out, err
 }
 
-// sees is one look at a server.
+// sees is one check a server.
 func (c *fakeCloud) sees(s *server) bool {
-	s.looks++
-	return s.looks > c.lag
+	s.checks++
+	return s.checks > c.lag
 }
 
 // spelled is a server as answers spell it.
@@ -318,7 +318,7 @@ func (c *fakeCloud) shown(s *server) server {
 		out.tags = nil
 	}
 	if c.faults[StateGoesBack] != nil && c.reads%2 == 0 {
-		out.looks, out.deletions = 0, 0
+		out.checks, out.deletions = 0, 0
 	}
 	return out
 }

@@ -12,10 +12,10 @@ import (
 
 func conductCases() []testCase {
 	return []testCase{
-		{name: "ManyAtOnce", says: "One driver serves many calls at the same time and mixes nothing up.", test: manyAtOnce},
-		{name: "EndedContext", says: "A call whose context has ended returns Canceled or DeadlineExceeded and has no effect.", test: endedContext},
-		{name: "SecretsStaySecret", says: "No error and no instance contains credentials or user data, whatever goes wrong.", test: secretsStaySecret},
-		{name: "ReadsChangeNothing", says: "Validate, Capacity, Get and List change nothing in the cloud.", needs: []need{needsResources}, test: readsChangeNothing},
+		{name: "ManyAtOnce", rule: "One driver serves many calls at the same time and mixes nothing up.", test: manyAtOnce},
+		{name: "EndedContext", rule: "A call whose context has ended returns Canceled or DeadlineExceeded and has no effect.", test: endedContext},
+		{name: "SecretsStaySecret", rule: "No error and no instance contains credentials or user data, whatever goes wrong.", test: secretsStaySecret},
+		{name: "ReadsChangeNothing", rule: "Validate, Capacity, Get and List change nothing in the cloud.", needs: []need{needsResources}, test: readsChangeNothing},
 	}
 }
 
@@ -128,7 +128,7 @@ func endedContext(t *trial) {
 	}
 }
 
-// secretsStaySecret only makes everything go wrong that can: every answer is looked at on its way.
+// secretsStaySecret only makes everything go wrong that can: every answer is checked on its way.
 func secretsStaySecret(t *trial) {
 	s := t.subject()
 	t.launch(s)

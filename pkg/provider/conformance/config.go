@@ -70,7 +70,7 @@ type Cloud struct {
 	// LaunchNamed is Launch with the name, or whatever else the driver finds its instances by beside the tags, of an instance
 	// that the driver made and that is gone.
 	LaunchNamed func(ctx context.Context, gone provider.Instance, tags map[string]string) (providerID string, remove func(context.Context) error, err error)
-	// Announce makes the cloud announce that it takes an instance away at a time, until withdraw is called. Used where the
+	// Announce makes the cloud announce that it removes an instance at a time, until withdraw is called. Used where the
 	// driver implements provider.Interrupter.
 	Announce func(ctx context.Context, providerID string, at time.Time) (withdraw func(context.Context) error, err error)
 	// Inject makes the cloud behave so until end is called. Faults of different kinds may be injected at the same time. For a

@@ -8,13 +8,13 @@ import (
 
 func createCases() []testCase {
 	return []testCase{
-		{name: "CreateMakesAnInstance", says: "Create returns an instance, which runs some time later.", test: createMakesAnInstance},
-		{name: "CreateTwiceIsOne", says: "Create with the same request again returns the same instance.", test: createTwiceIsOne},
-		{name: "CreateAtOnceIsOne", says: "Many Creates with the same request at the same time make one instance; those that fail, fail with Aborted or AlreadyExists.", test: createAtOnceIsOne},
-		{name: "CreateAfterRestartIsOne", says: "A new process that repeats Create gets the same instance.", test: createAfterRestartIsOne},
-		{name: "CreateWithOtherParameters", says: "Create with a used token and other parameters returns the instance or AlreadyExists.", test: createWithOtherParameters},
-		{name: "LaterAttemptTakesOver", says: "Create with the token of a later attempt returns the instance that carries the machine's UID.", test: laterAttemptTakesOver},
-		{name: "SpentToken", says: "Create with the token of an instance that is gone returns a live one or AlreadyExists.", test: spentToken},
+		{name: "CreateMakesAnInstance", rule: "Create returns an instance, which runs some time later.", test: createMakesAnInstance},
+		{name: "CreateTwiceIsOne", rule: "Create with the same request again returns the same instance.", test: createTwiceIsOne},
+		{name: "CreateAtOnceIsOne", rule: "Many Creates with the same request at the same time make one instance; those that fail, fail with Aborted or AlreadyExists.", test: createAtOnceIsOne},
+		{name: "CreateAfterRestartIsOne", rule: "A new process that repeats Create gets the same instance.", test: createAfterRestartIsOne},
+		{name: "CreateWithOtherParameters", rule: "Create with a used token and other parameters returns the instance or AlreadyExists.", test: createWithOtherParameters},
+		{name: "LaterAttemptTakesOver", rule: "Create with the token of a later attempt returns the instance that carries the machine's UID.", test: laterAttemptTakesOver},
+		{name: "SpentToken", rule: "Create with the token of an instance that is gone returns a live one or AlreadyExists.", test: spentToken},
 	}
 }
 

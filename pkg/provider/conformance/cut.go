@@ -10,10 +10,10 @@ import (
 func cutCases() []testCase {
 	gone := injecting(Unavailable)
 	return []testCase{
-		{name: "CutList", says: "Wherever the cloud fails among the pages of a list, List and Get by tags fail: they never return less as if it were all.", needs: []need{gone}, test: cutList},
-		{name: "CutDelete", says: "Wherever the cloud fails in a Delete, Delete again removes everything, and Gone is true.", needs: []need{gone, needsResources}, test: cutDelete},
-		{name: "LeftoversAreListed", says: "List shows parts that a Create which was cut short left without an instance, until Delete by tags has removed them.", needs: []need{gone, needsResources}, test: leftoversAreListed},
-		{name: "CredentialsExpire", says: "Wherever the credentials expire in a Create or a Delete, the call says so, and the same call with good ones completes it.", needs: []need{injecting(Unauthenticated), needsResources}, test: credentialsExpire},
+		{name: "CutList", rule: "Wherever the cloud fails among the pages of a list, List and Get by tags fail: they never return less as if it were all.", needs: []need{gone}, test: cutList},
+		{name: "CutDelete", rule: "Wherever the cloud fails in a Delete, Delete again removes everything, and Gone is true.", needs: []need{gone, needsResources}, test: cutDelete},
+		{name: "LeftoversAreListed", rule: "List shows parts that a Create which was cut short left without an instance, until Delete by tags has removed them.", needs: []need{gone, needsResources}, test: leftoversAreListed},
+		{name: "CredentialsExpire", rule: "Wherever the credentials expire in a Create or a Delete, the call reports it, and the same call with good ones completes it.", needs: []need{injecting(Unauthenticated), needsResources}, test: credentialsExpire},
 	}
 }
 
@@ -93,8 +93,8 @@ func cutDelete(t *trial) {
 }
 
 func leftoversAreListed(t *trial) {
-	kept := t.subject()
-	t.launch(kept)
+	remaining := t.subject()
+	t.launch(remaining)
 	for calls := range mostCalls {
 		s := t.subject()
 		before := t.resourcesNow()
@@ -106,14 +106,14 @@ func leftoversAreListed(t *trial) {
 				if len(t.listed(s)) > 0 {
 					return true, "" // It got as far as an instance.
 				}
-				return t.hasLeftovers(s, kept), fmt.Sprintf("Create that the cloud failed at its call %d left %s, and List has no leftover of the machine", calls+1, strings.Join(made, ", "))
+				return t.hasLeftovers(s, remaining), fmt.Sprintf("Create that the cloud failed at its call %d left %s, and List has no leftover of the machine", calls+1, strings.Join(made, ", "))
 			})
 		}
 		d := t.restart()
 		t.awaitFor(max(t.Timeout, provider.CreateSettle(d.driver)), "Delete by tags removes what List shows of a Create that was cut short", func() (bool, string) {
 			t.delete(d, t.deleteByTags(s))
 			left := t.beyond(before)
-			return len(left) == 0 && !t.hasLeftovers(s, kept), fmt.Sprintf("there are %s, and List may show them", strings.Join(left, ", "))
+			return len(left) == 0 && !t.hasLeftovers(s, remaining), fmt.Sprintf("there are %s, and List may show them", strings.Join(left, ", "))
 		})
 	}
 	t.fatalf("Create does not get through in %d calls to the cloud", mostCalls)

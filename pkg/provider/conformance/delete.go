@@ -12,13 +12,13 @@ import (
 
 func deleteCases() []testCase {
 	return []testCase{
-		{name: "DeleteIsIdempotent", says: "Delete of what is gone, or never was, is Gone, also in a new process.", test: deleteIsIdempotent},
-		{name: "DeleteByTags", says: "Delete without a provider ID removes the instance with the tags of cluster and machine.", test: deleteByTags},
-		{name: "DeleteAtOnce", says: "An instance can be deleted the moment that Create has returned it.", test: deleteAtOnce},
-		{name: "DeleteDuringCreate", says: "Delete while Create is under way, and again after it, leaves nothing.", test: deleteDuringCreate},
-		{name: "DeleteLeavesNothing", says: "When Delete reports Gone, no disk, network interface or address is left.", needs: []need{needsResources}, test: deleteLeavesNothing},
-		{name: "DeleteRefusesOthers", says: "Delete of another machine's or cluster's instance is FailedPrecondition and touches nothing.", test: deleteRefusesOthers},
-		{name: "UntaggedIsLeftAlone", says: "An instance that lacks a tag is never deleted, and not listed without the cluster's.", needs: []need{needsLaunch}, test: untaggedIsLeftAlone},
+		{name: "DeleteIsIdempotent", rule: "Delete of what is gone, or never was, is Gone, also in a new process.", test: deleteIsIdempotent},
+		{name: "DeleteByTags", rule: "Delete without a provider ID removes the instance with the tags of cluster and machine.", test: deleteByTags},
+		{name: "DeleteAtOnce", rule: "An instance can be deleted the moment that Create has returned it.", test: deleteAtOnce},
+		{name: "DeleteDuringCreate", rule: "Delete while Create is under way, and again after it, leaves nothing.", test: deleteDuringCreate},
+		{name: "DeleteLeavesNothing", rule: "When Delete reports Gone, no disk, network interface or address is left.", needs: []need{needsResources}, test: deleteLeavesNothing},
+		{name: "DeleteRefusesOthers", rule: "Delete of another machine's or cluster's instance is FailedPrecondition and touches nothing.", test: deleteRefusesOthers},
+		{name: "UntaggedIsLeftAlone", rule: "An instance that lacks a tag is never deleted, and not listed without the cluster's.", needs: []need{needsLaunch}, test: untaggedIsLeftAlone},
 	}
 }
 
@@ -44,12 +44,12 @@ func deleteIsIdempotent(t *trial) {
 }
 
 func deleteByTags(t *trial) {
-	s, kept := t.subject(), t.subject()
+	s, remaining := t.subject(), t.subject()
 	t.launch(s)
-	t.launch(kept)
+	t.launch(remaining)
 	t.delete(t.restart(), t.deleteByTags(s))
 	t.awaitGone(s)
-	t.untouched(kept, "Delete of another machine by tags")
+	t.untouched(remaining, "Delete of another machine by tags")
 }
 
 func deleteAtOnce(t *trial) {
@@ -180,11 +180,11 @@ func untaggedIsLeftAlone(t *trial) {
 		"the machine's only":  {provider.TagMachineUID: string(s.UID)},
 		"the name's tag only": {provider.TagMachine: s.Namespace + "/" + s.Name},
 	} {
-		foreign := t.foreign(s, tags)
-		made[name] = foreign
-		_, err := t.driver.Delete(t.Context(), t.deleteByID(foreign))
+		untagged := t.untagged(s, tags)
+		made[name] = untagged
+		_, err := t.driver.Delete(t.Context(), t.deleteByID(untagged))
 		t.wantCode(err, "Delete of an instance with "+name, provider.FailedPrecondition)
-		if all, _ := t.list(s.cluster); tags[provider.TagCluster] == "" && slices.Contains(ids(all), foreign.providerID) {
+		if all, _ := t.list(s.cluster); tags[provider.TagCluster] == "" && slices.Contains(ids(all), untagged.providerID) {
 			t.Errorf("List has an instance with %s", name)
 		}
 	}
@@ -192,8 +192,8 @@ func untaggedIsLeftAlone(t *trial) {
 	if err != nil || !result.Gone {
 		t.Errorf("Delete by tags of a machine without an instance: Gone %v, error %v; want Gone", result.Gone, err)
 	}
-	for name, foreign := range made {
-		in, err := t.driver.Get(t.Context(), t.byID(foreign))
+	for name, untagged := range made {
+		in, err := t.driver.Get(t.Context(), t.byID(untagged))
 		if err != nil {
 			t.Errorf("Get of an instance with %s after Deletes that must not touch it: %v", name, err)
 		} else if in.State == provider.StateTerminating || in.State == provider.StateStopped {
@@ -202,8 +202,8 @@ func untaggedIsLeftAlone(t *trial) {
 	}
 }
 
-// foreign makes an instance past the driver and returns it as if it were the subject's. It is visible.
-func (t *trial) foreign(s *subject, tags map[string]string) *subject {
+// untagged makes an instance past the driver and returns it as if it were the subject's. It is visible.
+func (t *trial) untagged(s *subject, tags map[string]string) *subject {
 	t.Helper()
 	id, remove, err := t.Cloud.Launch(t.Context(), tags)
 	return t.visible(s, id, remove, err)
@@ -218,16 +218,16 @@ func (t *trial) visible(s *subject, id string, remove func(context.Context) erro
 			t.Logf("clean up: remove %s: %v", id, err)
 		}
 	})
-	foreign := *s
-	foreign.providerID = id
+	untagged := *s
+	untagged.providerID = id
 	t.await("Get by provider ID finds the instance that was launched past the driver", func() (bool, string) {
-		in, err := t.driver.Get(t.Context(), t.byID(&foreign))
+		in, err := t.driver.Get(t.Context(), t.byID(&untagged))
 		if provider.IsNotFound(err) {
 			return false, "NotFound"
 		}
 		t.must(err, "Get of what was launched past the driver")
-		foreign.scope = in.Scope
+		untagged.scope = in.Scope
 		return true, ""
 	})
-	return &foreign
+	return &untagged
 }

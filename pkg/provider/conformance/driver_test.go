@@ -39,9 +39,9 @@ type correct struct {
 	mine func(cluster string, m provider.Machine) map[string]string
 	// convert describes a server.
 	convert func(server) *provider.Instance
-	// looksFirst says that Create looks for an instance of the machine, once that List tells each instance once on a page, and
+	// checksFirst says that Create looks for an instance of the machine, once that List tells each instance once on a page, and
 	// disks that Delete removes them.
-	looksFirst, once, disks bool
+	checksFirst, once, disks bool
 }
 
 type machineSpec struct {
@@ -51,7 +51,7 @@ type machineSpec struct {
 }
 
 func newCorrect(c *fakeCloud) *correct {
-	d := &correct{cloud: c, pageSize: 2, looksFirst: true, once: true, disks: true}
+	d := &correct{cloud: c, pageSize: 2, checksFirst: true, once: true, disks: true}
 	d.decode = decodeMachine
 	d.tokenOf = tokenOf
 	d.idempotency = func(req provider.CreateRequest) string { return req.Token }
@@ -108,7 +108,7 @@ func (d *correct) describe(s server) *provider.Instance {
 	switch {
 	case s.deletions > 0:
 		state = provider.StateTerminating
-	case s.looks > d.cloud.boot+d.cloud.lag:
+	case s.checks > d.cloud.boot+d.cloud.lag:
 		state = provider.StateRunning
 	}
 	// The cloud does not tell upper from lower case.
@@ -143,7 +143,7 @@ func (d *correct) Create(ctx context.Context, req provider.CreateRequest) (*prov
 	if err != nil {
 		return nil, err
 	}
-	if d.looksFirst {
+	if d.checksFirst {
 		found, err := d.byTags(ctx, token, req.ClusterID, req.Machine)
 		if err == nil {
 			return d.convert(found), nil

@@ -12,22 +12,22 @@ import (
 func faultCases() []testCase {
 	lost, gone := injecting(LostCreate), injecting(Unavailable)
 	return []testCase{
-		{name: "LostCreateIsOne", says: "After a Create whose answer was lost, Create again returns what it made.", needs: []need{lost}, test: lostCreateIsOne},
-		{name: "CreateSettleIsHonest", says: "An instance whose Create lost its answer shows in Get by tags within CreateSettle.", needs: []need{lost}, test: createSettleIsHonest},
-		{name: "LostCreateIsDeleted", says: "An instance whose Create lost its answer can be deleted by its tags.", needs: []need{lost}, test: lostCreateIsDeleted},
-		{name: "CutCreate", says: "Wherever the cloud fails in a Create, Create again makes one instance, and Delete by tags leaves nothing.", needs: []need{gone, needsResources}, test: cutCreate},
-		{name: "UnavailableCloud", says: "Calls to a cloud that does not serve are Unavailable: never NotFound, empty or Gone.", needs: []need{gone}, test: unavailableCloud},
-		{name: "ThrottlingCloud", says: "Calls that were too many are Throttled, with the time that the cloud asked to wait, also where it named none.", needs: []need{injecting(Throttled)}, test: throttlingCloud},
-		{name: "ExhaustedCloud", says: "Create without quota or capacity is ResourceExhausted; looking and deleting go on, and nothing is left behind.", needs: []need{injecting(Exhausted)}, test: exhaustedCloud},
-		{name: "CloudRefusesCredentials", says: "Calls with credentials that the cloud no longer accepts are Unauthenticated.", needs: []need{injecting(Unauthenticated)}, test: cloudRefusesCredentials},
-		{name: "CloudForbids", says: "Calls that the credentials do not allow are PermissionDenied.", needs: []need{injecting(PermissionDenied)}, test: cloudForbids},
-		{name: "HangingCloud", says: "A call that the cloud does not answer ends with its context.", needs: []need{injecting(Hanging)}, test: hangingCloud},
-		{name: "ValidateAsksNobody", says: "Validate works while the cloud does not.", needs: []need{injecting(Hanging)}, test: validateAsksNobody},
+		{name: "LostCreateIsOne", rule: "After a Create whose answer was lost, Create again returns what it made.", needs: []need{lost}, test: lostCreateIsOne},
+		{name: "CreateSettleIsHonest", rule: "An instance whose Create lost its answer shows in Get by tags within CreateSettle.", needs: []need{lost}, test: createSettleIsHonest},
+		{name: "LostCreateIsDeleted", rule: "An instance whose Create lost its answer can be deleted by its tags.", needs: []need{lost}, test: lostCreateIsDeleted},
+		{name: "CutCreate", rule: "Wherever the cloud fails in a Create, Create again makes one instance, and Delete by tags leaves nothing.", needs: []need{gone, needsResources}, test: cutCreate},
+		{name: "UnavailableCloud", rule: "Calls to a cloud that does not serve are Unavailable: never NotFound, empty or Gone.", needs: []need{gone}, test: unavailableCloud},
+		{name: "ThrottlingCloud", rule: "Calls that were too many are Throttled, with the time that the cloud asked to wait, also where it named none.", needs: []need{injecting(Throttled)}, test: throttlingCloud},
+		{name: "ExhaustedCloud", rule: "Create without quota or capacity is ResourceExhausted; looking and deleting go on, and nothing is left behind.", needs: []need{injecting(Exhausted)}, test: exhaustedCloud},
+		{name: "CloudRefusesCredentials", rule: "Calls with credentials that the cloud no longer accepts are Unauthenticated.", needs: []need{injecting(Unauthenticated)}, test: cloudRefusesCredentials},
+		{name: "CloudForbids", rule: "Calls that the credentials do not allow are PermissionDenied.", needs: []need{injecting(PermissionDenied)}, test: cloudForbids},
+		{name: "HangingCloud", rule: "A call that the cloud does not answer ends with its context.", needs: []need{injecting(Hanging)}, test: hangingCloud},
+		{name: "ValidateAsksNobody", rule: "Validate works while the cloud does not.", needs: []need{injecting(Hanging)}, test: validateCallsNothing},
 	}
 }
 
 func lastCases() []testCase {
-	return []testCase{{name: "NothingIsLeft", says: "In the end the cloud holds what it held before the suite.", needs: []need{needsResources}, test: nothingIsLeft}}
+	return []testCase{{name: "NothingIsLeft", rule: "In the end the cloud holds what it held before the suite.", needs: []need{needsResources}, test: nothingIsLeft}}
 }
 
 // loseCreate makes an instance whose answer does not arrive.
@@ -180,8 +180,8 @@ func cloudForbids(t *trial) {
 }
 
 func exhaustedCloud(t *trial) {
-	kept, refused, retried := t.subject(), t.subject(), t.subject()
-	t.launch(kept)
+	remaining, refused, retried := t.subject(), t.subject(), t.subject()
+	t.launch(remaining)
 	before := t.resourcesNow()
 	end := t.inject(Fault{Kind: Exhausted})
 	for _, s := range []*subject{refused, retried} {
@@ -189,7 +189,7 @@ func exhaustedCloud(t *trial) {
 		t.wantCode(err, "Create without quota or capacity", provider.ResourceExhausted)
 	}
 	t.delete(t.driver, t.deleteByTags(refused))
-	t.untouched(kept, "Create without quota or capacity")
+	t.untouched(remaining, "Create without quota or capacity")
 	t.list(t.ClusterID)
 	end()
 	in, err := t.driver.Create(t.Context(), t.request(retried))
@@ -222,7 +222,7 @@ func hangingCloud(t *trial) {
 	end()
 }
 
-func validateAsksNobody(t *trial) {
+func validateCallsNothing(t *trial) {
 	t.inject(Fault{Kind: Hanging})
 	for name, class := range map[string]provider.Class{"good": t.Class, "invalid": {Spec: t.InvalidSpecs[0].Spec, Credentials: t.Class.Credentials}} {
 		want := provider.OK
@@ -238,8 +238,8 @@ func validateAsksNobody(t *trial) {
 	}
 }
 
-// nothingIsLeft deletes what cases may have lost sight of, such as an instance whose Create was cancelled and took effect
-// all the same, and then holds the driver to have found all of it.
+// nothingIsLeft deletes what cases may have lost observation of, such as an instance whose Create was cancelled and took effect
+// anyway, and then holds the driver to have found all of it.
 func nothingIsLeft(t *trial) {
 	t.await("the cloud holds what it held before", func() (bool, string) {
 		var trouble []string

@@ -10,13 +10,13 @@ import (
 
 func findCases() []testCase {
 	return []testCase{
-		{name: "TagsAreThere", says: "Create, Get and List tell cluster, UID and namespace/name from the tags.", test: tagsAreThere},
-		{name: "ProviderIDs", says: "A provider ID never changes, and its last segment is unique.", test: providerIDs},
-		{name: "ScopeIsEnough", says: "Get and Delete work with provider ID and Scope when the class is gone, in a new process.", test: scopeIsEnough},
-		{name: "GetAndListAgree", says: "Get by provider ID, Get by tags and List tell the same of an instance.", test: getAndListAgree},
-		{name: "NotFound", says: "Get of an instance that never was, is gone, or is another cluster's by tags, is NotFound.", test: notFound},
-		{name: "ListGoesThroughAllPages", says: "The pages of List have every instance once, and end.", test: listGoesThroughAllPages},
-		{name: "ListIsOfOneCluster", says: "List has the instances of the cluster asked for and no others.", test: listIsOfOneCluster},
+		{name: "TagsAreThere", rule: "Create, Get and List tell cluster, UID and namespace/name from the tags.", test: tagsAreThere},
+		{name: "ProviderIDs", rule: "A provider ID never changes, and its last segment is unique.", test: providerIDs},
+		{name: "ScopeIsEnough", rule: "Get and Delete work with provider ID and Scope when the class is gone, in a new process.", test: scopeIsEnough},
+		{name: "GetAndListAgree", rule: "Get by provider ID, Get by tags and List tell the same of an instance.", test: getAndListAgree},
+		{name: "NotFound", rule: "Get of an instance that never was, is gone, or is another cluster's by tags, is NotFound.", test: notFound},
+		{name: "ListGoesThroughAllPages", rule: "The pages of List have every instance once, and end.", test: listGoesThroughAllPages},
+		{name: "ListIsOfOneCluster", rule: "List has the instances of the cluster asked for and no others.", test: listIsOfOneCluster},
 	}
 }
 
@@ -115,9 +115,9 @@ func notFound(t *trial) {
 	elsewhere.ClusterID = t.otherCluster()
 	_, err = t.driver.Get(t.Context(), elsewhere)
 	t.wantCode(err, "Get by tags of another cluster", provider.NotFound)
-	nobody := t.byTags(s)
-	nobody.Machine.UID = ""
-	if in, err := t.driver.Get(t.Context(), nobody); err == nil {
+	noOne := t.byTags(s)
+	noOne.Machine.UID = ""
+	if in, err := t.driver.Get(t.Context(), noOne); err == nil {
 		t.Errorf("Get with neither provider ID nor UID returns %q", in.ProviderID)
 	}
 	t.delete(t.driver, t.deleteByID(s))

@@ -13,7 +13,7 @@ import (
 
 func cutFlaws() []flaw {
 	return []flaw{
-		{of: "CutList", name: "the list ends at the page that fails", says: "instances and no error", with: func(b *broken) {
+		{of: "CutList", name: "the list ends at the page that fails", rule: "instances and no error", with: func(b *broken) {
 			b.list = func(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 				page, err := b.correct.List(ctx, req)
 				if err != nil && req.Continue != "" {
@@ -22,7 +22,7 @@ func cutFlaws() []flaw {
 				return page, err
 			}
 		}},
-		{of: "CutDelete", name: "takes an error for the end", says: "leaves [nic/", with: func(b *broken) {
+		{of: "CutDelete", name: "takes an error for the end", rule: "leaves [nic/", with: func(b *broken) {
 			b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 				result, err := b.correct.Delete(ctx, req)
 				if err != nil && !b.cloud.hasServerOf(req.Machine) {
@@ -31,14 +31,14 @@ func cutFlaws() []flaw {
 				return result, err
 			}
 		}},
-		{of: "LeftoversAreListed", name: "lists instances only", says: "List has no leftover of the machine", with: func(b *broken) {
+		{of: "LeftoversAreListed", name: "lists instances only", rule: "List has no leftover of the machine", with: func(b *broken) {
 			b.list = func(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 				page, err := b.correct.List(ctx, req)
 				page.Leftovers = nil
 				return page, err
 			}
 		}},
-		{of: "LeftoversAreListed", name: "lists the parts of instances too", says: "which belongs to the instance", with: func(b *broken) {
+		{of: "LeftoversAreListed", name: "lists the parts of instances too", rule: "which belongs to the instance", with: func(b *broken) {
 			b.list = func(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 				page, err := b.correct.List(ctx, req)
 				for _, in := range page.Instances {
@@ -47,7 +47,7 @@ func cutFlaws() []flaw {
 				return page, err
 			}
 		}},
-		{of: "LeftoversAreListed", name: "does not say whose they are", says: "a leftover has no ID", with: func(b *broken) {
+		{of: "LeftoversAreListed", name: "does not say whose they are", rule: "a leftover has no ID", with: func(b *broken) {
 			b.list = func(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 				page, err := b.correct.List(ctx, req)
 				for i := range page.Leftovers {
@@ -56,7 +56,7 @@ func cutFlaws() []flaw {
 				return page, err
 			}
 		}},
-		{of: "CredentialsExpire", name: "reads what it made and passes the error on", says: "the code says that it had no effect, and there is", with: func(b *broken) {
+		{of: "CredentialsExpire", name: "reads what it made and passes the error on", rule: "the code says that it had no effect, and there is", with: func(b *broken) {
 			b.create = func(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
 				in, err := b.correct.Create(ctx, req)
 				if err != nil {
@@ -65,7 +65,7 @@ func cutFlaws() []flaw {
 				return b.correct.Get(ctx, provider.GetRequest{Class: req.Class, ProviderID: in.ProviderID})
 			}
 		}},
-		{of: "CredentialsExpire", name: "does not forget that it was refused", says: "Create again with good credentials returns the instance", with: func(b *broken) {
+		{of: "CredentialsExpire", name: "does not forget that it was refused", rule: "Create again with good credentials returns the instance", with: func(b *broken) {
 			refused := false
 			before := b.translate
 			b.translate = func(err error) error { refused = refused || isKind(err, "Unauthenticated"); return before(err) }
@@ -109,8 +109,8 @@ func goneIf(like func(in *provider.Instance, err error) bool) func(*broken) {
 func lateFlaws() []flaw {
 	twice := "Create again while the cloud does not show the instance returns"
 	return []flaw{
-		{of: "LateReads", name: "believes a read that is behind", says: "leaves [disk/", with: goneIf(func(_ *provider.Instance, err error) bool { return provider.IsNotFound(err) })},
-		{of: "LateReads", name: "cannot do without reading what it made", says: "NotFound", with: func(b *broken) {
+		{of: "LateReads", name: "believes a read that is behind", rule: "leaves [disk/", with: goneIf(func(_ *provider.Instance, err error) bool { return provider.IsNotFound(err) })},
+		{of: "LateReads", name: "cannot do without reading what it made", rule: "NotFound", with: func(b *broken) {
 			b.create = func(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
 				in, err := b.correct.Create(ctx, req)
 				if err != nil {
@@ -119,10 +119,10 @@ func lateFlaws() []flaw {
 				return b.correct.Get(ctx, provider.GetRequest{Class: req.Class, ProviderID: in.ProviderID})
 			}
 		}},
-		{of: "LateLists", name: "goes by its tags alone", says: twice, with: randomToken},
-		{of: "LateTags", name: "goes by its tags alone", says: twice, with: randomToken},
-		{of: "LateTags", name: "takes what has no tags for gone", says: "leaves [disk/", with: goneIf(func(in *provider.Instance, err error) bool { return err == nil && in.MachineUID == "" })},
-		{of: "LostCreateShowsLate", name: "remembers that there was none", says: "finds the instance within CreateSettle", with: func(b *broken) {
+		{of: "LateLists", name: "goes by its tags alone", rule: twice, with: randomToken},
+		{of: "LateTags", name: "goes by its tags alone", rule: twice, with: randomToken},
+		{of: "LateTags", name: "takes what has no tags for gone", rule: "leaves [disk/", with: goneIf(func(in *provider.Instance, err error) bool { return err == nil && in.MachineUID == "" })},
+		{of: "LostCreateShowsLate", name: "remembers that there was none", rule: "finds the instance within CreateSettle", with: func(b *broken) {
 			none := map[types.UID]bool{}
 			b.get = func(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
 				if req.ProviderID != "" {
@@ -136,9 +136,9 @@ func lateFlaws() []flaw {
 				return in, err
 			}
 		}},
-		{of: "DoneLate", name: "starts over", says: "the machine has 2 instances", with: withoutIdempotency},
-		{of: "DoneLate", name: "claims that nothing happened", says: "says that it had no effect", with: func(b *broken) { code(b, provider.Unavailable, provider.Throttled) }},
-		{of: "QuotaFreesLate", name: "does not forget that there was none", says: "Create succeeds once the quota", with: func(b *broken) {
+		{of: "DoneLate", name: "starts over", rule: "the machine has 2 instances", with: withoutIdempotency},
+		{of: "DoneLate", name: "claims that nothing happened", rule: "says that it had no effect", with: func(b *broken) { code(b, provider.Unavailable, provider.Throttled) }},
+		{of: "QuotaFreesLate", name: "does not forget that there was none", rule: "Create succeeds once the quota", with: func(b *broken) {
 			var exhausted atomic.Bool
 			b.create = func(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
 				if exhausted.Load() {
@@ -165,21 +165,21 @@ func byName(ctx context.Context, b *broken, m provider.Machine) *provider.Instan
 
 func answerFlaws() []flaw {
 	return []flaw{
-		{of: "UnsteadyLists", name: "repeats what the cloud repeats", says: "twice on one page", with: func(b *broken) { b.once = false }},
-		{of: "UnsteadyLists", name: "begins a new list for each page", says: "leaves out", with: func(b *broken) {
+		{of: "UnsteadyLists", name: "repeats what the cloud repeats", rule: "twice on one page", with: func(b *broken) { b.once = false }},
+		{of: "UnsteadyLists", name: "begins a new list for each page", rule: "leaves out", with: func(b *broken) {
 			b.list = func(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 				_, _, _ = b.cloud.listServers(ctx, b.cloud.account, nil, 0, 1)
 				return b.correct.List(ctx, req)
 			}
 		}},
-		{of: "OtherCase", name: "takes the case for a part of the id", says: "while the cloud spells it in another case returns", with: func(b *broken) {
+		{of: "OtherCase", name: "takes the case for a part of the id", rule: "while the cloud spells it in another case returns", with: func(b *broken) {
 			b.convert = func(s server) *provider.Instance {
 				in := b.describe(s)
 				in.ProviderID = "fake://zone-1/" + s.id
 				return in
 			}
 		}},
-		{of: "StateGoesBack", name: "takes it for a failure", says: "going back to an earlier state is no failure", with: func(b *broken) {
+		{of: "StateGoesBack", name: "takes it for a failure", rule: "going back to an earlier state is no failure", with: func(b *broken) {
 			ran := map[string]bool{}
 			b.convert = func(s server) *provider.Instance {
 				in := b.describe(s)
@@ -190,13 +190,13 @@ func answerFlaws() []flaw {
 				return in
 			}
 		}},
-		{of: "HugeAnswers", name: "reads all of it", says: "Get by provider ID succeeds with an answer of hundreds of megabytes", with: func(b *broken) {
+		{of: "HugeAnswers", name: "reads all of it", rule: "Get by provider ID succeeds with an answer of hundreds of megabytes", with: func(b *broken) {
 			b.get = func(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
 				return b.correct.Get(context.WithValue(ctx, readsAll{}, true), req)
 			}
 		}},
-		{of: "HugeAnswers", name: "what it cannot read is not there", says: "says more than it can know", with: func(b *broken) { code(b, provider.Internal, provider.NotFound) }},
-		{of: "OthersWithOurName", name: "Get goes by the name", says: "Get by tags returns another's instance", with: func(b *broken) {
+		{of: "HugeAnswers", name: "what it cannot read is not there", rule: "says more than it can know", with: func(b *broken) { code(b, provider.Internal, provider.NotFound) }},
+		{of: "OthersWithOurName", name: "Get goes by the name", rule: "Get by tags returns another's instance", with: func(b *broken) {
 			b.get = func(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
 				in, err := b.correct.Get(ctx, req)
 				if named := byName(ctx, b, req.Machine); provider.IsNotFound(err) && req.ProviderID == "" && named != nil {
@@ -205,7 +205,7 @@ func answerFlaws() []flaw {
 				return in, err
 			}
 		}},
-		{of: "OthersWithOurName", name: "Create goes by the name", says: "Create returns another's instance", with: func(b *broken) {
+		{of: "OthersWithOurName", name: "Create goes by the name", rule: "Create returns another's instance", with: func(b *broken) {
 			b.create = func(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
 				if named := byName(ctx, b, req.Machine); named != nil {
 					return named, nil
@@ -213,7 +213,7 @@ func answerFlaws() []flaw {
 				return b.correct.Create(ctx, req)
 			}
 		}},
-		{of: "OthersWithOurName", name: "Delete goes by the name", says: "is in state Terminating", with: func(b *broken) {
+		{of: "OthersWithOurName", name: "Delete goes by the name", rule: "is in state Terminating", with: func(b *broken) {
 			b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 				if named := byName(ctx, b, req.Machine); named != nil && req.ProviderID == "" && named.State != provider.StateTerminating {
 					id, _ := idOf(named.ProviderID)
@@ -227,8 +227,8 @@ func answerFlaws() []flaw {
 
 func partFlaws() []flaw {
 	return []flaw{
-		{of: "PartsRemain", name: "counts on the cloud to remove disks", says: "leaves [disk/", with: func(b *broken) { b.disks = false }},
-		{of: "PartsGoneFirst", name: "cannot do without a part", says: "lacks its network interface", with: func(b *broken) {
+		{of: "PartsRemain", name: "counts on the cloud to remove disks", rule: "leaves [disk/", with: func(b *broken) { b.disks = false }},
+		{of: "PartsGoneFirst", name: "cannot do without a part", rule: "lacks its network interface", with: func(b *broken) {
 			b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 				err := b.cloud.deletePart(ctx, b.cloud.account, "nic/"+b.nicOf(req.Machine), nil)
 				if isKind(err, "NotFound") && b.cloud.hasServerOf(req.Machine) {
@@ -237,14 +237,14 @@ func partFlaws() []flaw {
 				return b.correct.Delete(ctx, req)
 			}
 		}},
-		{of: "FoundIsTrue", name: "has always found it", says: "want Gone and not Found", with: func(b *broken) {
+		{of: "FoundIsTrue", name: "has always found it", rule: "want Gone and not Found", with: func(b *broken) {
 			b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 				result, err := b.correct.Delete(ctx, req)
 				result.Found = result.Gone
 				return result, err
 			}
 		}},
-		{of: "FoundIsTrue", name: "does not say that it has found it", says: "reports Gone and not Found", with: func(b *broken) {
+		{of: "FoundIsTrue", name: "does not say that it has found it", rule: "reports Gone and not Found", with: func(b *broken) {
 			b.delete = func(ctx context.Context, req provider.DeleteRequest) (provider.DeleteResult, error) {
 				for {
 					if result, err := b.correct.Delete(ctx, req); result.Gone || err != nil {
@@ -258,20 +258,20 @@ func partFlaws() []flaw {
 
 func optionalFlaws() []flaw {
 	return []flaw{
-		{of: "ListScopeIsStable", name: "another in each process", says: "in a new process", with: func(b *broken) {
+		{of: "ListScopeIsStable", name: "another in each process", rule: "in a new process", with: func(b *broken) {
 			process := random(8)
 			b.scope = func(provider.Class) (string, error) { return process, nil }
 		}},
-		{of: "ListScopeIsStable", name: "tells the credentials", says: "ListScope's answer contains", with: func(b *broken) {
+		{of: "ListScopeIsStable", name: "tells the credentials", rule: "ListScope's answer contains", with: func(b *broken) {
 			b.scope = func(class provider.Class) (string, error) { return b.tokenOf(class.Credentials) }
 		}},
-		{of: "ListScopeIsStable", name: "asks the cloud", says: "it must make no call", with: func(b *broken) {
+		{of: "ListScopeIsStable", name: "asks the cloud", rule: "it must make no call", with: func(b *broken) {
 			b.scope = func(provider.Class) (string, error) {
 				_, _, err := b.cloud.listServers(context.Background(), b.cloud.account, nil, 0, 1)
 				return "account", err
 			}
 		}},
-		{of: "OneListForAScope", name: "lists one size only", says: "has the instances of both classes", with: func(b *broken) {
+		{of: "OneListForAScope", name: "lists one size only", rule: "has the instances of both classes", with: func(b *broken) {
 			b.list = func(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 				page, err := b.correct.List(ctx, req)
 				spec, _ := b.decode(req.Class.Spec)
@@ -279,10 +279,10 @@ func optionalFlaws() []flaw {
 				return page, err
 			}
 		}},
-		{of: "InterruptionsAreReported", name: "names none", says: "names the instance whose end was announced: it does not", with: func(b *broken) {
+		{of: "InterruptionsAreReported", name: "names none", rule: "names the instance whose end was announced: it does not", with: func(b *broken) {
 			b.ending = func(context.Context, provider.InterruptionsRequest) ([]provider.Interruption, error) { return nil, nil }
 		}},
-		{of: "InterruptionsAreReported", name: "names all", says: "whose end nobody has announced", with: func(b *broken) {
+		{of: "InterruptionsAreReported", name: "names all", rule: "whose end nobody has announced", with: func(b *broken) {
 			b.ending = func(ctx context.Context, req provider.InterruptionsRequest) (all []provider.Interruption, err error) {
 				page, err := b.correct.List(ctx, provider.ListRequest{Class: req.Class, ClusterID: req.ClusterID})
 				for _, in := range page.Instances {
@@ -291,7 +291,7 @@ func optionalFlaws() []flaw {
 				return all, err
 			}
 		}},
-		{of: "UnavailableCloud", name: "takes a cloud that does not serve for one that announces nothing", says: "Interruptions succeeds while the fault Unavailable", with: func(b *broken) {
+		{of: "UnavailableCloud", name: "takes a cloud that does not serve for one that announces nothing", rule: "Interruptions succeeds while the fault Unavailable", with: func(b *broken) {
 			b.ending = func(ctx context.Context, req provider.InterruptionsRequest) ([]provider.Interruption, error) {
 				all, _ := b.correct.Interruptions(ctx, req)
 				return all, nil

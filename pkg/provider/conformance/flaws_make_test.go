@@ -19,10 +19,10 @@ import (
 
 func classAndCreateFlaws() []flaw {
 	return []flaw{
-		{of: "NameAndTimes", name: "a name that is no label", says: "is not a DNS label", with: func(b *broken) { b.name = "My_Cloud" }},
-		{of: "NameAndTimes", name: "no time to settle", says: "CreateSettle 0s is not positive", with: func(b *broken) { b.settle = 0 }},
-		{of: "ValidateAcceptsWhatWorks", name: "asks the cloud", says: "with rejected credentials", with: validatesAtTheCloud},
-		{of: "InvalidSpecsAreRefusedByField", name: "does not say which field", says: `about field "", want "size"`, with: func(b *broken) {
+		{of: "NameAndTimes", name: "a name that is no label", rule: "is not a DNS label", with: func(b *broken) { b.name = "My_Cloud" }},
+		{of: "NameAndTimes", name: "no time to settle", rule: "CreateSettle 0s is not positive", with: func(b *broken) { b.settle = 0 }},
+		{of: "ValidateAcceptsWhatWorks", name: "asks the cloud", rule: "with rejected credentials", with: validatesAtTheCloud},
+		{of: "InvalidSpecsAreRefusedByField", name: "does not say which field", rule: `about field "", want "size"`, with: func(b *broken) {
 			decode := b.decode
 			b.decode = func(raw []byte) (machineSpec, error) {
 				spec, err := decode(raw)
@@ -32,26 +32,26 @@ func classAndCreateFlaws() []flaw {
 				return spec, err
 			}
 		}},
-		{of: "InvalidSpecsAreRefusedByField", name: "only Validate looks", says: "Create of an invalid providerSpec", with: func(b *broken) {
+		{of: "InvalidSpecsAreRefusedByField", name: "only Validate looks", rule: "Create of an invalid providerSpec", with: func(b *broken) {
 			validating := *b.correct
 			b.validate = validating.Validate
 			b.decode = func([]byte) (machineSpec, error) { return machineSpec{Size: "small"}, nil }
 		}},
-		{of: "SpecIsDecodedStrictly", name: "passes over unknown fields", says: "(an unknown field)", with: func(b *broken) {
+		{of: "SpecIsDecodedStrictly", name: "passes over unknown fields", rule: "(an unknown field)", with: func(b *broken) {
 			b.decode = decodeLeniently
 		}},
-		{of: "CredentialsAreDecodedStrictly", name: "Validate does not look at them", says: "Validate with MalformedCredentials[0]", with: func(b *broken) {
+		{of: "CredentialsAreDecodedStrictly", name: "Validate does not check them", rule: "Validate with MalformedCredentials[0]", with: func(b *broken) {
 			b.validate = func(ctx context.Context, req provider.ValidateRequest) error {
 				req.Class.Credentials = provider.Credentials{}
 				return b.correct.Validate(ctx, req)
 			}
 		}},
-		{of: "CredentialsNameNoSources", name: "reads files", says: "it follows it", with: follows(func(value string) (string, bool) {
+		{of: "CredentialsNameNoSources", name: "reads files", rule: "it follows it", with: follows(func(value string) (string, bool) {
 			path, isFile := strings.CutPrefix(value, "file://")
 			content, err := os.ReadFile(path)
 			return string(content), isFile && err == nil
 		})},
-		{of: "CredentialsNameNoSources", name: "fetches URLs", says: "fetched a URL", with: follows(func(value string) (string, bool) {
+		{of: "CredentialsNameNoSources", name: "fetches URLs", rule: "fetched a URL", with: follows(func(value string) (string, bool) {
 			resp, err := http.Get(value)
 			if err != nil {
 				return "", false
@@ -60,12 +60,12 @@ func classAndCreateFlaws() []flaw {
 			content, err := io.ReadAll(resp.Body)
 			return string(content), err == nil
 		})},
-		{of: "CredentialsNameNoSources", name: "runs commands", says: "ran a command", with: follows(func(value string) (string, bool) {
+		{of: "CredentialsNameNoSources", name: "runs commands", rule: "ran a command", with: follows(func(value string) (string, bool) {
 			command, isCommand := strings.CutPrefix(value, "|")
 			out, err := exec.Command("sh", "-c", command).Output()
 			return string(out), isCommand && err == nil
 		})},
-		{of: "CredentialsNameNoSources", name: "takes a file beside", says: "instead of token", with: func(b *broken) {
+		{of: "CredentialsNameNoSources", name: "takes a file beside", rule: "instead of token", with: func(b *broken) {
 			b.tokenOf = func(c provider.Credentials) (string, error) {
 				if path, found := c.Get("tokenFile"); found {
 					content, err := os.ReadFile(string(path.Reveal()))
@@ -74,38 +74,38 @@ func classAndCreateFlaws() []flaw {
 				return tokenOf(c)
 			}
 		}},
-		{of: "RejectedCredentials", name: "who may not look finds nothing", says: "Get by tags with RejectedCredentials", with: func(b *broken) {
+		{of: "RejectedCredentials", name: "who may not look finds nothing", rule: "Get by tags with RejectedCredentials", with: func(b *broken) {
 			code(b, provider.Unauthenticated, provider.NotFound)
 		}},
-		{of: "CapacityIsPlausible", name: "less than nothing", says: `resource "cpu" is -2`, with: func(b *broken) {
+		{of: "CapacityIsPlausible", name: "less than nothing", rule: `resource "cpu" is -2`, with: func(b *broken) {
 			b.capacity = func(context.Context, provider.CapacityRequest) (provider.Capacity, error) {
 				return provider.Capacity{Resources: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("-2")}}, nil
 			}
 		}},
 
-		{of: "CreateMakesAnInstance", name: "never runs", says: "it is in state Pending", with: converting(func(in *provider.Instance) { in.State = provider.StatePending })},
-		{of: "CreateMakesAnInstance", name: "an invented state", says: `State "Booting" does not exist`, with: converting(func(in *provider.Instance) { in.State = "Booting" })},
-		{of: "CreateMakesAnInstance", name: "a provider ID that is no URL", says: "is not a URL", with: converting(func(in *provider.Instance) { in.ProviderID = "i-1" })},
-		{of: "CreateMakesAnInstance", name: "a node's name that cannot be one", says: "is not a DNS subdomain", with: converting(func(in *provider.Instance) { in.NodeName = "Worker_1" })},
-		{of: "CreateMakesAnInstance", name: "an empty address", says: "without type or value", with: converting(func(in *provider.Instance) { in.Addresses = make([]corev1.NodeAddress, 1) })},
-		{of: "CreateMakesAnInstance", name: "a long type", says: "Type is 300 bytes long", with: converting(func(in *provider.Instance) { in.Type = strings.Repeat("x", 300) })},
-		{of: "CreateMakesAnInstance", name: "neither instance nor error", says: "returns neither", with: func(b *broken) {
+		{of: "CreateMakesAnInstance", name: "never runs", rule: "it is in state Pending", with: converting(func(in *provider.Instance) { in.State = provider.StatePending })},
+		{of: "CreateMakesAnInstance", name: "an invented state", rule: `State "Booting" does not exist`, with: converting(func(in *provider.Instance) { in.State = "Booting" })},
+		{of: "CreateMakesAnInstance", name: "a provider ID that is no URL", rule: "is not a URL", with: converting(func(in *provider.Instance) { in.ProviderID = "i-1" })},
+		{of: "CreateMakesAnInstance", name: "a node's name that cannot be one", rule: "is not a DNS subdomain", with: converting(func(in *provider.Instance) { in.NodeName = "Worker_1" })},
+		{of: "CreateMakesAnInstance", name: "an empty address", rule: "without type or value", with: converting(func(in *provider.Instance) { in.Addresses = make([]corev1.NodeAddress, 1) })},
+		{of: "CreateMakesAnInstance", name: "a long type", rule: "Type is 300 bytes long", with: converting(func(in *provider.Instance) { in.Type = strings.Repeat("x", 300) })},
+		{of: "CreateMakesAnInstance", name: "neither instance nor error", rule: "returns neither", with: func(b *broken) {
 			b.get = func(context.Context, provider.GetRequest) (*provider.Instance, error) { return nil, nil }
 		}},
-		{of: "CreateMakesAnInstance", name: "panics", says: "Create panicked: no such thing", with: func(b *broken) {
+		{of: "CreateMakesAnInstance", name: "panics", rule: "Create panicked: no such thing", with: func(b *broken) {
 			b.create = func(context.Context, provider.CreateRequest) (*provider.Instance, error) { panic("no such thing") }
 		}},
-		{of: "CreateMakesAnInstance", name: "an invented code", says: `the code "Busy", which does not exist`, with: func(b *broken) {
+		{of: "CreateMakesAnInstance", name: "an invented code", rule: `the code "Busy", which does not exist`, with: func(b *broken) {
 			b.create = func(context.Context, provider.CreateRequest) (*provider.Instance, error) {
 				return nil, provider.Errorf("Busy", "come back later")
 			}
 		}},
-		{of: "CreateTwiceIsOne", name: "makes one each time", says: "Create again at once returns", with: withoutIdempotency},
-		{of: "CreateAtOnceIsOne", name: "looks and then makes", says: "at the same time with the same token returns", with: func(b *broken) {
-			looked := meeting()
-			b.idempotency = func(provider.CreateRequest) string { looked(); return random(8) }
+		{of: "CreateTwiceIsOne", name: "makes one each time", rule: "Create again at once returns", with: withoutIdempotency},
+		{of: "CreateAtOnceIsOne", name: "looks and then makes", rule: "at the same time with the same token returns", with: func(b *broken) {
+			met := meeting()
+			b.idempotency = func(provider.CreateRequest) string { met(); return random(8) }
 		}},
-		{of: "CreateAtOnceIsOne", name: "fails for good beside others", says: "want an error with code Aborted", with: func(b *broken) {
+		{of: "CreateAtOnceIsOne", name: "fails for good beside others", rule: "want an error with code Aborted", with: func(b *broken) {
 			var busy sync.Mutex
 			both := meeting()
 			b.create = func(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
@@ -118,23 +118,23 @@ func classAndCreateFlaws() []flaw {
 				return b.correct.Create(ctx, req)
 			}
 		}},
-		{of: "CreateAfterRestartIsOne", name: "remembers in the process only", says: "after a restart returns", with: func(b *broken) {
+		{of: "CreateAfterRestartIsOne", name: "remembers in the process only", rule: "after a restart returns", with: func(b *broken) {
 			process := random(8)
-			b.looksFirst = false
+			b.checksFirst = false
 			b.idempotency = func(req provider.CreateRequest) string { return process + req.Token }
 		}},
-		{of: "CreateWithOtherParameters", name: "other parameters are another instance", says: "with a used token and other", with: func(b *broken) {
-			b.looksFirst = false
+		{of: "CreateWithOtherParameters", name: "other parameters are another instance", rule: "with a used token and other", with: func(b *broken) {
+			b.checksFirst = false
 			b.idempotency = func(req provider.CreateRequest) string {
 				return fmt.Sprintf("%s %s %s", req.Token, req.Class.Spec, req.UserData.Reveal())
 			}
 		}},
-		{of: "CreateWithOtherParameters", name: "says that it is invalid", says: "want an error with code AlreadyExists", with: func(b *broken) {
-			b.looksFirst = false
+		{of: "CreateWithOtherParameters", name: "says that it is invalid", rule: "want an error with code AlreadyExists", with: func(b *broken) {
+			b.checksFirst = false
 			code(b, provider.AlreadyExists, provider.InvalidArgument)
 		}},
-		{of: "LaterAttemptTakesOver", name: "goes by the token alone", says: "of a second attempt returns", with: func(b *broken) { b.looksFirst = false }},
-		{of: "SpentToken", name: "returns what was there", says: "returns one in state Terminating", with: func(b *broken) {
+		{of: "LaterAttemptTakesOver", name: "goes by the token alone", rule: "of a second attempt returns", with: func(b *broken) { b.checksFirst = false }},
+		{of: "SpentToken", name: "returns what was there", rule: "returns one in state Terminating", with: func(b *broken) {
 			b.create = func(ctx context.Context, req provider.CreateRequest) (*provider.Instance, error) {
 				in, err := b.correct.Create(ctx, req)
 				if provider.CodeOf(err) == provider.AlreadyExists {
@@ -148,10 +148,10 @@ func classAndCreateFlaws() []flaw {
 
 func findFlaws() []flaw {
 	return []flaw{
-		{of: "TagsAreThere", name: "leaves the name out", says: `MachineKey ""`, with: func(b *broken) {
+		{of: "TagsAreThere", name: "leaves the name out", rule: `MachineKey ""`, with: func(b *broken) {
 			b.tags = func(req provider.CreateRequest) map[string]string { return ownerTags(req.ClusterID, req.Machine) }
 		}},
-		{of: "TagsAreThere", name: "List does not tell", says: `List: the instance has ClusterID ""`, with: func(b *broken) {
+		{of: "TagsAreThere", name: "List does not tell", rule: `List: the instance has ClusterID ""`, with: func(b *broken) {
 			b.list = func(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 				page, err := b.correct.List(ctx, req)
 				for i := range page.Instances {
@@ -160,13 +160,13 @@ func findFlaws() []flaw {
 				return page, err
 			}
 		}},
-		{of: "ProviderIDs", name: "all end in the same", says: "end in the same segment", with: converting(func(in *provider.Instance) { in.ProviderID += "/server" })},
-		{of: "ProviderIDs", name: "the ID changes", says: "/running\" when the instance runs", with: converting(func(in *provider.Instance) {
+		{of: "ProviderIDs", name: "all end in the same", rule: "end in the same segment", with: converting(func(in *provider.Instance) { in.ProviderID += "/server" })},
+		{of: "ProviderIDs", name: "the ID changes", rule: "/running\" when the instance runs", with: converting(func(in *provider.Instance) {
 			if in.State == provider.StateRunning {
 				in.ProviderID += "/running"
 			}
 		})},
-		{of: "ScopeIsEnough", name: "needs the class", says: "without Class.Spec", with: func(b *broken) {
+		{of: "ScopeIsEnough", name: "needs the class", rule: "without Class.Spec", with: func(b *broken) {
 			b.get = func(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
 				if _, err := b.decode(req.Class.Spec); err != nil {
 					return nil, err
@@ -174,8 +174,8 @@ func findFlaws() []flaw {
 				return b.correct.Get(ctx, req)
 			}
 		}},
-		{of: "ScopeIsEnough", name: "needs a long one", says: "Scope is 2000 bytes long", with: converting(func(in *provider.Instance) { in.Scope = strings.Repeat("x", 2000) })},
-		{of: "GetAndListAgree", name: "List leaves something out", says: "Get and List disagree", with: func(b *broken) {
+		{of: "ScopeIsEnough", name: "needs a long one", rule: "Scope is 2000 bytes long", with: converting(func(in *provider.Instance) { in.Scope = strings.Repeat("x", 2000) })},
+		{of: "GetAndListAgree", name: "List leaves something out", rule: "Get and List disagree", with: func(b *broken) {
 			b.list = func(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 				page, err := b.correct.List(ctx, req)
 				for i := range page.Instances {
@@ -184,7 +184,7 @@ func findFlaws() []flaw {
 				return page, err
 			}
 		}},
-		{of: "NotFound", name: "an error without a code", says: "want an error with code NotFound", with: func(b *broken) {
+		{of: "NotFound", name: "an error without a code", rule: "want an error with code NotFound", with: func(b *broken) {
 			b.get = func(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
 				in, err := b.correct.Get(ctx, req)
 				if provider.IsNotFound(err) {
@@ -193,20 +193,20 @@ func findFlaws() []flaw {
 				return in, err
 			}
 		}},
-		{of: "NotFound", name: "finds in any cluster", says: "Get by tags of another cluster", with: func(b *broken) {
+		{of: "NotFound", name: "finds in any cluster", rule: "Get by tags of another cluster", with: func(b *broken) {
 			b.get = func(ctx context.Context, req provider.GetRequest) (*provider.Instance, error) {
 				req.ClusterID = strings.TrimSuffix(req.ClusterID, "-other")
 				return b.correct.Get(ctx, req)
 			}
 		}},
-		{of: "ListGoesThroughAllPages", name: "the first page is all", says: "List does not", with: func(b *broken) {
+		{of: "ListGoesThroughAllPages", name: "the first page is all", rule: "List does not", with: func(b *broken) {
 			b.list = func(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 				page, err := b.correct.List(ctx, req)
 				page.Continue = ""
 				return page, err
 			}
 		}},
-		{of: "ListGoesThroughAllPages", name: "pages overlap", says: "2 times", with: func(b *broken) {
+		{of: "ListGoesThroughAllPages", name: "pages overlap", rule: "2 times", with: func(b *broken) {
 			b.list = func(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 				page, err := b.correct.List(ctx, req)
 				if req.Continue == "2" {
@@ -216,7 +216,7 @@ func findFlaws() []flaw {
 				return page, err
 			}
 		}},
-		{of: "ListGoesThroughAllPages", name: "never ends", says: "it never ends", with: func(b *broken) {
+		{of: "ListGoesThroughAllPages", name: "never ends", rule: "it never ends", with: func(b *broken) {
 			b.list = func(ctx context.Context, req provider.ListRequest) (provider.ListPage, error) {
 				page, err := b.correct.List(ctx, req)
 				if page.Continue == "" && req.Continue != "" {
@@ -225,7 +225,7 @@ func findFlaws() []flaw {
 				return page, err
 			}
 		}},
-		{of: "ListIsOfOneCluster", name: "lists everybody's", says: "which is not its own", with: func(b *broken) {
+		{of: "ListIsOfOneCluster", name: "lists everyone's", rule: "which is not its own", with: func(b *broken) {
 			b.list = func(ctx context.Context, req provider.ListRequest) (page provider.ListPage, err error) {
 				all, _, err := b.cloud.listServers(ctx, b.cloud.account, nil, 0, 100)
 				for _, s := range all {

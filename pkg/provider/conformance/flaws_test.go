@@ -88,7 +88,7 @@ type flaw struct {
 	of   string
 	name string
 	// says is part of what the case must report.
-	says string
+	rule string
 	with func(b *broken)
 	// after are cases that run before.
 	after []string
@@ -98,7 +98,7 @@ type flaw struct {
 
 // withoutIdempotency makes every Create a new instance.
 func withoutIdempotency(b *broken) {
-	b.looksFirst = false
+	b.checksFirst = false
 	b.idempotency = func(provider.CreateRequest) string { return random(8) }
 }
 
@@ -156,8 +156,8 @@ func TestEveryCaseFindsItsFlaw(t *testing.T) {
 			// What a flaw keeps from happening is waited for that long.
 			config.Timeout = time.Second
 			report := record(t, config, append(f.after, f.of)...)
-			if all := strings.Join(report.failures, "\n"); !report.failed || !strings.Contains(all, f.says) {
-				t.Errorf("want a failure that says %q, got:\n%s", f.says, all)
+			if all := strings.Join(report.failures, "\n"); !report.failed || !strings.Contains(all, f.rule) {
+				t.Errorf("want a failure that says %q, got:\n%s", f.rule, all)
 			}
 		})
 	}
@@ -168,7 +168,7 @@ func TestEveryCaseFindsItsFlaw(t *testing.T) {
 	}
 }
 
-// The broken drivers break nothing but what they shall: without a flaw they pass.
+// The broken drivers break nothing but what they must: without a flaw they pass.
 func TestWithoutAFlawTheBrokenDriverPasses(t *testing.T) {
 	t.Parallel()
 	c := newFakeCloud()

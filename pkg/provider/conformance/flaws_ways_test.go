@@ -14,7 +14,7 @@ func decodeLeniently(raw []byte) (machineSpec, error) {
 	return machineSpec{Size: "small"}, nil
 }
 
-// converting changes what is told of an instance.
+// converting changes what is reported of an instance.
 func converting(change func(*provider.Instance)) func(*broken) {
 	return func(b *broken) {
 		b.convert = func(s server) *provider.Instance {

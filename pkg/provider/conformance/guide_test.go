@@ -22,7 +22,7 @@ func TestTheGuideListsEveryCase(t *testing.T) {
 		for i, n := range c.needs {
 			needs[i] = "`" + string(n) + "`"
 		}
-		fmt.Fprintf(&table, "| %s | %s | %s |\n", c.name, c.says, strings.Join(needs, ", "))
+		fmt.Fprintf(&table, "| %s | %s | %s |\n", c.name, c.rule, strings.Join(needs, ", "))
 	}
 	if !strings.Contains(string(guide), "\n"+table.String()+"\n") {
 		t.Errorf("docs/provider-guide.md has another table of cases than this one:\n%s", table.String())

@@ -10,12 +10,12 @@ import (
 
 func lateCases() []testCase {
 	return []testCase{
-		{name: "LateReads", says: "While reads by ID are behind, Create's own result stays the truth, and Delete ends with nothing left.", needs: []need{injecting(LateReads)}, test: lateReads},
-		{name: "LateLists", says: "While lists are behind, Create again returns the same instance, and Delete ends with nothing left.", needs: []need{injecting(LateLists)}, test: lateLists},
-		{name: "LateTags", says: "While an instance shows no tags yet, Create again returns it or is retried, and Delete ends with nothing left.", needs: []need{injecting(LateTags)}, test: lateTags},
-		{name: "LostCreateShowsLate", says: "An instance whose Create lost its answer shows in Get by tags within CreateSettle, while lists and tags are behind.", needs: []need{injecting(LostCreate), injecting(LateLists), injecting(LateTags)}, test: lostCreateShowsLate},
-		{name: "DoneLate", says: "Where the cloud does later what it has answered with an error, Create again makes one instance, and Delete leaves nothing.", needs: []need{injecting(DoneLate), needsResources}, test: doneLate},
-		{name: "QuotaFreesLate", says: "While the quota of what was deleted is not free yet, Create is ResourceExhausted, and then succeeds.", needs: []need{injecting(QuotaFreesLate)}, test: quotaFreesLate},
+		{name: "LateReads", rule: "While reads by ID are behind, Create's own result stays the truth, and Delete ends with nothing left.", needs: []need{injecting(LateReads)}, test: lateReads},
+		{name: "LateLists", rule: "While lists are behind, Create again returns the same instance, and Delete ends with nothing left.", needs: []need{injecting(LateLists)}, test: lateLists},
+		{name: "LateTags", rule: "While an instance shows no tags yet, Create again returns it or is retried, and Delete ends with nothing left.", needs: []need{injecting(LateTags)}, test: lateTags},
+		{name: "LostCreateShowsLate", rule: "An instance whose Create lost its answer shows in Get by tags within CreateSettle, while lists and tags are behind.", needs: []need{injecting(LostCreate), injecting(LateLists), injecting(LateTags)}, test: lostCreateShowsLate},
+		{name: "DoneLate", rule: "Where the cloud does later what it has answered with an error, Create again makes one instance, and Delete leaves nothing.", needs: []need{injecting(DoneLate), needsResources}, test: doneLate},
+		{name: "QuotaFreesLate", rule: "While the quota of what was deleted is not free yet, Create is ResourceExhausted, and then succeeds.", needs: []need{injecting(QuotaFreesLate)}, test: quotaFreesLate},
 	}
 }
 

@@ -10,9 +10,9 @@ import (
 
 func optionalCases() []testCase {
 	return []testCase{
-		{name: "ListScopeIsStable", says: "ListScope answers the same for the same class in every process, makes no call and tells no secret.", needs: []need{needsScoper}, test: listScopeIsStable},
-		{name: "OneListForAScope", says: "List answers the same for two classes for which ListScope names the same.", needs: []need{needsScoper, needsOtherSpec}, test: oneListForAScope},
-		{name: "InterruptionsAreReported", says: "Interruptions names an instance whose end was announced, until that is withdrawn, and no other.", needs: []need{needsInterrupter, needsAnnounce}, test: interruptionsAreReported},
+		{name: "ListScopeIsStable", rule: "ListScope answers the same for the same class in every process, makes no call and tells no secret.", needs: []need{needsScoper}, test: listScopeIsStable},
+		{name: "OneListForAScope", rule: "List answers the same for two classes for which ListScope names the same.", needs: []need{needsScoper, needsOtherSpec}, test: oneListForAScope},
+		{name: "InterruptionsAreReported", rule: "Interruptions names an instance whose end was announced, until that is withdrawn, and no other.", needs: []need{needsInterrupter, needsAnnounce}, test: interruptionsAreReported},
 	}
 }
 
@@ -90,9 +90,9 @@ func oneListForAScope(t *trial) {
 }
 
 func interruptionsAreReported(t *trial) {
-	ending, kept := t.subject(), t.subject()
+	ending, remaining := t.subject(), t.subject()
 	t.launch(ending)
-	t.launch(kept)
+	t.launch(remaining)
 	// named returns what is announced of the instance, nil if nothing is.
 	named := func() (found *provider.Interruption) {
 		t.Helper()
@@ -102,7 +102,7 @@ func interruptionsAreReported(t *trial) {
 			switch i.ProviderID {
 			case ending.providerID:
 				found = &i
-			case kept.providerID:
+			case remaining.providerID:
 				t.fatalf("Interruptions names %s, whose end nobody has announced", i.ProviderID)
 			}
 		}

@@ -4,9 +4,9 @@ import "machinist.dev/machinist/pkg/provider"
 
 func partCases() []testCase {
 	return []testCase{
-		{name: "PartsRemain", says: "Where disks, interfaces or addresses stay when their instance goes, Delete removes them before it reports Gone.", needs: []need{injecting(PartsRemain), needsResources}, test: partsRemain},
-		{name: "PartsGoneFirst", says: "An instance whose disks, interfaces or addresses somebody has removed is found and deleted.", needs: []need{injecting(PartsGoneFirst)}, test: partsGoneFirst},
-		{name: "FoundIsTrue", says: "Delete says Found with Gone where it found and removed the instance within the call, and never where there was none.", test: foundIsTrue},
+		{name: "PartsRemain", rule: "Where disks, interfaces or addresses stay when their instance goes, Delete removes them before it reports Gone.", needs: []need{injecting(PartsRemain), needsResources}, test: partsRemain},
+		{name: "PartsGoneFirst", rule: "An instance whose disks, interfaces or addresses somebody has removed is found and deleted.", needs: []need{injecting(PartsGoneFirst)}, test: partsGoneFirst},
+		{name: "FoundIsTrue", rule: "Delete says Found with Gone where it found and removed the instance within the call, and never where there was none.", test: foundIsTrue},
 	}
 }
 
@@ -64,7 +64,7 @@ func foundIsTrue(t *trial) {
 	result, err := t.driver.Delete(t.Context(), t.deleteByID(s))
 	switch {
 	case provider.CodeOf(err) == provider.Aborted:
-		// Nothing is told.
+		// Nothing is reported.
 	case err != nil:
 		t.must(err, "Delete")
 	case result.Gone && !result.Found:

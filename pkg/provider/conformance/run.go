@@ -44,7 +44,7 @@ type report interface {
 type testCase struct {
 	name string
 	// says what is expected, for the authors' guide.
-	says string
+	rule string
 	// needs are the hooks and options without which it cannot be tested.
 	needs []need
 	test  func(*trial)

@@ -264,11 +264,11 @@ func (t *trial) delete(d provider.Driver, req provider.DeleteRequest) {
 func (t *trial) awaitGone(s *subject) {
 	t.Helper()
 	t.await("Get and List no longer find what Delete reported Gone", func() (bool, string) {
-		looks := map[string]provider.GetRequest{"tags": t.byTags(s)}
+		checks := map[string]provider.GetRequest{"tags": t.byTags(s)}
 		if s.providerID != "" {
-			looks["provider ID"] = t.byID(s)
+			checks["provider ID"] = t.byID(s)
 		}
-		for how, req := range looks {
+		for how, req := range checks {
 			in, err := t.driver.Get(t.Context(), req)
 			if err == nil {
 				return false, fmt.Sprintf("Get by %s still shows %s in state %s", how, in.ProviderID, in.State)
@@ -287,7 +287,7 @@ func (t *trial) await(what string, done func() (bool, string)) {
 	t.awaitFor(t.Timeout, what, done)
 }
 
-// awaitFor polls for the given time. The last look begins after it.
+// awaitFor polls for the given time. The last check begins after it.
 func (t *trial) awaitFor(within time.Duration, what string, done func() (bool, string)) {
 	t.Helper()
 	began := time.Now()

@@ -9,9 +9,9 @@ import (
 
 func updateCases() []testCase {
 	return []testCase{
-		{name: "UpdateToTheSame", says: "Update to what the instance is answers Done, or NeedsReplacement with a reason, and changes nothing.", test: updateToTheSame},
-		{name: "UpdateToAnother", says: "Update to another providerSpec comes to an outcome: done, refused, left to an agent on the node, or to be replaced, with a drain if it asks for one.", needs: []need{needsOtherSpec}, test: updateToAnother},
-		{name: "UpdateRefusesOthers", says: "Update of another's instance is FailedPrecondition, of none NotFound.", test: updateRefusesOthers},
+		{name: "UpdateToTheSame", rule: "Update to what the instance is answers Done, or NeedsReplacement with a reason, and changes nothing.", test: updateToTheSame},
+		{name: "UpdateToAnother", rule: "Update to another providerSpec comes to an outcome: done, refused, left to an agent on the node, or to be replaced, with a drain if it asks for one.", needs: []need{needsOtherSpec}, test: updateToAnother},
+		{name: "UpdateRefusesOthers", rule: "Update of another's instance is FailedPrecondition, of none NotFound.", test: updateRefusesOthers},
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// watched is the driver under test. Every call has its deadline, as in Machinist, and every answer is looked at for what
+// watched is the driver under test. Every call has its deadline, as in Machinist, and every answer is checked for what
 // holds always: it is whole, it keeps to its bounds, and there is no secret in it.
 type watched struct {
 	driver  provider.Driver
@@ -88,8 +88,8 @@ func (w *watched) Interruptions(ctx context.Context, req provider.InterruptionsR
 	})
 }
 
-// watch makes a call and looks at its outcome. It may run in many goroutines, so it never ends the case.
-func watch[T any](ctx context.Context, w *watched, operation string, class provider.Class, look func(string, T) error, do func(context.Context) (T, error)) (out T, err error) {
+// watch makes a call and checks its outcome. It may run in many goroutines, so it never ends the case.
+func watch[T any](ctx context.Context, w *watched, operation string, class provider.Class, check func(string, T) error, do func(context.Context) (T, error)) (out T, err error) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
@@ -101,12 +101,12 @@ func watch[T any](ctx context.Context, w *watched, operation string, class provi
 	}()
 	out, err = do(ctx)
 	if err != nil {
-		w.refusal(operation, err)
+		w.rejection(operation, err)
 		w.hush(operation+"'s error", err.Error(), class)
 		return out, err
 	}
-	if look != nil {
-		if err := look(operation, out); err != nil {
+	if check != nil {
+		if err := check(operation, out); err != nil {
 			return out, err
 		}
 	}
@@ -134,8 +134,8 @@ var (
 	nodeNameFormat   = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 )
 
-// refusal looks at an error.
-func (w *watched) refusal(operation string, err error) {
+// rejection checks an error.
+func (w *watched) rejection(operation string, err error) {
 	w.t.Helper()
 	if code := provider.CodeOf(err); !slices.Contains(codes, code) {
 		w.t.Errorf("%s's error has the code %q, which does not exist: %v", operation, code, err)
@@ -145,7 +145,7 @@ func (w *watched) refusal(operation string, err error) {
 	}
 }
 
-// whole looks at an instance. It returns an error where there is none to go on with.
+// whole checks an instance. It returns an error where there is none to go on with.
 func (w *watched) whole(operation string, in *provider.Instance) error {
 	w.t.Helper()
 	wrong := func(format string, args ...any) {

@@ -30,17 +30,17 @@ func (d *Driver) Adopt(ctx context.Context, req provider.AdoptRequest) (*provide
 	if err != nil {
 		return nil, err
 	}
-	const looks = 3 // Anything that happens to the machine in between makes the look worthless.
-	for look := 1; ; look++ {
+	const checks = 3 // Anything that happens to the machine in between makes the look worthless.
+	for check := 1; ; check++ {
 		in, err := c.adopt(ctx, at, own, own.ownTags(req.Tags), groupOf(req.Class.Spec))
-		if codeOf(err) == "PreconditionFailed" && look < looks {
+		if codeOf(err) == "PreconditionFailed" && check < checks {
 			continue
 		}
 		return in, err
 	}
 }
 
-// adopt looks at a virtual machine and puts the tags on it. group is the resource group of the class.
+// adopt checks a virtual machine and puts the tags on it. group is the resource group of the class.
 func (c *clients) adopt(ctx context.Context, at location, own owner, wanted map[string]string, group string) (*provider.Instance, error) {
 	vm, err := c.get(ctx, at)
 	if err != nil {

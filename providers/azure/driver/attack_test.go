@@ -16,7 +16,7 @@ import (
 )
 
 // A tenant who may make Secrets names the application that the provider's workload identity can sign in as, whose IDs are no
-// secrets. It serves those only to whom the flag grants it: the namespace and the application must both be right.
+// secrets. It serves those only to those that the flag grants it: the namespace and the application must both be right.
 //
 // C-7.
 func TestAttackTenantBorrowsTheWorkloadIdentity(t *testing.T) {

@@ -168,7 +168,7 @@ func (c *cloud) inject(f conformance.Fault) (func(), error) {
 // launch makes a virtual machine past the driver, as somebody with a script does.
 func (c *cloud) launch(ctx context.Context, tags map[string]string) (string, func(context.Context) error, error) {
 	c.launched++
-	return c.launchNamed(ctx, fmt.Sprintf("foreign-%d", c.launched), tags)
+	return c.launchNamed(ctx, fmt.Sprintf("untagged-%d", c.launched), tags)
 }
 
 func (c *cloud) launchNamed(ctx context.Context, name string, tags map[string]string) (string, func(context.Context) error, error) {

@@ -83,7 +83,7 @@ func (c *clients) deleteAll(ctx context.Context, group string, own owner) (gone 
 		return false, err
 	}
 	if first := (location{group: group, name: baseName(own.cluster, own.machine)}); group != "" && len(all) == 0 {
-		// The list may lag behind what a look at one machine shows.
+		// The list may lag behind what a check one machine shows.
 		vm, err := c.get(ctx, first)
 		if err == nil && own.owns(vm.Tags) {
 			return false, c.terminate(ctx, vm, first, own)

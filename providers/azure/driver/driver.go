@@ -97,7 +97,7 @@ func (d *Driver) Validate(_ context.Context, req provider.ValidateRequest) error
 	return d.options.mayUse(a, req.Class.Credentials.Namespace())
 }
 
-// owner is for whom a call is made.
+// owner is for those that a call is made.
 type owner struct {
 	cluster string
 	machine provider.Machine

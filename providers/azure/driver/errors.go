@@ -117,7 +117,7 @@ func meaning(e *azcore.ResponseError) (provider.Code, string) {
 		return named(provider.FailedPrecondition, "something that it refers to does not exist")
 	case "InvalidParameter", "InvalidParameterValue", "InvalidRequestContent", "InvalidRequestFormat", "InvalidLocation", "LocationNotAvailableForResourceType",
 		"InvalidTagNameCharacters", "InvalidTagValueLength", "InvalidTagsCount", "DuplicateTagName":
-		// The same codes say that a feature has to be enabled first; only words tell them apart.
+		// The same codes say that a feature has to be enabled first; only words inform them apart.
 		// https://learn.microsoft.com/azure/virtual-machines/linux/disks-enable-host-based-encryption-cli
 		if strings.Contains(strings.ToLower(e.Error()), "feature is not enabled") {
 			return named(provider.FailedPrecondition, "a feature that it needs is not enabled for the subscription")

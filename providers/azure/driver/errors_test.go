@@ -122,7 +122,7 @@ func TestRetryAfterIsReadInBothForms(t *testing.T) {
 	}
 }
 
-// A creation is told apart from a lookup: what it lacks is something that it refers to, never the instance.
+// A creation is reported apart from a lookup: what it lacks is something that it refers to, never the instance.
 func TestWhatACreationRefersToAndIsNotThere(t *testing.T) {
 	for code, field := range map[string]string{"ResourceGroupNotFound": "resourceGroup", "PlatformImageNotFound": "image", "ResourceNotFound": "networkInterfaces", "NotFound": "networkInterfaces"} {
 		err := creating(context.Background(), answer(404, code, "what was sent"), "create it", "networkInterfaces")

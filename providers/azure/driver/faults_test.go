@@ -95,7 +95,7 @@ func TestAPartThatIsRemovedMeanwhileIsNoErrorOfTheClass(t *testing.T) {
 	}
 }
 
-func TestQuotaAndCapacityAreToldApart(t *testing.T) {
+func TestQuotaAndCapacityAreDistinguished(t *testing.T) {
 	bothWays(t, func(t *testing.T, newCloud opener) {
 		c := newCloud(t, func(o *fakeazure.Options) { o.CoreQuota = 4 })
 		first, second := request("a", class()), request("b", class("vmSize", "Standard_D4s_v5"))
@@ -233,7 +233,7 @@ func TestAnInterfaceLeftByACrash(t *testing.T) {
 			},
 		} {
 			t.Run(name, func(t *testing.T) {
-				// Much longer than from one look to the next: who asked for a deletion anew each time would never see its end.
+				// Much longer than from one check to the next: who asked for a deletion anew each time would never see its end.
 				c := newCloud(t, func(o *fakeazure.Options) { o.Change = 200 * time.Millisecond })
 				req := request("a", class())
 				end := c.Inject(fakeazure.Fault{Operation: "VirtualMachines_CreateOrUpdate", Status: http.StatusServiceUnavailable, Code: "ServiceUnavailable"})

@@ -29,7 +29,7 @@ func (d *Driver) Get(ctx context.Context, req provider.GetRequest) (*provider.In
 		if err != nil {
 			return nil, err
 		}
-		return c.look(ctx, at)
+		return c.check(ctx, at)
 	}
 	own, err := ownerOf(req.ClusterID, req.Machine)
 	if err != nil {
@@ -37,8 +37,8 @@ func (d *Driver) Get(ctx context.Context, req provider.GetRequest) (*provider.In
 	}
 	group := groupOf(req.Class.Spec)
 	if group != "" {
-		// The first attempt's name is known, and a look at one machine never lags.
-		in, err := c.look(ctx, location{group: group, name: baseName(own.cluster, own.machine)})
+		// The first attempt's name is known, and a check one machine never lags.
+		in, err := c.check(ctx, location{group: group, name: baseName(own.cluster, own.machine)})
 		if err == nil && in.OwnedBy(own.cluster, own.machine) == nil {
 			return in, nil
 		}
@@ -56,7 +56,7 @@ func (d *Driver) Get(ctx context.Context, req provider.GetRequest) (*provider.In
 			return nil, err
 		}
 		// The list does not have all of it, and may lag.
-		in, err := c.look(ctx, at)
+		in, err := c.check(ctx, at)
 		if err == nil && in.OwnedBy(own.cluster, own.machine) == nil {
 			return in, nil
 		}
@@ -89,8 +89,8 @@ func (c *clients) get(ctx context.Context, at location) (*armcompute.VirtualMach
 	return &out.VirtualMachine, nil
 }
 
-// look reads one virtual machine and, while it runs, its addresses.
-func (c *clients) look(ctx context.Context, at location) (*provider.Instance, error) {
+// check reads one virtual machine and, while it runs, its addresses.
+func (c *clients) check(ctx context.Context, at location) (*provider.Instance, error) {
 	vm, err := c.get(ctx, at)
 	if err != nil {
 		return nil, err

@@ -22,7 +22,7 @@ const (
 	tagNames = "machinist-tag-names"
 	// tagVersion is the kubelet version that the user data was rendered for.
 	tagVersion = "machinist-kubelet-version"
-	// tagResize is there while the size is changed: the machine was stopped by us, and is to be started again.
+	// tagResize is there while the size is changed: the machine was stopped by us, and must be started again.
 	tagResize = "machinist-resize"
 )
 
@@ -107,7 +107,7 @@ func (c *clients) convert(vm *armcompute.VirtualMachine) (*provider.Instance, er
 }
 
 // stateOf puts Azure's two states together: that of the last operation on the resource, and that of the power, which only
-// a look at one machine has.
+// a check one machine has.
 // https://learn.microsoft.com/azure/virtual-machines/states-billing
 func stateOf(vm *armcompute.VirtualMachine) (provider.InstanceState, string) {
 	if vm.Properties == nil {

@@ -46,7 +46,7 @@ func (d *Driver) Create(ctx context.Context, req provider.CreateRequest) (*provi
 	return c.taken(vm, own)
 }
 
-// taken is what Create returns for a virtual machine that is there: never one that goes, and none of somebody else's.
+// taken is what Create returns for a virtual machine that is there: never one that goes, and none of another's.
 func (c *clients) taken(vm *armcompute.VirtualMachine, own owner) (*provider.Instance, error) {
 	in, err := c.convert(vm)
 	if err != nil {
@@ -66,7 +66,7 @@ func (c *clients) taken(vm *armcompute.VirtualMachine, own owner) (*provider.Ins
 const lateTags = 10 * time.Minute
 
 // mine is nil for a virtual machine with the owner's tags. One with the owner's name, without any of them, and just made is
-// most likely his: Aborted has the caller ask again. All others are somebody else's.
+// most likely his: Aborted has the caller ask again. All others are another's.
 func (c *clients) mine(vm *armcompute.VirtualMachine, in *provider.Instance, own owner) error {
 	err := in.OwnedBy(own.cluster, own.machine)
 	if err == nil || in.ClusterID != "" || in.MachineUID != "" {

@@ -63,7 +63,7 @@ func TestListShowsThePartsThatBelongToNoMachine(t *testing.T) {
 			}
 		}
 		wants(0)
-		_, remove, err := c.launch(t.Context(), nil) // Somebody else's, with an interface.
+		_, remove, err := c.launch(t.Context(), nil) // Untagged, with an interface.
 		c.must(err)
 		defer func() { c.must(remove(t.Context())) }()
 		wants(0)

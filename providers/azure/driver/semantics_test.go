@@ -64,7 +64,7 @@ func conducts() map[string]conduct {
 	}
 }
 
-// open makes a cloud that does it, with a machine of somebody else's in it.
+// open makes a cloud that does it, with a machine of another's in it.
 func (with conduct) open(t *testing.T, newCloud opener) *cloud {
 	t.Helper()
 	c := newCloud(t, func(o *fakeazure.Options) {
@@ -161,7 +161,7 @@ func TestALifeUnderWhateverAzureDoes(t *testing.T) {
 			if left := c.Resources(); !slices.Equal(left, before) {
 				t.Errorf("there is left %v, of what was before: %v", left, before)
 			}
-			if made := c.Made(); made != n+2 { // With somebody else's.
+			if made := c.Made(); made != n+2 { // With another's.
 				t.Errorf("there have been %d virtual machines, want %d", made, n+2)
 			}
 		}
@@ -284,7 +284,7 @@ func TestAMachineOfOthersWithOurNameIsLeftAlone(t *testing.T) {
 	})
 }
 
-func TestAHugeAnswerIsAnErrorThatSaysSo(t *testing.T) {
+func TestAHugeAnswerIsAnErrorThatNamesTheLimit(t *testing.T) {
 	c := newCloud(t, func(o *fakeazure.Options) { o.Semantics.ListPadding = 33 << 20 })
 	_, err := c.driver().List(t.Context(), provider.ListRequest{Class: class(), ClusterID: cluster})
 	if provider.CodeOf(err) != provider.Internal || !strings.Contains(err.Error(), "longer than 32 MiB") {

@@ -16,7 +16,7 @@ import (
 // Update implements provider.Driver. Tags change while the machine runs. Its size changes while it is deallocated, where the
 // specification allows that. All else is another machine.
 //
-// Every call looks at the machine and does the next thing; nothing but the tag "machinist-resize" tells that a size is being
+// Every call checks the machine and does the next thing; nothing but the tag "machinist-resize" shows that a size is being
 // changed, so it goes on after any interruption.
 func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (provider.UpdateResult, error) {
 	spec, err := machine.ParseSpec(req.Class.Spec)
@@ -57,7 +57,7 @@ func (d *Driver) Update(ctx context.Context, req provider.UpdateRequest) (provid
 	return provider.UpdateResult{Outcome: outcome, Reason: reason, Instance: in}, nil
 }
 
-// update is one look at a machine that is to become another.
+// update is one check a machine that is to become another.
 type update struct {
 	*clients
 	vm       *armcompute.VirtualMachine

@@ -54,7 +54,7 @@ func TestAttackTenantNamesPublicIDsOnly(t *testing.T) {
 	machine := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "borrowed", Labels: map[string]string{v1beta1.LabelTypeVersion: v1beta1.TypeVersion}}}
 	machine.Spec.ClassRef = &v1beta1.LocalRef{Name: class.Name}
 	inTenant(machine)
-	env.Await(t, a.control, &v1beta1.MachineList{}, "a refusal that names the flag", func(l *v1beta1.MachineList) (bool, string) {
+	env.Await(t, a.control, &v1beta1.MachineList{}, "a rejection that names the flag", func(l *v1beta1.MachineList) (bool, string) {
 		if len(l.Items) != 1 {
 			return false, fmt.Sprintf("%d machines", len(l.Items))
 		}

@@ -112,8 +112,8 @@ func TestAFleetLivesAtAzure(t *testing.T) {
 	a.change(func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.ClassRef.Name = examples.LargeClass })
 	second := a.running(examples.LargeClass)
 	a.everyMachineHasItsParts(second, "Standard_D4s_v5", 1)
-	if kept := common(first, second); len(kept) > 0 {
-		t.Errorf("machines %v were to be replaced", kept)
+	if remaining := common(first, second); len(remaining) > 0 {
+		t.Errorf("machines %v had to be replaced", remaining)
 	}
 
 	t.Log("other tags are put on the same machines, in place")
@@ -123,8 +123,8 @@ func TestAFleetLivesAtAzure(t *testing.T) {
 		d.Spec.Template.Spec.ClassRef.Name = "retagged"
 	})
 	third := a.running("retagged")
-	if kept := common(second, third); len(kept) != machines {
-		t.Errorf("of the machines only %v were kept", kept)
+	if remaining := common(second, third); len(remaining) != machines {
+		t.Errorf("of the machines only %v were kept", remaining)
 	}
 	state := a.state()
 	if state.Made != 2*machines {

@@ -135,7 +135,7 @@ func vmBody() object {
 	}}
 }
 
-// with sets what is at a dotted path; nil takes it away.
+// with sets what is at a dotted path; nil removes it.
 func with(body object, path string, value any) object {
 	keys := strings.Split(path, ".")
 	at := body
@@ -156,7 +156,7 @@ func with(body object, path string, value any) object {
 func TestRequestsAreCheckedAsTheApiSays(t *testing.T) {
 	a := start(t, nil)
 	good := a.token
-	a.token = "nobody's"
+	a.token = "unknown"
 	a.want(401, "InvalidAuthenticationToken", "GET", vm+vmVersion, nil)
 	a.token = good
 	a.want(400, "MissingApiVersionParameter", "GET", vm, nil)

@@ -91,7 +91,7 @@ func (f *fault) message() string {
 	return "This was asked for."
 }
 
-// effect carries a fault out that comes before the call. With neither an answer nor an error the call goes on all the same.
+// effect carries a fault out that comes before the call. With neither an answer nor an error the call goes on anyway.
 func (f *fault) effect(ctx context.Context, c *call) (*Answer, error) {
 	switch {
 	case f.Late > 0:

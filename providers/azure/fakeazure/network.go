@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// subnetRoom is how many addresses a subnet has.
-const subnetRoom = 1000
+// subnetCapacity is how many addresses a subnet has.
+const subnetCapacity = 1000
 
 // putNIC makes or changes a network interface.
 // https://learn.microsoft.com/rest/api/virtualnetwork/network-interfaces/create-or-update
@@ -91,7 +91,7 @@ func (a *Azure) settleNIC(r *resource) {
 // https://learn.microsoft.com/azure/virtual-network/virtual-networks-faq
 func (a *Azure) allocate(subnet string) (string, *failure) {
 	key := strings.ToLower(subnet)
-	if a.addresses[key] >= subnetRoom {
+	if a.addresses[key] >= subnetCapacity {
 		return "", fail(http.StatusBadRequest, "SubnetIsFull", "Subnet %s does not have enough capacity for 1 IP addresses.", subnet)
 	}
 	a.addresses[key]++
@@ -137,8 +137,8 @@ func (c *call) putIP() Answer {
 	}
 	if r != nil {
 		for _, key := range []string{"ipAddress", "ipConfiguration"} {
-			if kept := r.properties()[key]; kept != nil {
-				child(c.body, "properties")[key] = kept
+			if remaining := r.properties()[key]; remaining != nil {
+				child(c.body, "properties")[key] = remaining
 			}
 		}
 		r.body = c.body

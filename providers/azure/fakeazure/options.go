@@ -71,7 +71,7 @@ type Semantics struct {
 	ListPadding int
 	// QuotaLag is how long the cores of a machine that was removed count.
 	QuotaLag time.Duration
-	// TokenLife is after how long access tokens are refused, whatever clients were told. Default: as they were told.
+	// TokenLife is after how long access tokens are refused, whatever clients were reported. Default: as they were reported.
 	TokenLife time.Duration
 	// ClockSkew is how far Azure's clock is ahead. With it, Retry-After is a date.
 	ClockSkew time.Duration

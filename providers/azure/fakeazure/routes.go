@@ -134,7 +134,7 @@ func (c *call) missing(k kind, name string) *failure {
 
 func gets(k kind) func(*call) Answer {
 	return func(c *call) Answer {
-		r := c.azure.look(c.azure.id(c.Group, k, c.Names[0]))
+		r := c.azure.check(c.azure.id(c.Group, k, c.Names[0]))
 		if r == nil {
 			return refuse(c.missing(k, c.Names[0]))
 		}

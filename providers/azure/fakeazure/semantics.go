@@ -20,8 +20,8 @@ func (a *Azure) now() time.Time { return time.Now().Add(a.options.Semantics.Cloc
 // timestamp is a time of Azure's as its answers have it.
 func (a *Azure) timestamp() string { return a.now().UTC().Format(time.RFC3339Nano) }
 
-// look is what a read of one resource finds.
-func (a *Azure) look(id string) *resource {
+// check is what a read of one resource finds.
+func (a *Azure) check(id string) *resource {
 	s := a.options.Semantics
 	a.reads++
 	r := a.find(id)

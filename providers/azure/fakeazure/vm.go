@@ -58,7 +58,7 @@ func (c *call) putVM() Answer {
 	failure := c.asyncFailure
 	return a.operate(r, a.options.Boot, func() *failed {
 		if failure != nil {
-			// It stays, to be looked at, and to be deleted.
+			// It stays, to be checked, and to be deleted.
 			// https://learn.microsoft.com/azure/virtual-machines/states-billing
 			r.vm.failed = failure.code
 			r.setState("Failed")
@@ -188,7 +188,7 @@ func (a *Azure) attach(vm *resource) {
 // getVM returns a virtual machine, with the state of its power where that is asked for.
 // https://learn.microsoft.com/rest/api/compute/virtual-machines/get
 func (c *call) getVM() Answer {
-	r := c.azure.look(c.azure.id(c.Group, kindVM, c.Names[0]))
+	r := c.azure.check(c.azure.id(c.Group, kindVM, c.Names[0]))
 	if r == nil {
 		return refuse(c.missing(kindVM, c.Names[0]))
 	}
@@ -263,7 +263,7 @@ func (c *call) patchVM() Answer {
 	}).accepted(http.StatusOK, r.show())
 }
 
-// deleteVM removes a virtual machine, and with it what it was told to.
+// deleteVM removes a virtual machine, and with it what it was reported to.
 // https://learn.microsoft.com/azure/virtual-machines/delete
 func (c *call) deleteVM() Answer {
 	a := c.azure
@@ -293,7 +293,7 @@ func (r *resource) busy() *failure {
 	return nil
 }
 
-// release removes the parts of a machine whose delete option says so, and lets go of the others.
+// release removes the parts of a machine whose delete option reports it, and lets go of the others.
 func (a *Azure) release(vm *resource) {
 	for _, reference := range list(vm.body, "properties", "networkProfile", "networkInterfaces") {
 		nic := a.find(text(reference, "id"))

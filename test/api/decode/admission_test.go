@@ -84,7 +84,7 @@ func (k kind) admit(ctx context.Context, body []byte) ([]byte, error) {
 
 	errs := validation.ValidateCustomResource(nil, object, k.validator)
 	errs = append(errs, structurallisttype.ValidateListSetsAndMaps(nil, k.structural, object)...)
-	if len(errs) == 0 { // the rules, which take the most time, do not change the verdict
+	if len(errs) == 0 { // the rules, which take the most time, do not change the decision
 		errs, _ = k.rules.Validate(ctx, nil, k.structural, object, nil, celconfig.RuntimeCELCostBudget)
 	}
 	if len(errs) > 0 {

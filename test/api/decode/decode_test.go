@@ -48,7 +48,7 @@ func TestWhatTheCRDsAdmitGoDecodes(t *testing.T) {
 // Each hostile value alone, in each place: here no other fault can hide what it does.
 //
 //
-func TestHostileValuesInEachPlace(t *testing.T) {
+func TestHostileValuesInEachPosition(t *testing.T) {
 	for _, k := range loadKinds(t) {
 		t.Run(k.name, func(t *testing.T) {
 			t.Parallel()
@@ -62,7 +62,7 @@ func TestHostileValuesInEachPlace(t *testing.T) {
 				}
 			}
 			admitted := 0
-			eachPlace(t, body, func(variant []byte) {
+			eachPosition(t, body, func(variant []byte) {
 				if check(t, k, variant) {
 					admitted++
 				}
@@ -146,8 +146,8 @@ func hasQuantities(object runtime.Object) bool {
 	return ok && (class.Spec.Capacity != nil || len(class.Status.Capacity) > 0)
 }
 
-// eachPlace calls try with body changed in one place at a time, for each place and each hostile value.
-func eachPlace(t *testing.T, body []byte, try func([]byte)) {
+// eachPosition calls try with body changed in one place at a time, for each place and each hostile value.
+func eachPosition(t *testing.T, body []byte, try func([]byte)) {
 	t.Helper()
 	var root any
 	if err := json.Unmarshal(body, &root); err != nil {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// again is how long to wait for an etcd that is away.
+// again is how long to wait for an etcd that is unreachable.
 const again = 100 * time.Millisecond
 
 // Change is one revision of one key.
@@ -26,7 +26,7 @@ type Change struct {
 
 // Follow tells of every change of a key with a prefix from a revision on, in their order, until the context ends or a
 // revision cannot be had any more. It asks the etcd that listens on a socket, however often that ends and begins again.
-func Follow(ctx context.Context, socket, prefix string, from int64, tell func(Change)) error {
+func Follow(ctx context.Context, socket, prefix string, from int64, report func(Change)) error {
 	dialer := &net.Dialer{}
 	c := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
@@ -34,7 +34,7 @@ func Follow(ctx context.Context, socket, prefix string, from int64, tell func(Ch
 			return dialer.DialContext(ctx, "unix", socket)
 		},
 	}}
-	f := &follower{client: c, prefix: prefix, next: from, tell: tell}
+	f := &follower{client: c, prefix: prefix, next: from, report: report}
 	for ctx.Err() == nil {
 		if err := f.watch(ctx); errors.Is(err, errCompacted) {
 			return fmt.Errorf("follow etcd at %s from revision %d: %w", socket, f.next, err)
@@ -53,7 +53,7 @@ type follower struct {
 	client *http.Client
 	prefix string
 	next   int64
-	tell   func(Change)
+	report func(Change)
 }
 
 // pair is a key and what it has, as etcd's JSON says it.
@@ -111,7 +111,7 @@ func (f *follower) watch(ctx context.Context) error {
 				continue
 			}
 			// A key that is deleted comes without a value.
-			f.tell(Change{Key: string(e.KV.Key), Revision: e.KV.Revision, Value: e.KV.Value, Old: e.Prev.Value})
+			f.report(Change{Key: string(e.KV.Key), Revision: e.KV.Revision, Value: e.KV.Value, Old: e.Prev.Value})
 		}
 		if n := len(w.Result.Events); n > 0 {
 			f.next = max(f.next, w.Result.Events[n-1].KV.Revision+1)

@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/internal/controlplane"
 )
 
-// Each version of an object is told once and in order, though etcd dies between them and the API server forgets.
-func TestEveryRevisionIsToldThoughEtcdDies(t *testing.T) {
+// Each version of an object is reported once and in order, though etcd dies between them and the API server forgets.
+func TestEveryRevisionIsDeliveredThoughEtcdDies(t *testing.T) {
 	cp, err := controlplane.Start(t.Context(), controlplane.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +36,7 @@ func TestEveryRevisionIsToldThoughEtcdDies(t *testing.T) {
 	}()
 	maps := kube.CoreV1().ConfigMaps("default")
 	const lives, writes = 3, 5
-	m, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "told"}}, metav1.CreateOptions{})
+	m, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "reported"}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,21 +64,21 @@ func TestEveryRevisionIsToldThoughEtcdDies(t *testing.T) {
 		for {
 			select {
 			case c := <-changes:
-				if filepath.Base(c.Key) == "told" {
+				if filepath.Base(c.Key) == "reported" {
 					return c
 				}
 			case <-time.After(time.Minute):
-				t.Fatal("nothing is told for a minute")
+				t.Fatal("nothing is reported for a minute")
 			}
 		}
 	}
 	for i, version := range versions {
 		if c := next(); fmt.Sprint(c.Revision) != version || c.Value == nil || (c.Old == nil) != (i == 0) {
-			t.Fatalf("told %d (%d bytes, before %d), want revision %s", c.Revision, len(c.Value), len(c.Old), version)
+			t.Fatalf("reported %d (%d bytes, before %d), want revision %s", c.Revision, len(c.Value), len(c.Old), version)
 		}
 	}
 	if c := next(); c.Value != nil || c.Old == nil {
-		t.Errorf("the end is told as %d bytes, before %d", len(c.Value), len(c.Old))
+		t.Errorf("the end is reported as %d bytes, before %d", len(c.Value), len(c.Old))
 	}
 	stop()
 	if err := <-ended; err != nil {

@@ -34,9 +34,9 @@ type entry struct {
 
 // Read tells of each state of each instance that was committed since it was last called. A journal that was written anew
 // meanwhile is read from its beginning: it has the last state of each.
-func (j *Journal) Read(tell func(simcloud.Instance)) error {
+func (j *Journal) Read(report func(simcloud.Instance)) error {
 	for {
-		if err := j.read(tell); err != nil {
+		if err := j.read(report); err != nil {
 			return fmt.Errorf("read the cloud's journal %s: %w", j.path, err)
 		}
 		replaced, err := j.replaced()
@@ -61,7 +61,7 @@ func (j *Journal) replaced() (bool, error) {
 	return true, err
 }
 
-func (j *Journal) read(tell func(simcloud.Instance)) (err error) {
+func (j *Journal) read(report func(simcloud.Instance)) (err error) {
 	if j.file == nil {
 		if j.file, err = os.Open(j.path); err != nil {
 			return err
@@ -96,7 +96,7 @@ func (j *Journal) read(tell func(simcloud.Instance)) (err error) {
 		}
 		if !e.More {
 			for _, in := range commit {
-				tell(in)
+				report(in)
 			}
 			commit = commit[:0]
 			j.offset += read

@@ -9,7 +9,7 @@ import (
 	"machinist.dev/machinist/simcloud"
 )
 
-// Instance is told each state of each instance, as soon as the cloud has it.
+// Instance is reported each state of each instance, as soon as the cloud has it.
 func (j *Judge) Instance(at time.Time, in simcloud.Instance) {
 	uid := types.UID(in.Tags[provider.TagMachineUID])
 	known := j.instances[in.ID]
@@ -33,7 +33,7 @@ func (j *Judge) Instance(at time.Time, in simcloud.Instance) {
 			}
 		}
 	}
-	if ends(now.state) && known != nil && !ends(was.state) && !j.foreign[in.ID] {
+	if ends(now.state) && known != nil && !ends(was.state) && !j.others[in.ID] {
 		j.removals = append(j.removals, removal{at, uid, in.ID})
 	}
 }
@@ -42,7 +42,7 @@ func ends(s simcloud.InstanceState) bool {
 	return s == simcloud.StateShuttingDown || s == simcloud.StateTerminated
 }
 
-// NodeGone is told of each Node that is removed.
+// NodeGone is reported of each Node that is removed.
 func (j *Judge) NodeGone(at time.Time, name string) {
 	for id, in := range j.instances {
 		if in.hostname == name && in.live() {

@@ -28,8 +28,8 @@ type version struct {
 	at        time.Time
 	available bool
 	deleting  bool
-	// foreign says that its deletion is somebody else's.
-	foreign bool
+	// others says that its deletion is another's.
+	others bool
 }
 
 func (m *machine) live() bool { return !m.versions[len(m.versions)-1].deleting }
@@ -60,7 +60,7 @@ func (o *owner) within(since time.Time) (most, least int) {
 	return most, least
 }
 
-// Object is told each version of each object, in their order.
+// Object is reported each version of each object, in their order.
 func (j *Judge) Object(at time.Time, object client.Object) {
 	switch o := object.(type) {
 	case *v1beta1.MachineDeployment:
@@ -74,7 +74,7 @@ func (j *Judge) Object(at time.Time, object client.Object) {
 	}
 }
 
-// Gone is told of each object that is removed, with its last version.
+// Gone is reported of each object that is removed, with its last version.
 func (j *Judge) Gone(at time.Time, object client.Object) {
 	switch o := object.(type) {
 	case *v1beta1.MachineDeployment:
@@ -135,7 +135,7 @@ func (j *Judge) machine(at time.Time, o *v1beta1.Machine) {
 	}
 	now := version{at: at, available: available(o), deleting: !o.DeletionTimestamp.IsZero()}
 	if now.deleting {
-		now.foreign = j.foreign[string(o.UID)]
+		now.others = j.others[string(o.UID)]
 		if m.unwantedSince.IsZero() {
 			m.unwantedSince = o.DeletionTimestamp.Time
 		}
@@ -144,7 +144,7 @@ func (j *Judge) machine(at time.Time, o *v1beta1.Machine) {
 	switch {
 	case !known && !now.deleting:
 		j.made(at, m)
-	case wasLive && now.deleting && !now.foreign && wasAvailable:
+	case wasLive && now.deleting && !now.others && wasAvailable:
 		j.deleted(at, m)
 	}
 }
@@ -201,7 +201,7 @@ func (m *machine) availableSince(since time.Time) bool {
 		if v.available {
 			return true
 		}
-		if !v.at.After(since) || v.deleting && !v.foreign && (i == 0 || !m.versions[i-1].deleting) {
+		if !v.at.After(since) || v.deleting && !v.others && (i == 0 || !m.versions[i-1].deleting) {
 			return false
 		}
 	}
@@ -235,7 +235,7 @@ func available(m *v1beta1.Machine) bool {
 	return m.DeletionTimestamp.IsZero() && meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady)
 }
 
-// bounds are what a deployment may have. They are worked out here anew, lest the judge share an error with the judged.
+// bounds are what a deployment may have. They are worked out here anew, so that it does not happen that the judge share an error with the judged.
 func bounds(d *v1beta1.MachineDeployment) (most, least int) {
 	n := int(replicas(d.Spec.Replicas))
 	surge, unavailable := 1, 0

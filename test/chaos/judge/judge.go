@@ -34,7 +34,7 @@ func (b Breach) String() string {
 	return fmt.Sprintf("%s %s: %s", b.At.Format("15:04:05.000"), b.Rule, b.Text)
 }
 
-// Judge is told of all changes. It is used by one goroutine at a time.
+// Judge is reported of all changes. It is used by one goroutine at a time.
 type Judge struct {
 	// Window is how old what a process goes by may be.
 	Window time.Duration
@@ -43,8 +43,8 @@ type Judge struct {
 	sets        map[types.UID]*owner
 	deployments map[types.UID]*owner
 	instances   map[string]*instance
-	// foreign are the Machines and instances that somebody else deletes.
-	foreign  map[string]bool
+	// others are the Machines and instances that somebody else deletes.
+	others   map[string]bool
 	ended    []time.Time
 	breaches []Breach
 	// excesses are excused where a process ended.
@@ -70,12 +70,12 @@ func New(window time.Duration) *Judge {
 	return &Judge{
 		Window:   window,
 		machines: map[types.UID]*machine{}, sets: map[types.UID]*owner{}, deployments: map[types.UID]*owner{},
-		instances: map[string]*instance{}, foreign: map[string]bool{},
+		instances: map[string]*instance{}, others: map[string]bool{},
 	}
 }
 
-// Foreign says beforehand that somebody else deletes a Machine, by its UID, or an instance, by its ID.
-func (j *Judge) Foreign(id string) { j.foreign[id] = true }
+// Others says beforehand that somebody else deletes a Machine, by its UID, or an instance, by its ID.
+func (j *Judge) Others(id string) { j.others[id] = true }
 
 // Ended says that a process that makes and deletes Machines came to its end.
 func (j *Judge) Ended(at time.Time) { j.ended = append(j.ended, at) }
@@ -100,7 +100,7 @@ func (j *Judge) Breaches() (broken, excused []Breach) {
 	return broken, excused
 }
 
-// Found returns what is broken without doubt, so far.
+// Found returns what is broken without uncertainty, so far.
 func (j *Judge) Found() []Breach { return j.breaches }
 
 func (j *Judge) excuses(at time.Time) bool {

@@ -100,11 +100,11 @@ func (s *story) remove(name string) {
 
 func (s *story) gone(name string) { s.Gone(s.at, s.machines[name]) }
 
-// Each story is told by what it breaks, or breaks nothing.
+// Each story is reported by what it breaks, or breaks nothing.
 func TestTheJudgeFindsWhatIsBrokenAndNothingElse(t *testing.T) {
 	for name, c := range map[string]struct {
-		tell func(s *story)
-		want string // a part of the only breach; "" for none
+		report func(s *story)
+		want   string // a part of the only breach; "" for none
 	}{
 		"a whole roll": {func(s *story) {
 			s.set("new", 1)
@@ -159,20 +159,20 @@ func TestTheJudgeFindsWhatIsBrokenAndNothingElse(t *testing.T) {
 			s.ask("m1")
 		}, ""},
 		"too few available, as somebody else deleted one": {func(s *story) {
-			s.Foreign("m0")
+			s.Others("m0")
 			s.ask("m0")
 			s.ask("m1")
 		}, ""},
 		"somebody else deletes all": {func(s *story) {
 			for i := range 3 {
-				s.Foreign(fmt.Sprintf("m%d", i))
+				s.Others(fmt.Sprintf("m%d", i))
 				s.remove(fmt.Sprintf("m%d", i))
 			}
 		}, ""},
 		"somebody else deletes one of too few": {func(s *story) {
 			s.ready("m0", false)
 			s.wait(2 * time.Minute)
-			s.Foreign("m1")
+			s.Others("m1")
 			s.ask("m1")
 		}, ""},
 		"all go before their deployment, which is asked to go": {func(s *story) {
@@ -218,7 +218,7 @@ func TestTheJudgeFindsWhatIsBrokenAndNothingElse(t *testing.T) {
 		}, "I1: node m0 is gone, its instance i-m0 is not"},
 		"a twin": {func(s *story) { s.instance("i-2", "m0", simcloud.StatePending) }, "I2: machine m0 has two instances"},
 		"another instance after the first vanished": {func(s *story) {
-			s.Foreign("i-m0")
+			s.Others("i-m0")
 			s.instance("i-m0", "m0", simcloud.StateTerminated)
 			s.instance("i-2", "m0", simcloud.StatePending)
 		}, ""},
@@ -240,7 +240,7 @@ func TestTheJudgeFindsWhatIsBrokenAndNothingElse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := begin(3)
-			c.tell(s)
+			c.report(s)
 			broken, excused := s.Breaches()
 			if len(excused) > 0 {
 				t.Errorf("excused: %v", excused)

@@ -67,9 +67,9 @@ func TestJudge(t *testing.T) {
 			[]auditlog.Request{with(get("default"), denied), with(auditlog.Request{User: "p", Verb: "get", Path: "/readyz"}, denied)}, nil, nil},
 		"a denial outside of the namespace for which the role is bound": {[]Grant{inside},
 			[]auditlog.Request{get("inside"), with(get("outside"), denied)}, []Grant{inside}, []string{`get secrets in namespace "outside" by p was refused`}},
-		"a refusal by admission, whatever was admitted before": {all,
+		"a rejection by admission, whatever was admitted before": {all,
 			[]auditlog.Request{get("default"), with(get("default"), refused)}, []Grant{control}, []string{`get secrets in namespace "default" by p was refused`}},
-		"a refusal because the namespace is being deleted": {all,
+		"a rejection because the namespace is being deleted": {all,
 			[]auditlog.Request{with(get("default"), func(r *auditlog.Request) { r.Code, r.NamespaceEnds = 403, true })}, nil, nil},
 		"what everybody may ask": {all, []auditlog.Request{{User: "p", Verb: "get", Path: "/readyz", Code: 200}}, nil, nil},
 	} {
@@ -120,7 +120,7 @@ func entry(user, verb, resource, ns, name string) string {
 }
 
 // P-11.
-func TestRecordHoldsEachClusterAgainstItsRoles(t *testing.T) {
+func TestRecordComparesEachClusterWithItsRoles(t *testing.T) {
 	folder := t.TempDir()
 	log := func(name, content string) string {
 		path := filepath.Join(folder, name)

@@ -69,7 +69,7 @@ type Entry struct {
 	FirstSeen time.Time  `json:"firstSeen"`
 	Launched  *time.Time `json:"launched,omitempty"`
 	// Outcome is what the pass made of it, by a name of package orphans.
-	Outcome string `json:"verdict"`
+	Outcome string `json:"outcome"`
 }
 
 // Book is where the pages of one provider are kept.

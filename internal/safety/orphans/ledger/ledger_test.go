@@ -17,15 +17,15 @@ import (
 
 func read(t *testing.T, c client.Client, key string) (Page, int) {
 	t.Helper()
-	kept := &corev1.ConfigMap{}
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "system", Name: Name}, kept); err != nil {
+	stored := &corev1.ConfigMap{}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "system", Name: Name}, stored); err != nil {
 		t.Fatal(err)
 	}
-	page, err := Decode(kept.Data[key])
+	page, err := Decode(stored.Data[key])
 	if err != nil {
 		t.Fatal(err)
 	}
-	return page, len(kept.Data[key])
+	return page, len(stored.Data[key])
 }
 
 // Whatever a cloud calls its instances, and however many there are: a page fits, and it says how many there are.
@@ -41,9 +41,9 @@ func TestAPageIsBounded(t *testing.T) {
 	if err := (Book{c, "system"}).Keep(t.Context(), page); err != nil {
 		t.Fatal(err)
 	}
-	kept, size := read(t, c, "sim")
-	if kept.Total != 5000 || len(kept.Entries) != MostEntries || len(kept.Unlisted) != MostEntries || size > 200_000 {
-		t.Errorf("kept %d of %d in %d bytes", len(kept.Entries), kept.Total, size)
+	stored, size := read(t, c, "sim")
+	if stored.Total != 5000 || len(stored.Entries) != MostEntries || len(stored.Unlisted) != MostEntries || size > 200_000 {
+		t.Errorf("kept %d of %d in %d bytes", len(stored.Entries), stored.Total, size)
 	}
 }
 
@@ -78,9 +78,9 @@ func TestProvidersDoNotOverwriteEachOther(t *testing.T) {
 //
 // F-28.
 func TestAPageThatCannotBeReadIsReplaced(t *testing.T) {
-	kept := &corev1.ConfigMap{Data: map[string]string{"sim": "{"}}
-	kept.Namespace, kept.Name = "system", Name
-	c := fake.NewClientBuilder().WithObjects(kept).Build()
+	stored := &corev1.ConfigMap{Data: map[string]string{"sim": "{"}}
+	stored.Namespace, stored.Name = "system", Name
+	c := fake.NewClientBuilder().WithObjects(stored).Build()
 	if err := (Book{c, "system"}).Keep(t.Context(), Page{Provider: "sim", Written: time.Now(), Total: 1}); err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ func (s *settings) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.cloud, "azure-cloud", "AzurePublic", "which Azure: "+strings.Join(cloudNames(), ", "))
 	fs.StringVar(&s.authority, "azure-authority-host", "", "URL of the identity platform of a Private cloud")
 	fs.StringVar(&s.resourceManager, "azure-resource-manager", "", "URL of the Resource Manager of a Private cloud")
-	fs.StringVar(&s.audience, "azure-resource-manager-audience", "", "whom the tokens of a Private cloud are for; by default --azure-resource-manager")
+	fs.StringVar(&s.audience, "azure-resource-manager-audience", "", "those that the tokens of a Private cloud are for; by default --azure-resource-manager")
 	fs.StringVar(&s.caFile, "azure-ca-file", "", "certificate authorities (PEM) to trust for Azure, in place of the system's")
 	fs.StringVar(&s.federatedTokenFile, "azure-federated-token-file", os.Getenv("AZURE_FEDERATED_TOKEN_FILE"),
 		"file with the token of this process's workload identity, which credentials without a secret and a certificate use; by default $AZURE_FEDERATED_TOKEN_FILE")

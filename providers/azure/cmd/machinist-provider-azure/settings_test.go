@@ -15,7 +15,7 @@ func TestSettingsThatCannotBeUsedAreRefusedByTheirNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	const endpoints = "--azure-authority-host=https://login.example --azure-resource-manager=https://arm.example "
-	for flags, says := range map[string]string{
+	for flags, message := range map[string]string{
 		"--azure-workload-identity-for=team-a/33333333-3333-4333-8333-333333333333": "",
 		"--azure-workload-identity-for=*/33333333-3333-4333-8333-333333333333":      "--azure-workload-identity-for",
 		"--azure-workload-identity-for=team-a":                                      "NAMESPACE/CLIENT-ID",
@@ -36,8 +36,8 @@ func TestSettingsThatCannotBeUsedAreRefusedByTheirNames(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := s.options()
-		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
-			t.Errorf("%q: got %v, want an error that says %q", flags, err, says)
+		if (err == nil) != (message == "") || err != nil && !strings.Contains(err.Error(), message) {
+			t.Errorf("%q: got %v, want an error that says %q", flags, err, message)
 		}
 	}
 }

@@ -120,7 +120,7 @@ func TestAnOperationIsFollowedToItsEnd(t *testing.T) {
 	a.refused(err, http.StatusConflict, "SubnetIsFull")
 }
 
-// A second request for what is under way is one of its own, and not a look at the first.
+// A second request for what is under way is one of its own, and not a check the first.
 func TestEachRequestReachesTheState(t *testing.T) {
 	a := start(t, func(o *fakeazure.Options) { o.Change = time.Hour })
 	for range 2 {

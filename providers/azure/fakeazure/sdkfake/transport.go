@@ -3,7 +3,7 @@
 // and what that code does not know fails; what the request then does is up to package fakeazure.
 //
 // A fake server of the SDK replays answers that were given beforehand, to whoever asks next at the same path. Here there is a
-// server for each request, which is asked anew at each page and each look at an operation, so that all answers are what is
+// server for each request, which is asked anew at each page and each check an operation, so that all answers are what is
 // true by then and several clients do not get in each other's way.
 package sdkfake
 
@@ -47,7 +47,7 @@ func (t *Transport) Do(r *http.Request) (*http.Response, error) {
 		servers = s.network()
 	}
 	response, err := servers.Do(s.request)
-	if refused, ok := errors.AsType[*refusal](err); ok {
+	if refused, ok := errors.AsType[*answerError](err); ok {
 		recorder := httptest.NewRecorder()
 		refused.answer.Write(recorder)
 		response, err = recorder.Result(), nil
@@ -95,10 +95,10 @@ type served struct {
 	body    []byte        // of an answer that the SDK's fakes give none
 }
 
-// refusal is an answer that is an error. It goes through the SDK's servers as this, which would drop its header and message.
-type refusal struct{ answer fakeazure.Answer }
+// rejection is an answer that is an error. It goes through the SDK's servers as this, which would drop its header and message.
+type answerError struct{ answer fakeazure.Answer }
 
-func (r *refusal) Error() string { return "Azure answers " + r.answer.Code }
+func (r *answerError) Error() string { return "Azure answers " + r.answer.Code }
 
 // call is one with what the SDK's servers do not read.
 func (s *served) call(operation, group string, names ...string) fakeazure.Call {
@@ -113,7 +113,7 @@ func (s *served) call(operation, group string, names ...string) fakeazure.Call {
 func (s *served) do(c fakeazure.Call) (fakeazure.Answer, error) {
 	out, err := s.azure.Do(s.ctx, c)
 	if err == nil && out.Code != "" {
-		err = &refusal{answer: out}
+		err = &answerError{answer: out}
 	}
 	return out, err
 }

@@ -49,7 +49,7 @@ func TestEveryPolicyIsBound(t *testing.T) {
 	}
 }
 
-// A FlowSchema of a priority level that is not there gets its requests treated as nobody's.
+// A FlowSchema of a priority level that is not there gets its requests treated as unassigned.
 func TestFlowSchemasAreOfALevelThatExists(t *testing.T) {
 	// One that every API server has by itself.
 	levels := map[string]bool{"leader-election": true}
@@ -70,7 +70,7 @@ func TestFlowSchemasAreOfALevelThatExists(t *testing.T) {
 	}
 }
 
-// Each webhook goes to its own Service, and none is in the way of kube-system.
+// Each webhook goes to its own Service, and there is none in the way of kube-system.
 //
 //
 func TestWebhooksHaveServices(t *testing.T) {

@@ -40,7 +40,7 @@ func addHealth(op *operator.Operator, s *settings, metrics *healthcheck.Metrics)
 
 // targetEvents makes sources of the events of the target cluster.
 func targetEvents(target *operator.Cluster) wiring.TargetEvents {
-	return func(object client.Object, keys handler.EventHandler, news ...predicate.Predicate) source.Source {
-		return operator.Events(target, object, keys, news...)
+	return func(object client.Object, keys handler.EventHandler, changes ...predicate.Predicate) source.Source {
+		return operator.Events(target, object, keys, changes...)
 	}
 }

@@ -199,7 +199,7 @@ func freeAddress(t *testing.T) string {
 }
 
 // awaitProbe waits until /readyz says something.
-func awaitProbe(t *testing.T, address, says string) {
+func awaitProbe(t *testing.T, address, reports string) {
 	t.Helper()
 	deadline, tick := time.After(env.Patience), time.NewTicker(20*time.Millisecond)
 	defer tick.Stop()
@@ -208,19 +208,19 @@ func awaitProbe(t *testing.T, address, says string) {
 		if response, err := http.Get("http://" + address + "/readyz"); err == nil {
 			body, _ := io.ReadAll(response.Body)
 			_ = response.Body.Close()
-			if last = string(body); strings.Contains(last, says) {
+			if last = string(body); strings.Contains(last, reports) {
 				return
 			}
 		}
 		select {
 		case <-deadline:
-			t.Fatalf("/readyz says %q, not %q", last, says)
+			t.Fatalf("/readyz says %q, not %q", last, reports)
 		case <-tick.C:
 		}
 	}
 }
 
-// While the target cluster is away nobody knows what became of the machines: none is made, and the owners say why. When
+// While the target cluster is unreachable nobody knows what became of the machines: there is none made, and the owners say why. When
 // it is back, they go on by themselves.
 //
 // F-2, F-3.

@@ -234,7 +234,7 @@ func (c *cluster) wantPod(t testing.TB, name, phase string) (pod *corev1.Pod) {
 	return pod
 }
 
-// Only the node controller can tell that a node is silent: it says so when the
+// Only the node controller can show that a node is silent: it reports it when the
 // Lease is not renewed any more.
 func TestASilentNodeIsFoundDeadAndComesBack(t *testing.T) {
 	c, p := startCluster(t), startProcess(t)
@@ -273,7 +273,7 @@ func TestNodesOutliveTheKilledProcess(t *testing.T) {
 	if _, err := c.kube.CoreV1().Pods("default").Create(t.Context(), c.pod("kept", "survivor"), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	kept := c.wantPod(t, "kept", "Running ready")
+	remaining := c.wantPod(t, "kept", "Running ready")
 	if err := c.kube.CoreV1().Secrets("kube-system").Delete(t.Context(), secret, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +284,7 @@ func TestNodesOutliveTheKilledProcess(t *testing.T) {
 		t.Error("the node is another one")
 	}
 	still := c.wantPod(t, "kept", "Running ready")
-	if still.UID != kept.UID || still.Status.PodIP != kept.Status.PodIP || still.Status.ContainerStatuses[0].RestartCount != 0 {
+	if still.UID != remaining.UID || still.Status.PodIP != remaining.Status.PodIP || still.Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Errorf("the pod was disturbed: %+v", still.Status)
 	}
 	if got, err := p.client.GetInstance(t.Context(), inst.ID); err != nil || got.State != simcloud.StateRunning {

@@ -53,9 +53,9 @@ func (c *Cluster) edit(ctx context.Context, d *v1beta1.MachineDeployment, change
 			return nil, err
 		}
 		if fresh.UID != d.UID || fresh.Generation != d.Generation {
-			return nil, fmt.Errorf("machinedeployment %q was changed by somebody else meanwhile: nothing was done, look at it again", d.Name)
+			return nil, fmt.Errorf("machinedeployment %q was changed by somebody else meanwhile: nothing was done, check it again", d.Name)
 		}
 		d = fresh
 	}
-	return nil, fmt.Errorf("machinedeployment %q: others wrote to it each time that it was to be changed; try again", d.Name)
+	return nil, fmt.Errorf("machinedeployment %q: others wrote to it each time that it had to be changed; try again", d.Name)
 }

@@ -22,9 +22,9 @@ type Env struct {
 	Width    int
 	// Colour says that text may be coloured: Out is a terminal, NO_COLOR is unset or empty, and TERM is not "dumb".
 	Colour bool
-	// Plain says that only ASCII is to be drawn: Out is no terminal, or the locale is not one of UTF-8.
+	// Plain says that only ASCII must be drawn: Out is no terminal, or the locale is not one of UTF-8.
 	Plain bool
-	// Now is the clock that ages are told by.
+	// Now is the clock that ages are reported by.
 	Now func() time.Time
 
 	config *genericclioptions.ConfigFlags

@@ -19,13 +19,13 @@ const (
 	firstRetry, longestRetry = 200 * time.Millisecond, 5 * time.Second
 	// shortWatch is how long a watch lasts that is worth no other without a pause.
 	shortWatch = time.Second
-	// refusalPatience is how long a server that has come back may refuse what it allowed before: it answers before it has
+	// rejectionPatience is how long a server that has come back may refuse what it allowed before: it answers before it has
 	// read its own rules.
-	refusalPatience = 30 * time.Second
+	rejectionPatience = 30 * time.Second
 )
 
 // follow calls seen with the deployment and with each later version of it, until that says done, returns an error, or ctx
-// ends. If it says when to look again it is called then at the latest. A watch that ends is begun again, and an API server that is away is waited for: lost is called once for each time.
+// ends. If it says when to check again it is called then at the latest. A watch that ends is begun again, and an API server that is unreachable is waited for: lost is called once for each time.
 func (c *Cluster) follow(ctx context.Context, d *v1beta1.MachineDeployment, seen func(*v1beta1.MachineDeployment) (done bool, again time.Duration, err error), lost func(error)) error {
 	first := d
 	f := follower{Cluster: c, lost: lost, pause: firstRetry}
@@ -57,7 +57,7 @@ type follower struct {
 	*Cluster
 	lost   func(error)
 	events watch.Interface
-	// again is when to look at the same version again, nil if never.
+	// again is when to check the same version again, nil if never.
 	again <-chan time.Time
 	// watched says that there was a watch, started when the last one began.
 	watched bool
@@ -152,7 +152,7 @@ func (f *follower) resume(ctx context.Context, d *v1beta1.MachineDeployment) (*v
 	}
 }
 
-// wait waits before the next attempt. It returns an error if there shall be none.
+// wait waits before the next attempt. It returns an error if there must be none.
 func (f *follower) wait(ctx context.Context, trouble error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -161,7 +161,7 @@ func (f *follower) wait(ctx context.Context, trouble error) error {
 		f.since = time.Now()
 		f.lost(f.Explain(trouble))
 	}
-	if (apierrors.IsForbidden(trouble) || apierrors.IsUnauthorized(trouble)) && time.Since(f.since) > refusalPatience {
+	if (apierrors.IsForbidden(trouble) || apierrors.IsUnauthorized(trouble)) && time.Since(f.since) > rejectionPatience {
 		return f.Explain(trouble)
 	}
 	return f.rest(ctx)

@@ -135,7 +135,7 @@ func systemNamespaces(system, namespace string) []string {
 	return spaces
 }
 
-// process finds out by its lease whether a process is at work. unread says why that is not known, if nobody may tell.
+// process finds out by its lease whether a process is running. unread says why that is not known, if nobody may tell.
 func (c *Cluster) process(ctx context.Context, name, namespace, system string) (p why.Process, unread string) {
 	p.Name = name
 	var denied []string
@@ -147,7 +147,7 @@ func (c *Cluster) process(ctx context.Context, name, namespace, system string) (
 			found := &coordinationv1.Lease{}
 			switch err := c.Get(ctx, client.ObjectKey{Namespace: space, Name: lease}, found); {
 			case err == nil:
-				if judged := why.Judge(found, c.clock.Now()); !p.Known || judged.AtWork || p.Seen == nil || judged.Seen != nil && judged.Seen.After(*p.Seen) && !p.AtWork {
+				if judged := why.Judge(found, c.clock.Now()); !p.Known || judged.Running || p.Seen == nil || judged.Seen != nil && judged.Seen.After(*p.Seen) && !p.Running {
 					p = judged
 				}
 			case apierrors.IsNotFound(err):
@@ -167,7 +167,7 @@ func (c *Cluster) process(ctx context.Context, name, namespace, system string) (
 	}
 	if len(denied) > 0 {
 		p.Searched = nil
-		return p, fmt.Sprintf("You may not read leases in %s, so it is not known whether the processes are at work.", strings.Join(denied, ", "))
+		return p, fmt.Sprintf("You may not read leases in %s, so it is not known whether the processes are running.", strings.Join(denied, ", "))
 	}
 	return p, ""
 }

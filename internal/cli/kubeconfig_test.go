@@ -24,7 +24,7 @@ func TestACommandWithoutAClusterSaysSo(t *testing.T) {
 	unchosen := write("unchosen", "apiVersion: v1\nkind: Config\ncontexts:\n- {name: two, context: {cluster: x}}\n- {name: one, context: {cluster: x}}\n")
 	for _, test := range []struct {
 		name, flag, variable string
-		says                 []string
+		message              []string
 	}{
 		{"a flag", nothing, env.ControlPlane().Kubeconfig(), []string{"--kubeconfig=" + nothing + ": there is no such file"}},
 		{"a variable", "", nothing, []string{"KUBECONFIG=" + nothing + ": there is no such file"}},
@@ -36,7 +36,7 @@ func TestACommandWithoutAClusterSaysSo(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Setenv("KUBECONFIG", test.variable)
-			o := executeAt(t, test.flag, "", "status").fails(t, test.says...)
+			o := executeAt(t, test.flag, "", "status").fails(t, test.message...)
 			if strings.Contains(o.failed.Error(), "localhost:8080") {
 				t.Errorf("it asked localhost: %v", o.failed)
 			}

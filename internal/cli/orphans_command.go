@@ -26,7 +26,7 @@ func orphansCommand(env *Env) *cobra.Command {
 		Short: "Show the instances at the clouds that have no machine",
 		Long: `Show the instances at the clouds that have no machine, and what becomes of them.
 
-Only the providers' processes can look at the clouds. They do so from time to time, and keep what they found in the ConfigMap
+Only the providers' processes can list the clouds' instances. They do so periodically, and keep what they found in the ConfigMap
 machinist-orphans, which this command reads. The words are as old as they say.`,
 		Example: `  # Those whose machine was in this namespace
   machinist orphans
@@ -62,8 +62,8 @@ func (c *Cluster) orphans(ctx context.Context, namespace, system string) (fleet.
 	var denied error
 	spaces := systemNamespaces(system, c.Namespace)
 	for _, space := range spaces {
-		kept := &corev1.ConfigMap{}
-		switch err := c.Get(ctx, client.ObjectKey{Namespace: space, Name: ledger.Name}, kept); {
+		stored := &corev1.ConfigMap{}
+		switch err := c.Get(ctx, client.ObjectKey{Namespace: space, Name: ledger.Name}, stored); {
 		case err == nil:
 			read++
 		case apierrors.IsNotFound(err):
@@ -75,8 +75,8 @@ func (c *Cluster) orphans(ctx context.Context, namespace, system string) (fleet.
 		default:
 			return fleet.Orphans{}, c.Explain(err)
 		}
-		for _, key := range slices.Sorted(maps.Keys(kept.Data)) {
-			page, err := ledger.Decode(kept.Data[key])
+		for _, key := range slices.Sorted(maps.Keys(stored.Data)) {
+			page, err := ledger.Decode(stored.Data[key])
 			if err != nil {
 				unread = append(unread, fmt.Sprintf("What ConfigMap %s/%s says of %s cannot be read: %v", space, ledger.Name, key, err))
 				continue

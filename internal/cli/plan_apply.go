@@ -22,7 +22,7 @@ import (
 
 // applied returns a deployment as it is, nil if there is none, and as it would be if somebody applied the document. The API
 // server is asked to do it as a trial, so that defaults are filled in and what it would refuse is refused. Who may not do
-// even that gets what can be told without it, and unchecked says why.
+// even that gets what can be reported without it, and unchecked says why.
 func (c *Cluster) applied(ctx context.Context, doc document) (before, after *v1beta1.MachineDeployment, unchecked string, err error) {
 	live := &v1beta1.MachineDeployment{}
 	switch err := c.Get(ctx, client.ObjectKey{Namespace: doc.namespace, Name: doc.name}, live); {
@@ -48,7 +48,7 @@ func (c *Cluster) applied(ctx context.Context, doc document) (before, after *v1b
 		after, patchErr := patched(live, data)
 		return live, after, c.Explain(err).Error(), patchErr
 	case apierrors.IsConflict(err):
-		return nil, nil, "", fmt.Errorf("the deployment has changed since the file was read from the cluster, or while this was looked at: take metadata.resourceVersion out of the file, and try again (%w)", err)
+		return nil, nil, "", fmt.Errorf("the deployment has changed since the file was read from the cluster, or while this was checked: take metadata.resourceVersion out of the file, and try again (%w)", err)
 	case err != nil:
 		return nil, nil, "", doc.explain(c.Explain(err))
 	}
@@ -114,7 +114,7 @@ func patchFor(live *v1beta1.MachineDeployment, doc document) (types.PatchType, [
 	return types.MergePatchType, patch, nil
 }
 
-// patched does what the API server would do with a patch, as far as that can be told without it. What is applied on the
+// patched does what the API server would do with a patch, as far as that can be reported without it. What is applied on the
 // server's side is only merged then: a field that is left out stays.
 func patched(live *v1beta1.MachineDeployment, patch []byte) (*v1beta1.MachineDeployment, error) {
 	current, err := json.Marshal(live)

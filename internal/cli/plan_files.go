@@ -79,7 +79,7 @@ func expand(named []string, recursive bool) ([]string, error) {
 	for _, name := range named {
 		info, err := os.Stat(name)
 		if err != nil || !info.IsDir() {
-			files = append(files, name) // What cannot be read says so when it is.
+			files = append(files, name) // What cannot be read reports it when it is.
 			continue
 		}
 		before := len(files)
@@ -115,7 +115,7 @@ func readFile(file string, in io.Reader) (content []byte, source string, err err
 	return content, file, err
 }
 
-func (d *documents) add(raw json.RawMessage, place, source string) error {
+func (d *documents) add(raw json.RawMessage, position, source string) error {
 	if raw = bytes.TrimSpace(raw); len(raw) == 0 || string(raw) == "null" {
 		return nil
 	}
@@ -125,15 +125,15 @@ func (d *documents) add(raw json.RawMessage, place, source string) error {
 		Items           []json.RawMessage                `json:"items"`
 	}
 	if err := json.Unmarshal(raw, &head); err != nil {
-		return fmt.Errorf("%s: it is not an object of Kubernetes: %w", place, err)
+		return fmt.Errorf("%s: it is not an object of Kubernetes: %w", position, err)
 	}
 	group, version, _ := strings.Cut(head.APIVersion, "/")
 	switch {
 	case head.Kind == "" || head.APIVersion == "":
-		return fmt.Errorf("%s: apiVersion or kind is not set", place)
+		return fmt.Errorf("%s: apiVersion or kind is not set", position)
 	case strings.HasSuffix(head.Kind, "List") && head.Items != nil:
 		for i, item := range head.Items {
-			if err := d.add(item, fmt.Sprintf("%s: item %d", place, i+1), source); err != nil {
+			if err := d.add(item, fmt.Sprintf("%s: item %d", position, i+1), source); err != nil {
 				return err
 			}
 		}
@@ -142,10 +142,10 @@ func (d *documents) add(raw json.RawMessage, place, source string) error {
 		d.classes[[2]string{head.Metadata.Namespace, head.Metadata.Name}] = true
 	case head.Kind == "MachineDeployment":
 		if version != v1beta1.GroupVersion.Version {
-			return fmt.Errorf("%s: apiVersion %q: this program knows %s", place, head.APIVersion, v1beta1.GroupVersion)
+			return fmt.Errorf("%s: apiVersion %q: this program knows %s", position, head.APIVersion, v1beta1.GroupVersion)
 		}
 		if head.Metadata.Name == "" {
-			return fmt.Errorf("%s: metadata.name is not set", place)
+			return fmt.Errorf("%s: metadata.name is not set", position)
 		}
 		d.deployments = append(d.deployments, document{source: source, namespace: head.Metadata.Namespace, name: head.Metadata.Name, raw: raw})
 	}

@@ -78,7 +78,7 @@ func TestAPlanComesTrueAndChangesNothingItself(t *testing.T) {
 	f.run("rollout", "status", "md/web").succeeds(t)
 	stop()
 	if got := <-seen; got > most {
-		t.Errorf("there were %d machines at a time, and at most %d were foreseen", got, most)
+		t.Errorf("there were %d machines at a time, and at most %d were previewed", got, most)
 	}
 	f.plan(manifest("b", "")).succeeds(t).prints(t, "Nothing would change.")
 	f.plan(manifest("b", "  paused: true\n")).succeeds(t).prints(t, "spec.paused: + true", "No machine would be created, replaced or deleted.")
@@ -151,7 +151,7 @@ func TestAPlanIsOfWhatKubectlApplyWouldDo(t *testing.T) {
 				got = append(got, c.String())
 			}
 			if want := "spec.minReadySeconds: 1 removed; spec.template.spec.classRef.name: a → b"; strings.Join(got, "; ") != want {
-				t.Errorf("foreseen was %q, expected %q", got, want)
+				t.Errorf("previewed was %q, expected %q", got, want)
 			}
 		})
 	}

@@ -79,7 +79,7 @@ func TestARolloutIsFollowedUndoneAndRepeated(t *testing.T) {
 	}
 }
 
-func TestARestartTakesPlaceEvenRightAfterTheFleetWasMade(t *testing.T) {
+func TestARestartWorksRightAfterTheFleetWasMade(t *testing.T) {
 	f := newRolledFleet(t, 1)
 	for range 2 {
 		before := f.machines()["a"]
@@ -180,7 +180,7 @@ func TestWhatSomebodyElseChangedMeanwhileIsNotOverwritten(t *testing.T) {
 
 func TestStatusEndsWhenTheDeploymentIsDeleted(t *testing.T) {
 	f := newRolledFleet(t, 1)
-	f.provider.set(f.provider.held, "b", true)
+	f.provider.set(f.provider.blocked, "b", true)
 	f.roll("b")
 	ended := make(chan outcome)
 	go func() { ended <- f.run("rollout", "status", "md/web") }()

@@ -62,7 +62,7 @@ func TestClustersThatCannotAnswer(t *testing.T) {
 
 func TestWhatMayNotBeWatchedIsShownOnce(t *testing.T) {
 	f := newRolledFleet(t, 1)
-	f.provider.set(f.provider.held, "b", true)
+	f.provider.set(f.provider.blocked, "b", true)
 	f.roll("b")
 	f.await("the rollout to wait", func(d *v1beta1.MachineDeployment) bool {
 		return d.Status.UpdatedReplicas == 1 && d.Status.Replicas == 2
@@ -119,7 +119,7 @@ func TestStatusOutlivesTheAPIServer(t *testing.T) {
 	case err := <-ended:
 		t.Fatalf("it ended when the API server went away: %v", err)
 	case <-time.After(env.Patience):
-		t.Fatal("it says nothing of the API server being away")
+		t.Fatal("it says nothing of the API server being unreachable")
 	}
 	if err := cp.StartAPIServer(ctx); err != nil {
 		t.Fatal(err)

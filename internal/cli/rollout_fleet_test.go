@@ -37,7 +37,7 @@ type rolledFleet struct {
 func newRolledFleet(t testing.TB, n int32) *rolledFleet {
 	t.Helper()
 	f := &rolledFleet{TB: t, api: env.Client(t), namespace: env.Namespace(t)}
-	f.provider = &playedProvider{api: f.api, namespace: f.namespace, held: map[string]bool{}, broken: map[string]bool{}}
+	f.provider = &playedProvider{api: f.api, namespace: f.namespace, blocked: map[string]bool{}, broken: map[string]bool{}}
 	env.Manager(t, func(ctx context.Context, mgr manager.Manager) error {
 		if err := index.RegisterMachines(ctx, mgr.GetFieldIndexer()); err != nil {
 			return err
@@ -136,10 +136,10 @@ func (f *rolledFleet) await(what string, done func(*v1beta1.MachineDeployment) b
 // playedProvider plays the machines' provider. Machines of a class that is held do not come up, those of one that is broken
 // fail.
 type playedProvider struct {
-	api          client.Client
-	namespace    string
-	mu           sync.Mutex
-	held, broken map[string]bool
+	api             client.Client
+	namespace       string
+	mu              sync.Mutex
+	blocked, broken map[string]bool
 }
 
 func (p *playedProvider) set(which map[string]bool, class string, to bool) {
@@ -159,10 +159,10 @@ func (p *playedProvider) Reconcile(ctx context.Context, req reconcile.Request) (
 		return reconcile.Result{}, client.IgnoreNotFound(p.api.Patch(ctx, m, client.MergeFrom(was)))
 	}
 	p.mu.Lock()
-	held, broken := p.held[m.Spec.ClassRef.Name], p.broken[m.Spec.ClassRef.Name]
+	blocked, broken := p.blocked[m.Spec.ClassRef.Name], p.broken[m.Spec.ClassRef.Name]
 	p.mu.Unlock()
 	switch {
-	case held || m.Status.Phase == v1beta1.MachineRunning || m.Status.Phase == v1beta1.MachineFailed:
+	case blocked || m.Status.Phase == v1beta1.MachineRunning || m.Status.Phase == v1beta1.MachineFailed:
 		return reconcile.Result{}, nil
 	case broken:
 		m.Status.Phase, m.Status.FailureReason, m.Status.FailureMessage = v1beta1.MachineFailed, v1beta1.FailureCreateError, "no such size"

@@ -37,7 +37,7 @@ deployment: what it says now for the current revision, and for an older one what
 			return err
 		}
 		if revision == 0 {
-			return env.Print(rollout.Tell(d, sets, c.clock.Now()), format)
+			return env.Print(rollout.HistoryOf(d, sets, c.clock.Now()), format)
 		}
 		detail, err := rollout.Show(d, sets, revision, c.clock.Now())
 		if err != nil {

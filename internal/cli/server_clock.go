@@ -14,7 +14,7 @@ type serverClock struct {
 	now   func() time.Time
 }
 
-// Now returns the time at the server, or the local one if no answer told it yet. It is exact to a second.
+// Now returns the time at the server, or the local one if no answer reported it yet. It is exact to a second.
 func (s *serverClock) Now() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -45,9 +45,9 @@ func statusCommand(env *Env) *cobra.Command {
 	var follow bool
 	cmd := &cobra.Command{
 		Use:   "status [md/NAME]",
-		Short: "Show the fleet at a glance: what is there, what is held back, what waits and for what",
-		Long: `Show the fleet at a glance: deployments and their rollouts, what is frozen, what health checks say, and what machines
-that are not at rest wait for. Of a fleet in order it says little.
+		Short: "Show the fleet at a check: what is there, what is held back, what waits and for what",
+		Long: `Show the fleet on one screen: deployments and their rollouts, what is frozen, what health checks say, and what machines
+that are not settled wait for. Of a fleet in order it says little.
 
 "machinist why" says more of one machine or deployment.`,
 		Example: `  # The fleet of this namespace
@@ -78,11 +78,11 @@ that are not at rest wait for. Of a fleet in order it says little.
 			if err != nil {
 				return err
 			}
-			look := &statusLook{env: env, cluster: c, scope: s, name: name}
+			check := &statusCheck{env: env, cluster: c, scope: s, name: name}
 			if follow {
-				return look.follow(cmd.Context())
+				return check.follow(cmd.Context())
 			}
-			view, _, err := look.view(cmd.Context())
+			view, _, err := check.view(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -94,7 +94,7 @@ that are not at rest wait for. Of a fleet in order it says little.
 	return cmd
 }
 
-type statusLook struct {
+type statusCheck struct {
 	env     *Env
 	cluster *Cluster
 	scope   scope
@@ -103,7 +103,7 @@ type statusLook struct {
 	shown string
 }
 
-func (l *statusLook) view(ctx context.Context) (fleet.Status, *lists, error) {
+func (l *statusCheck) view(ctx context.Context) (fleet.Status, *lists, error) {
 	namespace := l.scope.namespace(l.cluster)
 	found, err := l.cluster.read(ctx, namespace)
 	if err != nil {
@@ -126,8 +126,8 @@ const (
 	redraw = 10 * time.Second
 )
 
-// follow shows the fleet until ctx ends. An API server that goes away is waited for.
-func (l *statusLook) follow(ctx context.Context) error {
+// follow shows the fleet until ctx ends. An API server that becomes unreachable is waited for.
+func (l *statusCheck) follow(ctx context.Context) error {
 	first, lost, pause := true, false, firstRetry
 	for ctx.Err() == nil {
 		view, found, err := l.view(ctx)
@@ -138,7 +138,7 @@ func (l *statusLook) follow(ctx context.Context) error {
 			return err
 		case err != nil:
 			if !lost {
-				fmt.Fprintf(l.env.Err, "Lost sight of the fleet, trying again: %v\n", err)
+				fmt.Fprintf(l.env.Err, "Lost observation of the fleet, trying again: %v\n", err)
 			}
 			lost = true
 			wait(ctx, pause)
@@ -156,7 +156,7 @@ func (l *statusLook) follow(ctx context.Context) error {
 }
 
 // show prints a view, on a terminal in place of the one before, elsewhere if it says anything new.
-func (l *statusLook) show(view fleet.Status) error {
+func (l *statusCheck) show(view fleet.Status) error {
 	if l.env.Terminal && (l.scope.format == asText || l.scope.format == asWide) {
 		fmt.Fprint(l.env.Out, "\x1b[H\x1b[J")
 		return l.env.Print(view, l.scope.format)
@@ -179,7 +179,7 @@ func (l *statusLook) show(view fleet.Status) error {
 }
 
 // awaitChange returns when something of what was read has changed, or may have, or it is time to draw ages anew.
-func (l *statusLook) awaitChange(ctx context.Context, found *lists) {
+func (l *statusCheck) awaitChange(ctx context.Context, found *lists) {
 	ctx, cancel := context.WithTimeout(ctx, redraw)
 	defer cancel()
 	changed := make(chan struct{}, 1)

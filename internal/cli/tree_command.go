@@ -25,9 +25,9 @@ func treeCommand(env *Env) *cobra.Command {
 	var s scope
 	cmd := &cobra.Command{
 		Use:   "tree [TYPE/NAME]",
-		Short: "Show who belongs to whom: deployments, their sets, their machines, their nodes",
+		Short: "Show who belongs to those that: deployments, their sets, their machines, their nodes",
 		Long: `Show who belongs to whom: deployments, the sets of their revisions, machines with their nodes, and what those wait for
-that are not at rest. With a name it shows that object, what it belongs to and what belongs to it.`,
+that are not settled. With a name it shows that object, what it belongs to and what belongs to it.`,
 		Example: `  # All of this namespace
   machinist tree
 

@@ -119,7 +119,7 @@ func TestStatusTellsWhatThereIsAndWhatWaits(t *testing.T) {
 	p.create(&v1beta1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "all"}, Status: v1beta1.MachineHealthCheckStatus{
 		ExpectedMachines: 2, Conditions: []metav1.Condition{condition(v1beta1.ConditionRemediationAllowed, metav1.ConditionFalse, v1beta1.ReasonMeltdown, "")},
 	}})
-	got := p.run("status").succeeds(t).prints(t, "web ", "NotReady", "ClassNotFound   2", "Meltdown", "No process machinist-provider-sim is at work, for 60m", "2 machines, 2 not at rest")
+	got := p.run("status").succeeds(t).prints(t, "web ", "NotReady", "ClassNotFound   2", "Meltdown", "No process machinist-provider-sim is running, for 60m", "2 machines, 2 not settled")
 	if strings.Contains(got.out, "machinist-manager") || strings.Contains(got.out, "\x1b") {
 		t.Errorf("wrote\n%q", got.out)
 	}
@@ -130,7 +130,7 @@ func TestStatusTellsWhatThereIsAndWhatWaits(t *testing.T) {
 	if err := json.Unmarshal([]byte(p.run("status", "-o", "json").succeeds(t).out), &view); err != nil {
 		t.Fatal(err)
 	}
-	if len(view.Deployments) != 1 || len(view.Waiting) != 1 || view.Waiting[0].Count != 2 || view.Machines != 2 || view.AtRest != 0 {
+	if len(view.Deployments) != 1 || len(view.Waiting) != 1 || view.Waiting[0].Count != 2 || view.Machines != 2 || view.Settled != 0 {
 		t.Errorf("read %+v", view)
 	}
 	p.run("status", "-o", "yaml").succeeds(t).prints(t, "reason: ClassNotFound")
@@ -187,15 +187,15 @@ func TestOrphansPrintsWhatProvidersKeep(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.lease("machinist-provider-sim", time.Second)
-	mine := p.run("orphans").succeeds(t).prints(t, "Provider sim: 2 found. It looks every 30m", "sim://1", "1 more in other namespaces")
+	mine := p.run("orphans").succeeds(t).prints(t, "Provider sim: 2 found. It checks every 30m", "sim://1", "1 more in other namespaces")
 	if strings.Contains(mine.out, "sim://2") {
 		t.Errorf("wrote\n%s", mine.out)
 	}
 	p.run("orphans", "-A").succeeds(t).prints(t, "sim://1", "sim://2", "is being removed")
-	p.run("orphans", "-o", "json").succeeds(t).prints(t, `"providerID": "sim://1"`, `"atWork": true`)
+	p.run("orphans", "-o", "json").succeeds(t).prints(t, `"providerID": "sim://1"`, `"running": true`)
 }
 
-// A person who may see machines only is told about them, and what else there would be.
+// A person who may see machines only is reported about them, and what else there would be.
 func TestAMissingRightIsASentence(t *testing.T) {
 	p := paint(t)
 	p.fleet()

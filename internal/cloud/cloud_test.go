@@ -51,7 +51,7 @@ func (s *scripted) Get(context.Context, provider.GetRequest) (*provider.Instance
 }
 
 // P-3.
-func TestAFencedProcessChangesNothingButMayLook(t *testing.T) {
+func TestAFencedProcessChangesNothingButMayRead(t *testing.T) {
 	fenced := errors.New("fenced")
 	driver := &scripted{}
 	c := New(Options{Driver: driver, Fence: func() error { return fenced }, Clock: clock.RealClock{}})

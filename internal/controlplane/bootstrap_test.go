@@ -116,7 +116,7 @@ func bootstrap(t *testing.T, cp *ControlPlane, admin client.Client) {
 			Match: func(r auditlog.Request) bool { return r.Resource == "subjectaccessreviews" },
 		})
 		if err == nil && len(looked) == 0 {
-			err = errors.New("the approver has not looked at the request yet")
+			err = errors.New("the approver has not checked the request yet")
 		}
 		return err
 	})

@@ -153,7 +153,7 @@ func (cp *ControlPlane) StartEtcd(ctx context.Context) error {
 }
 
 // RestartControllerManager ends the kube-controller-manager as a crash would, and starts it again. After an outage of the API
-// server its informers would look again only once or twice a minute; one that begins looks at once.
+// server its informers would check again only once or twice a minute; one that begins checks once.
 func (cp *ControlPlane) RestartControllerManager(ctx context.Context) error {
 	cp.lifecycle.Lock()
 	defer cp.lifecycle.Unlock()
@@ -192,11 +192,11 @@ func (cp *ControlPlane) newProcess(name, path string) *process.Process {
 }
 
 func (cp *ControlPlane) reportEnd(p *process.Process, err error) {
-	cp.say("%s ended, although nobody stopped it: %v; its log is %s", p.Name, err, p.LogPath())
+	cp.logf("%s ended, although nobody stopped it: %v; its log is %s", p.Name, err, p.LogPath())
 }
 
-// say writes a line to the output. An output that fails is no reason to fail.
-func (cp *ControlPlane) say(format string, args ...any) {
+// logf writes a line to the output. An output that fails is no reason to fail.
+func (cp *ControlPlane) logf(format string, args ...any) {
 	if cp.options.Output == nil {
 		return
 	}

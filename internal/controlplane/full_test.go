@@ -87,7 +87,7 @@ func strangersAreRefused(t *testing.T, cp *ControlPlane) {
 	config = cp.Config()
 	config.CAData = other.certPEM
 	var unknown x509.UnknownAuthorityError
-	if err := newClient(t, config).Create(t.Context(), configMap("mistrust")); !errors.As(err, &unknown) {
+	if err := newClient(t, config).Create(t.Context(), configMap("untrusted")); !errors.As(err, &unknown) {
 		t.Errorf("a client that trusts another authority: %v, want it to refuse the server", err)
 	}
 }
@@ -121,13 +121,13 @@ func schedule(t *testing.T, admin client.Client) {
 	if err := admin.Create(ctx, node); err != nil {
 		t.Fatal(err)
 	}
-	room := corev1.ResourceList{
+	capacity := corev1.ResourceList{
 		corev1.ResourceCPU:    resource.MustParse("4"),
 		corev1.ResourceMemory: resource.MustParse("8Gi"),
 		corev1.ResourcePods:   resource.MustParse("10"),
 	}
 	ready := node.DeepCopy()
-	ready.Status.Capacity, ready.Status.Allocatable = room, room
+	ready.Status.Capacity, ready.Status.Allocatable = capacity, capacity
 	ready.Status.Conditions = []corev1.NodeCondition{{
 		Type: corev1.NodeReady, Status: corev1.ConditionTrue,
 		LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now(),

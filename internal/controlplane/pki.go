@@ -26,7 +26,7 @@ const (
 	clockSkew = time.Hour
 )
 
-// frontProxyUser is whom aggregated API servers believe who the user is.
+// frontProxyUser is those that aggregated API servers believe who the user is.
 const frontProxyUser = "front-proxy-client"
 
 // authority is a certificate authority with its key.

@@ -60,7 +60,7 @@ func start(ctx context.Context, o Options, freePort func() (int, error)) (*Contr
 	if err := cp.startAll(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("start control plane: %w", err), cp.Stop())
 	}
-	cp.say("the control plane is ready after %s", since(begun))
+	cp.logf("the control plane is ready after %s", since(begun))
 	return cp, nil
 }
 
@@ -170,13 +170,13 @@ func (cp *ControlPlane) startServer(ctx context.Context, server *process.Process
 		}
 		err = cp.awaitServer(ctx, server, port, path)
 		if err == nil {
-			cp.say("%s is ready on %s after %s", server.Name, loopback(port), since(begun))
+			cp.logf("%s is ready on %s after %s", server.Name, loopback(port), since(begun))
 			return nil
 		}
 		if !errors.Is(err, process.ErrAddressInUse) {
 			return err
 		}
-		cp.say("%s: somebody else took %s; trying another port", server.Name, loopback(port))
+		cp.logf("%s: somebody else took %s; trying another port", server.Name, loopback(port))
 		errs = append(errs, fmt.Errorf("port %d: %w", port, err))
 	}
 	return fmt.Errorf("start %s: %w", server.Name, errors.Join(errs...))

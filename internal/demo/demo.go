@@ -20,7 +20,7 @@ import (
 type Options struct {
 	// Once runs a tour through the life of a fleet and ends; otherwise the demo stays up until its context is done.
 	Once bool
-	// Scenario plays the story of that name, one of ScenarioNames, and ends. By default none is played.
+	// Scenario plays the story of that name, one of ScenarioNames, and ends. By default there is none played.
 	Scenario string
 	// Bare runs the control planes and the cloud only, and tells how to run the two processes by hand.
 	Bare bool
@@ -59,15 +59,15 @@ func Run(ctx context.Context, o Options) (err error) {
 	case story != nil || o.Once:
 		return errors.New("interrupted before everything was up")
 	default:
-		screen.say("Stopped before everything was up.")
+		screen.printf("Stopped before everything was up.")
 		return nil
 	}
 	defer func() {
-		screen.say("Stopping everything.")
+		screen.printf("Stopping everything.")
 		err = errors.Join(err, s.Stop())
 	}()
 	if o.Bare {
-		screen.say("%s", byHand(s))
+		screen.printf("%s", byHand(s))
 		<-ctx.Done()
 		return nil
 	}
@@ -76,7 +76,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	fleet := fleet{Client: c, set: s.Fleet(), credentials: s.Credentials()}
-	screen.say("Everything is up after %s.", time.Since(begun).Round(100*time.Millisecond))
+	screen.printf("Everything is up after %s.", time.Since(begun).Round(100*time.Millisecond))
 	var declare func(client.Object)
 	if story != nil {
 		declare = story.declare
@@ -94,7 +94,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	case o.Once:
 		return tour(ctx, s, fleet, screen, changes)
 	}
-	screen.say("%s", instructions(s))
+	screen.printf("%s", instructions(s))
 	return show(ctx, fleet, screen, changes)
 }
 

@@ -1,2 +1,2 @@
-// Package demo is `machinist demo`: a whole Machinist with a sample fleet on this machine, to look at or to tour.
+// Package demo is `machinist demo`: a whole Machinist with a sample fleet on this machine, to check or to tour.
 package demo

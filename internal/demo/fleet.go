@@ -109,8 +109,8 @@ func (s snapshot) running(n int, class string) bool {
 		int(d.Status.AvailableReplicas) == n && int(d.Status.UpdatedReplicas) == n
 }
 
-// kept says which of the machines from before is gone, going or to be replaced.
-func (s snapshot) kept(before []v1beta1.Machine) error {
+// remaining says which of the machines from before is gone, going or to be replaced.
+func (s snapshot) remaining(before []v1beta1.Machine) error {
 	for i := range before {
 		name := before[i].Name
 		at := slices.IndexFunc(s.machines, func(m v1beta1.Machine) bool { return m.UID == before[i].UID })
@@ -122,7 +122,7 @@ func (s snapshot) kept(before []v1beta1.Machine) error {
 		case s.machines[at].Status.Phase == v1beta1.MachineFailed:
 			return fmt.Errorf("machine %s is Failed", name)
 		case meta.IsStatusConditionTrue(s.machines[at].Status.Conditions, v1beta1.ConditionRemediationRequested):
-			return fmt.Errorf("machine %s is to be replaced", name)
+			return fmt.Errorf("machine %s must be replaced", name)
 		}
 	}
 	return nil
@@ -186,7 +186,7 @@ func (s snapshot) table(of size, now time.Time) string {
 // whole is the table with nothing left out, for a message.
 func (s snapshot) whole() string { return s.table(size{200, len(s.machines) + 10}, time.Now()) }
 
-// runs is 1 for a machine that nothing is to be done for, else 0.
+// runs is 1 for a machine that nothing must be done for, else 0.
 func runs(m *v1beta1.Machine) int {
 	if m.Status.Phase == v1beta1.MachineRunning && m.DeletionTimestamp.IsZero() {
 		return 1

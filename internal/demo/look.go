@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// look runs kubectl and shows the command with its answer, or with the part of it that is worth reading. It returns what
+// check runs kubectl and shows the command with its answer, or with the part of it that is worth reading. It returns what
 // it shows.
-func (s *stage) look(ctx context.Context, part func(string) string, args ...string) (string, error) {
+func (s *stage) check(ctx context.Context, part func(string) string, args ...string) (string, error) {
 	text, err := s.kubectl(ctx, args...)
 	if err != nil {
 		return "", err
@@ -24,7 +24,7 @@ func (s *stage) look(ctx context.Context, part func(string) string, args ...stri
 		text = part(text)
 	}
 	text = strings.TrimRight(text, "\n")
-	s.screen.say("   $ kubectl %s\n%s", strings.Join(args, " "), indented(text))
+	s.screen.printf("   $ kubectl %s\n%s", strings.Join(args, " "), indented(text))
 	return text, nil
 }
 
@@ -48,7 +48,7 @@ func (s *stage) change(ctx context.Context, args ...string) error {
 			shown[i] = "'" + arg + "'"
 		}
 	}
-	s.screen.say("   $ kubectl %s", strings.Join(shown, " "))
+	s.screen.printf("   $ kubectl %s", strings.Join(shown, " "))
 	_, err := s.kubectl(ctx, args...)
 	return err
 }
@@ -85,7 +85,7 @@ func conditionPart(kind string) func(string) string {
 
 // condition shows how kubectl describes a condition of an object, which must name the reason.
 func (s *stage) condition(ctx context.Context, object, kind, reason string) error {
-	shown, err := s.look(ctx, conditionPart(kind), "describe", object)
+	shown, err := s.check(ctx, conditionPart(kind), "describe", object)
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (s *stage) event(ctx context.Context, reason, about string) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.look(ctx, nil, args...)
+	_, err = s.check(ctx, nil, args...)
 	return err
 }
 
@@ -133,7 +133,7 @@ func (s *stage) gauge(ctx context.Context, name, labels, value string) error {
 	if err != nil {
 		return err
 	}
-	s.screen.say("   $ curl -s http://%s/metrics | grep ^%s\n%s", s.stack.Metrics(s.stack.Manager), name, indented(strings.Join(lines, "\n")))
+	s.screen.printf("   $ curl -s http://%s/metrics | grep ^%s\n%s", s.stack.Metrics(s.stack.Manager), name, indented(strings.Join(lines, "\n")))
 	return nil
 }
 

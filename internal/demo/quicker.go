@@ -22,7 +22,7 @@ const (
 	ofKubelets    = "the kubelets"
 )
 
-// quicker is a setting that makes a story shorter. What holds where nobody sets it is told, so that nobody takes the
+// quicker is a setting that makes a story shorter. What holds where nobody sets it is reported, so that nobody takes the
 // times of a story for those of an installation.
 type quicker struct {
 	of, name, value, usual string
@@ -88,7 +88,7 @@ func explain(screen *screen, all []quicker) {
 		}
 		fmt.Fprintf(&text, "\n   %s: %s%s=%s (by default %s)", q.of, dashes, q.name, q.value, q.usual)
 	}
-	screen.say("%s", text.String())
+	screen.printf("%s", text.String())
 }
 
 // usually writes a default as people do.

@@ -33,8 +33,8 @@ type scenario struct {
 
 // act is something that is said, done, and seen to come true.
 type act struct {
-	says string
-	play func(context.Context) error
+	message string
+	play    func(context.Context) error
 }
 
 func scenarios() []scenario {
@@ -112,12 +112,12 @@ func (sc *scenario) play(ctx context.Context, s *stage) error {
 	}
 	explain(s.screen, sc.quicker)
 	for i, act := range sc.acts(s) {
-		s.screen.say("%d. %s", i+1, act.says)
+		s.screen.printf("%d. %s", i+1, act.message)
 		begun := time.Now()
 		if err := act.play(ctx); err != nil {
-			return fmt.Errorf("scenario %s, step %d (%s): %w", sc.name, i+1, act.says, err)
+			return fmt.Errorf("scenario %s, step %d (%s): %w", sc.name, i+1, act.message, err)
 		}
-		s.screen.say("   done after %s.", time.Since(begun).Round(100*time.Millisecond))
+		s.screen.printf("   done after %s.", time.Since(begun).Round(100*time.Millisecond))
 	}
 	return nothingLeft(ctx, s.stack, s.screen)
 }
@@ -131,7 +131,7 @@ func (s *stage) machines(ctx context.Context, done func(snapshot) bool) error {
 func (s *stage) keeping(ctx context.Context, before []v1beta1.Machine, done func(snapshot) bool) error {
 	var lost error
 	err := s.machines(ctx, func(now snapshot) bool {
-		lost = now.kept(before)
+		lost = now.remaining(before)
 		return lost != nil || done(now)
 	})
 	return errors.Join(err, lost)
@@ -161,7 +161,7 @@ func (s *stage) until(ctx context.Context, missing func(context.Context) error) 
 }
 
 // meanwhile makes sure that something holds until a moment, again and again.
-func (s *stage) meanwhile(ctx context.Context, until time.Time, holds func(snapshot) error) error {
+func (s *stage) meanwhile(ctx context.Context, until time.Time, blocks func(snapshot) error) error {
 	end := time.NewTimer(time.Until(until))
 	defer end.Stop()
 	tick := time.NewTicker(250 * time.Millisecond)
@@ -172,7 +172,7 @@ func (s *stage) meanwhile(ctx context.Context, until time.Time, holds func(snaps
 			return err
 		}
 		s.screen.show(now)
-		if err := holds(now); err != nil {
+		if err := blocks(now); err != nil {
 			return fmt.Errorf("%w:\n%s", err, now.whole())
 		}
 		if over {

@@ -28,10 +28,10 @@ const (
 	podsWanted = 2
 )
 
-// drainStory tells of a machine that shall go while a PodDisruptionBudget needs the pod on it.
+// drainStory tells of a machine that must go while a PodDisruptionBudget needs the pod on it.
 type drainStory struct {
 	*stage
-	machine v1beta1.Machine // the one that shall go
+	machine v1beta1.Machine // the one that must go
 	pod     corev1.Pod      // on its node
 }
 
@@ -108,8 +108,8 @@ func (d *drainStory) deleteMachine(ctx context.Context) error {
 	if err := d.fleet.Delete(ctx, d.machine.DeepCopy()); err != nil {
 		return fmt.Errorf("delete machine %s: %w", d.machine.Name, err)
 	}
-	d.screen.say("   machine %s is deleted; pod %s runs on its node.", d.machine.Name, d.pod.Name)
-	if err := d.machines(ctx, d.heldUp); err != nil {
+	d.screen.printf("   machine %s is deleted; pod %s runs on its node.", d.machine.Name, d.pod.Name)
+	if err := d.machines(ctx, d.blocked); err != nil {
 		return err
 	}
 	now, err = d.fleet.observe(ctx)
@@ -117,7 +117,7 @@ func (d *drainStory) deleteMachine(ctx context.Context) error {
 		return err
 	}
 	drained := meta.FindStatusCondition(d.found(now).Status.Conditions, v1beta1.ConditionDrained)
-	d.screen.say("   %s: %s", drained.Reason, drained.Message)
+	d.screen.printf("   %s: %s", drained.Reason, drained.Message)
 	node := &corev1.Node{}
 	if err := d.target.Get(ctx, client.ObjectKey{Name: d.machine.Status.NodeRef.Name}, node); err != nil {
 		return fmt.Errorf("read the machine's node: %w", err)
@@ -138,8 +138,8 @@ func (d *drainStory) found(s snapshot) *v1beta1.Machine {
 	return &v1beta1.Machine{}
 }
 
-// heldUp reports whether the machine's conditions say that pod and budget are in the way.
-func (d *drainStory) heldUp(s snapshot) bool {
+// blocked reports whether the machine's conditions say that pod and budget are in the way.
+func (d *drainStory) blocked(s snapshot) bool {
 	conditions := d.found(s).Status.Conditions
 	drained, deleting := meta.FindStatusCondition(conditions, v1beta1.ConditionDrained), meta.FindStatusCondition(conditions, v1beta1.ConditionDeleting)
 	return drained != nil && drained.Status == metav1.ConditionFalse && drained.Reason == v1beta1.ReasonBlockedByDisruptionBudget &&
@@ -152,7 +152,7 @@ func (d *drainStory) named(text string) bool {
 }
 
 func (d *drainStory) describe(ctx context.Context) error {
-	conditions, err := d.look(ctx, conditionsPart, "describe", "machine", d.machine.Name)
+	conditions, err := d.check(ctx, conditionsPart, "describe", "machine", d.machine.Name)
 	if err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func (d *drainStory) replaced(ctx context.Context) error {
 				running++
 			}
 		}
-		return running == podsWanted && d.heldUp(s)
+		return running == podsWanted && d.blocked(s)
 	})
 	if err != nil {
 		return err

@@ -37,8 +37,8 @@ func (m *meltdownStory) acts() []act {
 		{fmt.Sprintf("A fleet of %d machines becomes Ready nodes. MachineHealthCheck %s has a machine replaced whose node is silent for %s.", meltdownMachines, check, storyTimeout), m.fleetRuns},
 		{fmt.Sprintf("%d of the %d nodes go silent at once. That is more than --meltdown-threshold (%d%% by default): not the machines are broken, but something that they share.",
 			meltdownSilent, meltdownMachines, healthcheck.DefaultMeltdownThreshold), m.silence},
-		{fmt.Sprintf("They are silent for longer than %s, and none is replaced.", storyTimeout), m.nothingHappens},
-		{fmt.Sprintf("%d of them return. One does not.", meltdownSilent-1), m.wake},
+		{fmt.Sprintf("They are silent for longer than %s, and there is none replaced.", storyTimeout), m.nothingHappens},
+		{fmt.Sprintf("%d of them return. One does not.", meltdownSilent-1), m.recover},
 		{fmt.Sprintf("Its time starts anew: it is given another %s. Then it is replaced, and no other is.", storyTimeout), m.replaced},
 		{"The fleet is deleted.", m.end},
 	}
@@ -58,7 +58,7 @@ func (m *meltdownStory) fleetRuns(ctx context.Context) error {
 	if _, err := m.allowed(ctx, metav1.ConditionTrue, v1beta1.ReasonRemediationAllowed); err != nil {
 		return err
 	}
-	_, err = m.look(ctx, nil, "get", "mhc")
+	_, err = m.check(ctx, nil, "get", "mhc")
 	return err
 }
 
@@ -109,7 +109,7 @@ func (m *meltdownStory) silence(ctx context.Context) error {
 	if err := m.event(ctx, v1beta1.ReasonMeltdown, "machinehealthcheck/"+check); err != nil {
 		return err
 	}
-	m.screen.say("   It holds in two places: over all machines, and in the zone that all of them are in.")
+	m.screen.printf("   It holds in two places: over all machines, and in the zone that all of them are in.")
 	return m.gauge(ctx, "machinist_frozen", `reason="`+v1beta1.ReasonMeltdown+`"`, "2")
 }
 
@@ -126,12 +126,12 @@ func (m *meltdownStory) nothingHappens(ctx context.Context) error {
 		if len(s.machines) != meltdownMachines {
 			return fmt.Errorf("there are %d machines, want the %d from before", len(s.machines), meltdownMachines)
 		}
-		return s.kept(m.before)
+		return s.remaining(m.before)
 	})
 	if err != nil {
 		return err
 	}
-	if _, err := m.look(ctx, nil, "get", "mhc,ma"); err != nil {
+	if _, err := m.check(ctx, nil, "get", "mhc,ma"); err != nil {
 		return err
 	}
 	return m.made(ctx, meltdownMachines)
@@ -158,7 +158,7 @@ func (m *meltdownStory) silentSince(ctx context.Context, machines []v1beta1.Mach
 	return last, nil
 }
 
-func (m *meltdownStory) wake(ctx context.Context) (err error) {
+func (m *meltdownStory) recover(ctx context.Context) (err error) {
 	if err := m.befall(ctx, simcloud.FaultRecovers, m.before[1:meltdownSilent]); err != nil {
 		return err
 	}

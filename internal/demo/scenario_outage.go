@@ -15,7 +15,7 @@ import (
 const (
 	// storyTimeout is how long a node may be silent in a story until its machine is replaced.
 	storyTimeout = 10 * time.Second
-	// margin is how much longer than that a story looks on where nothing shall happen.
+	// margin is how much longer than that a story looks on where nothing must happen.
 	margin = 3 * time.Second
 
 	outageMachines = 3
@@ -25,7 +25,7 @@ const (
 // outageStory tells of a target cluster that cannot be reached for longer than any node may be silent.
 type outageStory struct {
 	*stage
-	away   time.Time
+	since  time.Time
 	before []v1beta1.Machine
 }
 
@@ -51,7 +51,7 @@ func (o *outageStory) stop(ctx context.Context) error {
 	if err := o.stack.Target.StopAPIServer(); err != nil {
 		return fmt.Errorf("stop the API server of the target cluster: %w", err)
 	}
-	o.away = time.Now()
+	o.since = time.Now()
 	return o.gauge(ctx, "machinist_frozen", `reason="`+v1beta1.ReasonControlPlaneUnreachable+`"`, "1")
 }
 
@@ -80,11 +80,11 @@ func (o *outageStory) frozen(ctx context.Context, status metav1.ConditionStatus,
 }
 
 func (o *outageStory) nothingHappens(ctx context.Context) error {
-	err := o.meanwhile(ctx, o.away.Add(storyTimeout+margin), func(s snapshot) error {
+	err := o.meanwhile(ctx, o.since.Add(storyTimeout+margin), func(s snapshot) error {
 		if len(s.machines) != outageMachines {
 			return fmt.Errorf("there are %d machines, want the %d from before", len(s.machines), outageMachines)
 		}
-		return s.kept(o.before)
+		return s.remaining(o.before)
 	})
 	if err != nil {
 		return err
@@ -92,8 +92,8 @@ func (o *outageStory) nothingHappens(ctx context.Context) error {
 	if err := o.made(ctx, outageMachines); err != nil {
 		return err
 	}
-	o.screen.say("   The target cluster is away for %s.", time.Since(o.away).Round(time.Second))
-	_, err = o.look(ctx, nil, "get", "md,ma")
+	o.screen.printf("   The target cluster is unreachable for %s.", time.Since(o.since).Round(time.Second))
+	_, err = o.check(ctx, nil, "get", "md,ma")
 	return err
 }
 
@@ -101,7 +101,7 @@ func (o *outageStory) start(ctx context.Context) error {
 	if err := o.stack.Target.StartAPIServer(ctx); err != nil {
 		return fmt.Errorf("start the API server of the target cluster: %w", err)
 	}
-	o.screen.say("   The API server of the target cluster answers again after %s.", time.Since(o.away).Round(time.Second))
+	o.screen.printf("   The API server of the target cluster answers again after %s.", time.Since(o.since).Round(time.Second))
 	if err := o.frozen(ctx, metav1.ConditionFalse, v1beta1.ReasonThawed); err != nil {
 		return err
 	}
@@ -111,13 +111,13 @@ func (o *outageStory) start(ctx context.Context) error {
 	if err := o.gauge(ctx, "machinist_frozen", `reason="`+v1beta1.ReasonControlPlaneUnreachable+`"`, "0"); err != nil {
 		return err
 	}
-	o.screen.say("   Who failed to watch the target cluster tries again after a pause that has grown: new nodes may be seen half a minute late.")
+	o.screen.printf("   Who failed to watch the target cluster tries again after a pause that has grown: new nodes may be seen half a minute late.")
 	err := o.keeping(ctx, o.before, func(s snapshot) bool {
 		return s.running(outageWanted, examples.SmallClass)
 	})
 	if err != nil {
 		return err
 	}
-	o.screen.say("   The %d machines from before are still there.", outageMachines)
+	o.screen.printf("   The %d machines from before are still there.", outageMachines)
 	return o.made(ctx, outageWanted)
 }

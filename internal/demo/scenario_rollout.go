@@ -37,7 +37,7 @@ func (r *rolloutStory) acts() []act {
 		{fmt.Sprintf("A fleet of %d machines of class %s becomes Ready nodes.", rolloutMachines, examples.SmallClass), r.fleetRuns},
 		{fmt.Sprintf("Somebody makes class %s. Its user data lacks how to join the cluster: its instances run, and no node comes of them.", brokenClass), r.makeClass},
 		{fmt.Sprintf("The fleet is rolled to it. Three machines in a row do not become nodes within timeouts.creation (here %s, by default %s), and the rollout stops by itself.", brokenCreation, usually(v1beta1.DefaultCreationTimeout)), r.roll},
-		{"What stopped it, and why, is told by the deployment, by a metric and by the machines.", r.read},
+		{"What stopped it, and why, is reported by the deployment, by a metric and by the machines.", r.read},
 		{"Nobody helps, and still nothing is lost: every machine of the old class is available.", r.nothingLost},
 		{fmt.Sprintf("Somebody names the former class again (\"machinist rollout undo md/%s\" does so too). The broken machines go, and the fleet is whole, with the very machines that it had before.", deployment), r.undo},
 		{"The fleet is deleted.", func(ctx context.Context) error { return r.clear(ctx) }},
@@ -68,7 +68,7 @@ func (r *rolloutStory) makeClass(ctx context.Context) error {
 			return fmt.Errorf("create %T %s: %w", o, o.GetName(), err)
 		}
 	}
-	_, err := r.look(ctx, nil, "get", "mclass")
+	_, err := r.check(ctx, nil, "get", "mclass")
 	return err
 }
 
@@ -97,7 +97,7 @@ func (s snapshot) stopped() bool {
 }
 
 func (r *rolloutStory) read(ctx context.Context) error {
-	if _, err := r.look(ctx, nil, "get", "md,ma", "-o", "wide"); err != nil {
+	if _, err := r.check(ctx, nil, "get", "md,ma", "-o", "wide"); err != nil {
 		return err
 	}
 	if err := r.condition(ctx, "md/"+deployment, v1beta1.ConditionProgressing, v1beta1.ReasonRevisionFailing); err != nil {
@@ -126,12 +126,12 @@ func (r *rolloutStory) nothingLost(ctx context.Context) error {
 		case s.live() > rolloutMachines+rolloutSurge:
 			return fmt.Errorf("there are %d live machines, want at most %d", s.live(), rolloutMachines+rolloutSurge)
 		}
-		return s.kept(r.before)
+		return s.remaining(r.before)
 	})
 	if err != nil {
 		return err
 	}
-	_, err = r.look(ctx, nil, "get", "md")
+	_, err = r.check(ctx, nil, "get", "md")
 	return err
 }
 
@@ -158,6 +158,6 @@ func (r *rolloutStory) undo(ctx context.Context) error {
 	if err := r.condition(ctx, "md/"+deployment, v1beta1.ConditionProgressing, v1beta1.ReasonNewMachineSetAvailable); err != nil {
 		return err
 	}
-	_, err = r.look(ctx, nil, "get", "md,ma")
+	_, err = r.check(ctx, nil, "get", "md,ma")
 	return err
 }

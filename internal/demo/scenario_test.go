@@ -30,8 +30,8 @@ func TestAStoryRunsWithTheTimesThatItTells(t *testing.T) {
 				kubelets = secret.StringData[v1beta1.DefaultUserDataKey]
 			}
 		}
-		told := &strings.Builder{}
-		explain(newScreen(told, false), sc.quicker)
+		reported := &strings.Builder{}
+		explain(newScreen(reported, false), sc.quicker)
 		for _, q := range sc.quicker {
 			flag := "--" + q.name + "=" + q.value
 			where := map[string][][]string{
@@ -45,8 +45,8 @@ func TestAStoryRunsWithTheTimesThatItTells(t *testing.T) {
 			if line := "\n      " + q.name + ": " + q.value + "\n"; q.of == ofKubelets && !strings.Contains(kubelets, line) {
 				t.Errorf("%s: the kubelets lack %q:\n%s", sc.name, line, kubelets)
 			}
-			if !strings.Contains(told.String(), q.name+"="+q.value+" (by default "+q.usual+")") {
-				t.Errorf("%s: %s is not told:\n%s", sc.name, q.name, told)
+			if !strings.Contains(reported.String(), q.name+"="+q.value+" (by default "+q.usual+")") {
+				t.Errorf("%s: %s is not reported:\n%s", sc.name, q.name, reported)
 			}
 		}
 	}
@@ -75,28 +75,28 @@ func TestMachinesAreKeptOnlyAsTheyWere(t *testing.T) {
 	}
 	before := []v1beta1.Machine{machine(func(*v1beta1.Machine) {})}
 	marked := metav1.Condition{Type: v1beta1.ConditionRemediationRequested, Status: metav1.ConditionTrue}
-	held := metav1.Condition{Type: v1beta1.ConditionRemediationRequested, Status: metav1.ConditionFalse}
+	blocked := metav1.Condition{Type: v1beta1.ConditionRemediationRequested, Status: metav1.ConditionFalse}
 	for name, c := range map[string]struct {
 		change func(*v1beta1.Machine)
 		want   string
 	}{
 		"as it was":      {func(*v1beta1.Machine) {}, ""},
 		"silent":         {func(m *v1beta1.Machine) { m.Status.Phase = v1beta1.MachineUnhealthy }, ""},
-		"held":           {func(m *v1beta1.Machine) { m.Status.Conditions = []metav1.Condition{held} }, ""},
+		"held":           {func(m *v1beta1.Machine) { m.Status.Conditions = []metav1.Condition{blocked} }, ""},
 		"another":        {func(m *v1beta1.Machine) { m.UID = "2" }, "machine m is gone"},
 		"being deleted":  {func(m *v1beta1.Machine) { now := metav1.Now(); m.DeletionTimestamp = &now }, "machine m is being deleted"},
 		"failed":         {func(m *v1beta1.Machine) { m.Status.Phase = v1beta1.MachineFailed }, "machine m is Failed"},
-		"to be replaced": {func(m *v1beta1.Machine) { m.Status.Conditions = []metav1.Condition{marked} }, "machine m is to be replaced"},
+		"to be replaced": {func(m *v1beta1.Machine) { m.Status.Conditions = []metav1.Condition{marked} }, "machine m must be replaced"},
 	} {
 		got := ""
-		if err := (snapshot{machines: []v1beta1.Machine{machine(c.change)}}).kept(before); err != nil {
+		if err := (snapshot{machines: []v1beta1.Machine{machine(c.change)}}).remaining(before); err != nil {
 			got = err.Error()
 		}
 		if got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
-	if err := (snapshot{}).kept(before); err == nil {
+	if err := (snapshot{}).remaining(before); err == nil {
 		t.Error("a machine that is gone counts as kept")
 	}
 }

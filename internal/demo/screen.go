@@ -39,12 +39,12 @@ func sizeOf(out io.Writer) size {
 
 // Write implements io.Writer for lines of others.
 func (s *screen) Write(p []byte) (int, error) {
-	s.say("%s", strings.TrimSuffix(string(p), "\n"))
+	s.printf("%s", strings.TrimSuffix(string(p), "\n"))
 	return len(p), nil
 }
 
-// say prints a line that stays.
-func (s *screen) say(format string, args ...any) {
+// printf prints a line that stays.
+func (s *screen) printf(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	picture := s.drawn

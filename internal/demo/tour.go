@@ -58,7 +58,7 @@ func steps() []step {
 // tour takes the fleet through its life and makes sure that nothing is left of it.
 func tour(ctx context.Context, s *stack.Stack, f fleet, screen *screen, changes <-chan struct{}) error {
 	for i, step := range steps() {
-		screen.say("%d. %s.", i+1, step.title)
+		screen.printf("%d. %s.", i+1, step.title)
 		begun := time.Now()
 		if err := step.change(ctx, f); err != nil {
 			return fmt.Errorf("%s: %w", step.title, err)
@@ -66,7 +66,7 @@ func tour(ctx context.Context, s *stack.Stack, f fleet, screen *screen, changes 
 		if err := await(ctx, f, screen, changes, step.done); err != nil {
 			return fmt.Errorf("%s: %w; the logs are in %s", step.title, err, s.Dir())
 		}
-		screen.say("   done after %s.", time.Since(begun).Round(100*time.Millisecond))
+		screen.printf("   done after %s.", time.Since(begun).Round(100*time.Millisecond))
 	}
 	return nothingLeft(ctx, s, screen)
 }
@@ -109,6 +109,6 @@ func nothingLeft(ctx context.Context, s *stack.Stack, screen *screen) error {
 	if live > 0 || len(nodes.Items) > 0 {
 		return fmt.Errorf("left at the cloud: %s; in the target cluster: %s", wording.Count(live, "instance"), wording.Count(len(nodes.Items), "node"))
 	}
-	screen.say("The cloud made %s in all; none is left, nor is a node.", wording.Count(made, "instance"))
+	screen.printf("The cloud made %s in all; there is none left, nor is a node.", wording.Count(made, "instance"))
 	return nil
 }

@@ -18,7 +18,7 @@ import (
 const (
 	// stoppedPoll is how often to look whether the process may go on again: no event tells.
 	stoppedPoll = 5 * time.Second
-	// conflictDelay is when to look again after somebody else wrote first.
+	// conflictDelay is when to check again after somebody else wrote first.
 	conflictDelay = time.Second
 	// maxMarks bounds the marks of one pass. Owners replace few machines at a time, the newest first.
 	maxMarks = 100
@@ -35,7 +35,7 @@ type Options struct {
 	// Recorder records events on MachineHealthChecks and Machines.
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// Stopped says why nothing is to be remediated now, with the reason and the message of a condition; empty if it may be.
+	// Stopped says why nothing must be remediated now, with the reason and the message of a condition; empty if it may be.
 	// Default: it always may.
 	Stopped func() (reason, message string)
 	// StableSince says since when this process leads and reaches both clusters; false if it is not so now. Default: since the
@@ -60,10 +60,10 @@ type Nodes struct {
 	Synced func() bool
 }
 
-// Reconciler judges the machines and marks those that are to be remediated.
+// Reconciler judges the machines and marks those that must be remediated.
 type Reconciler struct {
 	Options
-	memory *memory
+	state *state
 }
 
 // New returns a Reconciler.
@@ -74,22 +74,22 @@ func New(o Options) *Reconciler {
 	if o.MeltdownThreshold <= 0 {
 		o.MeltdownThreshold = DefaultMeltdownThreshold
 	}
-	return &Reconciler{Options: o, memory: newMemory()}
+	return &Reconciler{Options: o, state: newState()}
 }
 
 // Reconcile makes one pass over all machines. There is one key.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	p := &pass{Reconciler: r, now: r.Clock.Now(), frozenSets: map[types.NamespacedName]bool{}}
-	if r.memory.began.IsZero() {
-		r.memory.began = p.now
+	if r.state.began.IsZero() {
+		r.state.began = p.now
 	}
 	if err := p.run(ctx); err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: p.wakeAfter}, nil
+	return reconcile.Result{RequeueAfter: p.requeueAfter}, nil
 }
 
-// pass is one look at everything.
+// pass is one check everything.
 type pass struct {
 	*Reconciler
 	now    time.Time
@@ -102,8 +102,8 @@ type pass struct {
 	// frozenSets is what was found out about owners.
 	frozenSets map[types.NamespacedName]bool
 
-	// wakeAfter is when to look again without an event; zero is never.
-	wakeAfter time.Duration
+	// requeueAfter is when to check again without an event; zero is never.
+	requeueAfter time.Duration
 }
 
 func (p *pass) run(ctx context.Context) error {
@@ -111,16 +111,16 @@ func (p *pass) run(ctx context.Context) error {
 		return err
 	}
 	if why := p.stopped(); why.Reason != "" {
-		p.wakeIn(stoppedPoll)
+		p.requeueIn(stoppedPoll)
 		return p.reportStopped(ctx, why)
 	}
 	if err := p.observe(ctx); err != nil {
 		return err
 	}
 	situation := Situation{Now: p.now, Clocks: p.clocks, Meltdown: p.followMeltdown(ctx)}
-	situation.Clocks.Recovered = p.memory.recovered
-	p.memory.seen = p.memory.seen.newPass()
-	p.clocks.Seen, situation.Clocks.Seen = p.memory.seen, p.memory.seen
+	situation.Clocks.Recovered = p.state.recovered
+	p.state.seen = p.state.seen.newPass()
+	p.clocks.Observed, situation.Clocks.Observed = p.state.seen, p.state.seen
 
 	var errs []error
 	groups := p.groups()
@@ -129,7 +129,7 @@ func (p *pass) run(ctx context.Context) error {
 	for _, g := range groups {
 		p.freeze(ctx, g, situation)
 		j := Judge(g.policy, g.subjects, situation)
-		p.wakeIn(j.RecheckAfter)
+		p.requeueIn(j.RecheckAfter)
 		collect(wishes, g.policy, j.Wishes)
 		errs = append(errs, p.report(ctx, g, j))
 	}
@@ -144,7 +144,7 @@ func (p *pass) stopped() Reason {
 			return Reason{reason, message}
 		}
 	}
-	p.clocks.Stable = p.memory.began
+	p.clocks.Stable = p.state.began
 	if p.StableSince != nil {
 		since, stable := p.StableSince()
 		if !stable {
@@ -165,7 +165,7 @@ func (p *pass) stopped() Reason {
 // settle makes a later pass of errors that only say that somebody else wrote first.
 func (p *pass) settle(err error) error {
 	if err != nil && onlyConflicts(err) {
-		p.wakeIn(conflictDelay)
+		p.requeueIn(conflictDelay)
 		return nil
 	}
 	if err != nil {
@@ -174,9 +174,9 @@ func (p *pass) settle(err error) error {
 	return nil
 }
 
-// wakeIn asks for another pass after d at the latest; zero is never.
-func (p *pass) wakeIn(d time.Duration) {
-	if d > 0 && (p.wakeAfter == 0 || d < p.wakeAfter) {
-		p.wakeAfter = d
+// requeueIn asks for another pass after d at the latest; zero is never.
+func (p *pass) requeueIn(d time.Duration) {
+	if d > 0 && (p.requeueAfter == 0 || d < p.requeueAfter) {
+		p.requeueAfter = d
 	}
 }

@@ -30,7 +30,7 @@ type Evaluation struct {
 	InTrouble bool
 	// Why says for people what is wrong. It stays the same while that lasts.
 	Why string
-	// RecheckAfter is when the verdict changes although nothing else does; zero is never.
+	// RecheckAfter is when the decision changes although nothing else does; zero is never.
 	RecheckAfter time.Duration
 }
 

@@ -11,13 +11,13 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// noticed is a machine whose instance is about to be taken away.
+// noticed is a machine whose instance is about to be removed.
 func noticed(s *Subject) {
 	condition(v1beta1.ConditionInterruptionNotice, metav1.ConditionTrue, v1beta1.ReasonPreemptionNotice, 19)(s)
 }
 
 // H-17: a spot market that takes many back is no meltdown, and no reason to leave other machines as they are.
-func TestWhatIsAboutToBeTakenAwayStopsNoRemediation(t *testing.T) {
+func TestInterruptedMachinesStopNoRemediation(t *testing.T) {
 	all := fleet(10, 6, silent(20), noticed)
 	silent(20)(&all[9])
 	s := Situation{Now: minutes(60), Meltdown: Melt(all, DefaultMeltdownThreshold)}
@@ -25,8 +25,8 @@ func TestWhatIsAboutToBeTakenAwayStopsNoRemediation(t *testing.T) {
 		t.Errorf("it melts: %v", s.Meltdown)
 	}
 	j := Judge(policy(), all, s)
-	if j.Refusal.Reason != "" || len(j.Wishes) != 1 || j.Wishes[0].Subject.Machine.Name != "m09" {
-		t.Errorf("refused: %+v, wishes: %+v", j.Refusal, j.Wishes)
+	if j.Restriction.Reason != "" || len(j.Wishes) != 1 || j.Wishes[0].Subject.Machine.Name != "m09" {
+		t.Errorf("refused: %+v, wishes: %+v", j.Restriction, j.Wishes)
 	}
 }
 
@@ -63,8 +63,8 @@ func TestAMachineIsJudgedByItsNodeAndByWhatItsControllerSays(t *testing.T) {
 		{name: "the node is gone for long enough", subject: with(func(s *Subject) { s.Node = nil }, condition(v1beta1.ConditionRegistered, metav1.ConditionFalse, v1beta1.ReasonNodeGone, 50)), now: 60, want: Unhealthy, trouble: true, why: "gone"},
 		{name: "another node of that name", subject: with(func(s *Subject) { s.Node.UID = "other" }, condition(v1beta1.ConditionRegistered, metav1.ConditionFalse, v1beta1.ReasonNodeGone, 50)), now: 60, want: Unhealthy, trouble: true, why: "gone"},
 
-		{name: "about to be taken away", subject: with(silent(20), noticed), now: 60, want: Unknown},
-		{name: "taken away, as announced", subject: with(silent(20), noticed, phase(v1beta1.MachineFailed)), now: 60, want: Unhealthy, trouble: true, why: "failed"},
+		{name: "about to be removed", subject: with(silent(20), noticed), now: 60, want: Unknown},
+		{name: "removed, as announced", subject: with(silent(20), noticed, phase(v1beta1.MachineFailed)), now: 60, want: Unhealthy, trouble: true, why: "failed"},
 		{name: "Failed", subject: with(phase(v1beta1.MachineFailed), func(s *Subject) { s.Machine.Status.FailureReason = v1beta1.FailureInstanceVanished }), now: 2, want: Unhealthy, trouble: true, why: "InstanceVanished"},
 		{name: "being updated, and so not Ready", subject: with(phase(v1beta1.MachineUpdating), silent(20), condition(v1beta1.ConditionUpToDate, metav1.ConditionFalse, "Any", 19)), now: 35, want: Unknown, recheck: 4 * time.Minute},
 		{name: "an update that hangs is no excuse", subject: with(phase(v1beta1.MachineUpdating), silent(20), condition(v1beta1.ConditionUpToDate, metav1.ConditionFalse, "Any", 19)), now: 40, want: Unhealthy, trouble: true, why: "Ready"},
@@ -89,7 +89,7 @@ func TestAMachineIsJudgedByItsNodeAndByWhatItsControllerSays(t *testing.T) {
 			if tc.since > 0 {
 				since = minutes(tc.since)
 			}
-			v := Evaluate(p, tc.subject.Machine, tc.subject.Node, minutes(tc.now), Clock{Since: since, Certain: since, Leading: since})
+			v := Evaluate(p, tc.subject.Machine, tc.subject.Node, minutes(tc.now), Clock{Since: since, Certain: since, LeaderSince: since})
 			if v.Health != tc.want || v.InTrouble != tc.trouble || v.RecheckAfter != tc.recheck {
 				t.Errorf("%+v, want %s, in trouble %t, recheck %s", v, tc.want, tc.trouble, tc.recheck)
 			}
@@ -119,17 +119,17 @@ func TestATroubleThatLastsIsSeenByAManagerThatIsYoung(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			clock := Clocks{Stable: minutes(tc.leads), Thawed: minutes(tc.thawed)}.In("")
 			if v := Evaluate(p, silent.Machine, silent.Node, minutes(tc.now), clock); v.Health != tc.want || v.RecheckAfter != tc.recheck {
-				t.Errorf("%+v, want %s and to look again after %s", v, tc.want, tc.recheck)
+				t.Errorf("%+v, want %s and to check again after %s", v, tc.want, tc.recheck)
 			}
 		})
 	}
 }
 
-// Whatever the times are: a verdict is one of three, nobody is unhealthy sooner than the clock allows, one that will be is
-// looked at again at the right time, and none gets well by waiting.
+// Whatever the times are: a decision is one of three, nobody is unhealthy sooner than the clock allows, one that will be is
+// reconciled again at the right time, and none gets well by waiting.
 //
 // H-1, H-3.
-func FuzzVerdictsOnlyGetWorseWithTime(f *testing.F) {
+func FuzzEvaluationsOnlyGetWorseWithTime(f *testing.F) {
 	f.Add(int16(20), int16(0), int16(29), int16(10), uint8(0), uint8(0))
 	f.Add(int16(20), int16(55), int16(60), int16(10), uint8(1), uint8(1))
 	f.Add(int16(-5), int16(3), int16(4), int16(1), uint8(2), uint8(2))
@@ -156,7 +156,7 @@ func FuzzVerdictsOnlyGetWorseWithTime(f *testing.F) {
 			s.Node.Status.Conditions, s.Node.CreationTimestamp = nil, metav1.NewTime(minutes(float64(began)))
 		}
 		at, from := minutes(float64(now)), minutes(float64(min(since, now)))
-		clock := Clock{Since: from, Certain: from, Leading: from}
+		clock := Clock{Since: from, Certain: from, LeaderSince: from}
 		v := Evaluate(p, s.Machine, s.Node, at, clock)
 		switch v.Health {
 		case Healthy:

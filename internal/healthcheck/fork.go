@@ -9,17 +9,17 @@ import (
 // neither knows what the other does. It is for simulations, and must not be called during a pass.
 func (r *Reconciler) Fork(o Options) *Reconciler {
 	f := New(o)
-	was := &r.memory.recollection
-	f.memory.recollection = recollection{
-		machines: r.memory.sizeOfFleet(), began: was.began,
+	was := &r.state.checkState
+	f.state.checkState = checkState{
+		machines: r.state.sizeOfFleet(), began: was.began,
 		melting: maps.Clone(was.melting), recovered: maps.Clone(was.recovered),
-		statusWritten: maps.Clone(was.statusWritten), refusals: maps.Clone(was.refusals), vacancies: maps.Clone(was.vacancies),
+		statusWritten: maps.Clone(was.statusWritten), restrictions: maps.Clone(was.restrictions), vacancies: maps.Clone(was.vacancies),
 	}
 	if was.seen != nil {
-		f.memory.seen = &Observations{before: maps.Clone(was.seen.before), now: maps.Clone(was.seen.now)}
+		f.state.seen = &Observations{before: maps.Clone(was.seen.before), now: maps.Clone(was.seen.now)}
 	}
-	for set, left := range f.memory.vacancies {
-		f.memory.vacancies[set] = slices.Clone(left)
+	for set, left := range f.state.vacancies {
+		f.state.vacancies[set] = slices.Clone(left)
 	}
 	return f
 }

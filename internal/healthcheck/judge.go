@@ -42,7 +42,7 @@ type Reason struct{ Reason, Message string }
 type Wish struct {
 	Subject Subject
 	// Hold is a wish that the machine is not replaced, Mark one that it is. Never both.
-	Mark, Hold bool
+	Mark, Restrict bool
 	// Forced says that a person asked, so that health does not matter.
 	Forced bool
 	Reason Reason
@@ -61,12 +61,12 @@ type Judgement struct {
 	Expected, Healthy, Allowed int
 	// Targets are the names of the unhealthy machines, in order.
 	Targets []string
-	// Refusal says why not all of them are remediated; its reason is empty if all are.
-	Refusal Reason
-	// Wishes are for machines that shall have the condition, the newest machine first. All others shall not have it.
+	// Restriction says why not all of them are remediated; its reason is empty if all are.
+	Restriction Reason
+	// Wishes are for machines that must have the condition, the newest machine first. All others must not have it.
 	Wishes []Wish
-	// Held are those of the unhealthy machines that are not remediated since too many in a row were.
-	Held []string
+	// Exhausted are those of the unhealthy machines that are not remediated since too many in a row were.
+	Exhausted []string
 	// RecheckAfter is when to judge again although nothing changed; zero is never.
 	RecheckAfter time.Duration
 }
@@ -74,12 +74,12 @@ type Judgement struct {
 // Judge judges the machines of one policy together.
 func Judge(p Policy, subjects []Subject, s Situation) Judgement {
 	var j Judgement
-	verdicts := make([]Evaluation, len(subjects))
+	evaluations := make([]Evaluation, len(subjects))
 	unwell, unlaunched, melting := 0, 0, false
 	var frozen []string
 	for i, subject := range subjects {
 		v := Evaluate(p, subject.Machine, subject.Node, s.Now, s.Clocks.In(subject.domains()...))
-		verdicts[i] = v
+		evaluations[i] = v
 		j.Expected++
 		if v.Health == Healthy {
 			j.Healthy++
@@ -107,36 +107,36 @@ func Judge(p Policy, subjects []Subject, s Situation) Judgement {
 	tooMany := unwell > limit
 	_, meltsAll := s.Meltdown[everywhere]
 	for i, subject := range subjects {
-		switch v := verdicts[i]; {
+		switch v := evaluations[i]; {
 		case has(subject.Machine.Annotations, v1beta1.AnnotationRemediate):
 			j.Wishes = append(j.Wishes, Wish{Subject: subject, Mark: true, Forced: true,
 				Reason: Reason{v1beta1.ReasonRemediateAnnotation, fmt.Sprintf("Annotation %s asks for it.%s", v1beta1.AnnotationRemediate, nodeNote(subject))}})
 		case p.Type != v1beta1.RemediationNone && p.exhausted(subject):
-			j.hold(subject, v)
+			j.restrict(subject, v)
 		case v.Health == Unhealthy && p.Type != v1beta1.RemediationNone &&
 			!tooMany && !s.Meltdown.In(subject.domains()...) && !subject.OwnerFrozen && p.needsMark(subject.Machine):
 			j.Wishes = append(j.Wishes, Wish{Subject: subject, Mark: true, Reason: Reason{p.Reason, p.Name + ": " + v.Why + nodeNote(subject)}})
 		}
 	}
 	slices.Sort(j.Targets)
-	slices.Sort(j.Held)
+	slices.Sort(j.Exhausted)
 	slices.SortFunc(j.Wishes, func(a, b Wish) int {
 		x, y := a.Subject.Machine, b.Subject.Machine
 		return cmp.Or(y.CreationTimestamp.Compare(x.CreationTimestamp.Time), cmp.Compare(x.Name, y.Name))
 	})
 	switch {
 	case meltsAll, melting && !tooMany:
-		j.Refusal = Reason{v1beta1.ReasonMeltdown, s.Meltdown.Describe(func(domain string) bool {
+		j.Restriction = Reason{v1beta1.ReasonMeltdown, s.Meltdown.Describe(func(domain string) bool {
 			return slices.ContainsFunc(subjects, func(s Subject) bool { return slices.Contains(s.domains(), domain) })
 		})}
 	case tooMany:
-		j.Refusal = Reason{v1beta1.ReasonTooManyUnhealthy, fmt.Sprintf(
+		j.Restriction = Reason{v1beta1.ReasonTooManyUnhealthy, fmt.Sprintf(
 			"%d of %d machines are not well, and remediation stops at more than %d (maxUnhealthy %s).", unwell, counted, limit, p.MaxUnhealthy.String())}
 	case len(frozen) > 0:
-		j.Refusal = Reason{v1beta1.ReasonFrozen, fmt.Sprintf("The owners of %s are frozen.", named(frozen))}
-	case len(j.Held) > 0:
-		j.Refusal = Reason{v1beta1.ReasonRetriesExhausted, fmt.Sprintf(
-			"%s came after %d or more replacements in a row that failed too, and will not be replaced (maxRetries).", named(j.Held), *p.MaxRetries+1)}
+		j.Restriction = Reason{v1beta1.ReasonFrozen, fmt.Sprintf("The owners of %s are frozen.", named(frozen))}
+	case len(j.Exhausted) > 0:
+		j.Restriction = Reason{v1beta1.ReasonRetriesExhausted, fmt.Sprintf(
+			"%s came after %d or more replacements in a row that failed too, and will not be replaced (maxRetries).", named(j.Exhausted), *p.MaxRetries+1)}
 	}
 	if !meltsAll && !tooMany {
 		j.Allowed = limit - unwell
@@ -144,12 +144,12 @@ func Judge(p Policy, subjects []Subject, s Situation) Judgement {
 	return j
 }
 
-// hold wishes that a machine is not replaced: so many before it were, each soon after it was made, that it would not help.
-func (j *Judgement) hold(subject Subject, v Evaluation) {
-	j.Wishes = append(j.Wishes, Wish{Subject: subject, Hold: true, Reason: Reason{v1beta1.ReasonRetriesExhausted,
+// restrict wishes that a machine is not replaced: so many before it were, each soon after it was made, that it would not help.
+func (j *Judgement) restrict(subject Subject, v Evaluation) {
+	j.Wishes = append(j.Wishes, Wish{Subject: subject, Restrict: true, Reason: Reason{v1beta1.ReasonRetriesExhausted,
 		fmt.Sprintf("%s in a row replaced before it, each soon after it was made. It is not replaced.", wording.Count(subject.Row, "machine"))}})
 	if v.Health == Unhealthy {
-		j.Held = append(j.Held, subject.Machine.Name)
+		j.Exhausted = append(j.Exhausted, subject.Machine.Name)
 	} else {
 		j.recheckIn(subject.RowEndsIn)
 	}
@@ -188,7 +188,7 @@ func named(names []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNamed], ", "), len(names)-maxNamed)
 }
 
-// judged reports whether health checks look at a machine at all.
+// judged reports whether health checks check a machine at all.
 func judged(m *v1beta1.Machine) bool {
 	return !leftAlone(m) && !has(m.Annotations, v1beta1.AnnotationSkipRemediation)
 }

@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Whatever a fleet looks like: unless a person asks, none is marked that is not unhealthy, none where it melts, none of a
+// Whatever a fleet looks like: unless a person asks, there is none marked that is not unhealthy, none where it melts, none of a
 // frozen owner, none of a row that is over, and none while more are unwell than may be. What is refused has a reason.
 //
 // H-5, H-8, H-9, H-11.
@@ -87,14 +87,14 @@ func FuzzOnlyWhatIsBrokenAndMayBeIsMarked(f *testing.F) {
 		}
 		marks := 0
 		for _, w := range j.Wishes {
-			if w.Mark == w.Hold || w.Reason.Reason == "" || w.Reason.Message == "" {
+			if w.Mark == w.Restrict || w.Reason.Reason == "" || w.Reason.Message == "" {
 				t.Fatalf("%+v", w)
 			}
 			asked := has(w.Subject.Machine.Annotations, v1beta1.AnnotationRemediate)
 			if w.Forced != asked {
 				t.Fatalf("asked for=%t: %+v", asked, w)
 			}
-			if w.Hold || asked {
+			if w.Restrict || asked {
 				continue
 			}
 			marks++
@@ -121,8 +121,8 @@ func FuzzOnlyWhatIsBrokenAndMayBeIsMarked(f *testing.F) {
 		if j.Expected != len(subjects) || j.Healthy+unwell > j.Expected || j.Allowed < 0 || j.RecheckAfter < 0 || !slices.IsSorted(j.Targets) {
 			t.Errorf("%+v", j)
 		}
-		// Who is broken and not replaced is told why.
-		if j.Refusal.Reason == "" {
+		// Who is broken and not replaced is reported why.
+		if j.Restriction.Reason == "" {
 			for _, name := range j.Targets {
 				at := slices.IndexFunc(subjects, func(s Subject) bool { return s.Machine.Name == name })
 				wished := slices.ContainsFunc(j.Wishes, func(w Wish) bool { return w.Mark && w.Subject.Machine.Name == name })

@@ -58,58 +58,58 @@ func TestTheMachinesOfAPolicyAreJudgedTogether(t *testing.T) {
 		return s
 	}
 	for _, tc := range []struct {
-		name     string
-		policy   Policy
-		subjects []Subject
-		s        Situation
-		marks    int
-		refusal  string
-		says     string
-		healthy  int
-		allowed  int
-		targets  int
-		held     int
+		name        string
+		policy      Policy
+		subjects    []Subject
+		s           Situation
+		marks       int
+		restriction string
+		message     string
+		healthy     int
+		allowed     int
+		targets     int
+		protected   int
 	}{
 		{name: "all is well", subjects: fleet(10, 0), s: at(60), healthy: 10, allowed: 4},
 		{name: "one is broken", subjects: fleet(10, 1, silent(20)), s: at(60), marks: 1, healthy: 9, allowed: 3, targets: 1},
 		{name: "as many as may be", subjects: fleet(10, 4, silent(20)), s: at(60), marks: 4, healthy: 6, targets: 4},
-		{name: "one more", subjects: fleet(10, 5, silent(20)), s: at(60), refusal: v1beta1.ReasonTooManyUnhealthy, says: "5 of 10 machines are not well, and remediation stops at more than 4 (maxUnhealthy 40%).", healthy: 5, targets: 5},
-		{name: "those that may recover count as well", subjects: append(fleet(9, 4, silent(20)), running("z", silent(55))), s: at(60), refusal: v1beta1.ReasonTooManyUnhealthy, says: "5 of 10", healthy: 5, targets: 4},
+		{name: "one more", subjects: fleet(10, 5, silent(20)), s: at(60), restriction: v1beta1.ReasonTooManyUnhealthy, message: "5 of 10 machines are not well, and remediation stops at more than 4 (maxUnhealthy 40%).", healthy: 5, targets: 5},
+		{name: "those that may recover count as well", subjects: append(fleet(9, 4, silent(20)), running("z", silent(55))), s: at(60), restriction: v1beta1.ReasonTooManyUnhealthy, message: "5 of 10", healthy: 5, targets: 4},
 		{name: "those that start do not", subjects: append(fleet(9, 3, silent(20)), starting()), s: at(60), marks: 3, healthy: 6, allowed: 1, targets: 3},
 		// H-14.
 		{name: "those that the cloud refused to launch do not", subjects: append(fleet(10, 4, silent(20)), several(30, launchFailed(v1beta1.FailureInsufficientResources))...), s: at(60), marks: 4, healthy: 6, targets: 34},
-		{name: "nor do they raise what may be unhealthy", subjects: append(fleet(10, 5, silent(20)), several(30, launchFailed(v1beta1.FailureCreateError))...), s: at(60), refusal: v1beta1.ReasonTooManyUnhealthy, says: "5 of 10 machines", healthy: 5, targets: 35},
+		{name: "nor do they raise what may be unhealthy", subjects: append(fleet(10, 5, silent(20)), several(30, launchFailed(v1beta1.FailureCreateError))...), s: at(60), restriction: v1beta1.ReasonTooManyUnhealthy, message: "5 of 10 machines", healthy: 5, targets: 35},
 		{name: "those that are launched for too long do not either", policy: policy(func(p *Policy) { p.Startup = 5 * time.Minute }), subjects: append(fleet(10, 4, silent(20)), several(6)...), s: at(60), marks: 10, healthy: 6, targets: 10},
-		{name: "those that did not join do", subjects: append(fleet(10, 1, silent(20)), several(8, launchFailed(v1beta1.FailureJoinClusterTimeout))...), s: at(60), refusal: v1beta1.ReasonTooManyUnhealthy, says: "9 of 18", healthy: 9, targets: 9},
-		{name: "and so do those whose instance vanished", subjects: append(fleet(10, 1, silent(20)), fleet(8, 8, launchFailed(v1beta1.FailureInstanceVanished))...), s: at(60), refusal: v1beta1.ReasonTooManyUnhealthy, says: "9 of 18", healthy: 9, targets: 9},
-		{name: "a percentage is rounded down", policy: most("39%"), subjects: fleet(10, 4, silent(20)), s: at(60), refusal: v1beta1.ReasonTooManyUnhealthy, healthy: 6, targets: 4},
+		{name: "those that did not join do", subjects: append(fleet(10, 1, silent(20)), several(8, launchFailed(v1beta1.FailureJoinClusterTimeout))...), s: at(60), restriction: v1beta1.ReasonTooManyUnhealthy, message: "9 of 18", healthy: 9, targets: 9},
+		{name: "and so do those whose instance vanished", subjects: append(fleet(10, 1, silent(20)), fleet(8, 8, launchFailed(v1beta1.FailureInstanceVanished))...), s: at(60), restriction: v1beta1.ReasonTooManyUnhealthy, message: "9 of 18", healthy: 9, targets: 9},
+		{name: "a percentage is rounded down", policy: most("39%"), subjects: fleet(10, 4, silent(20)), s: at(60), restriction: v1beta1.ReasonTooManyUnhealthy, healthy: 6, targets: 4},
 		{name: "and is at least one", policy: most("1%"), subjects: fleet(3, 1, silent(20)), s: at(60), marks: 1, healthy: 2, targets: 1},
-		{name: "unless it is written none", policy: most("0%"), subjects: fleet(3, 1, silent(20)), s: at(60), refusal: v1beta1.ReasonTooManyUnhealthy, healthy: 2, targets: 1},
-		{name: "or 0", policy: most("0"), subjects: fleet(3, 1, silent(20)), s: at(60), refusal: v1beta1.ReasonTooManyUnhealthy, healthy: 2, targets: 1},
-		{name: "a number", policy: most("2"), subjects: fleet(10, 3, silent(20)), s: at(60), refusal: v1beta1.ReasonTooManyUnhealthy, healthy: 7, targets: 3},
+		{name: "unless it is written none", policy: most("0%"), subjects: fleet(3, 1, silent(20)), s: at(60), restriction: v1beta1.ReasonTooManyUnhealthy, healthy: 2, targets: 1},
+		{name: "or 0", policy: most("0"), subjects: fleet(3, 1, silent(20)), s: at(60), restriction: v1beta1.ReasonTooManyUnhealthy, healthy: 2, targets: 1},
+		{name: "a number", policy: most("2"), subjects: fleet(10, 3, silent(20)), s: at(60), restriction: v1beta1.ReasonTooManyUnhealthy, healthy: 7, targets: 3},
 		{name: "what is no number is the default", policy: most("many"), subjects: fleet(10, 4, silent(20)), s: at(60), marks: 4, healthy: 6, targets: 4},
-		{name: "none is there", subjects: nil, s: at(60), allowed: 1},
+		{name: "there is none there", subjects: nil, s: at(60), allowed: 1},
 
 		{name: "nothing is done", policy: policy(func(p *Policy) { p.Type = v1beta1.RemediationNone }), subjects: fleet(10, 1, silent(20)), s: at(60), healthy: 9, allowed: 3, targets: 1},
 		{name: "a failed machine needs no mark", subjects: fleet(10, 1, phase(v1beta1.MachineFailed)), s: at(60), healthy: 9, allowed: 3, targets: 1},
 		{name: "but an outside remediator does", policy: policy(func(p *Policy) { p.Type = v1beta1.RemediationExternal }), subjects: fleet(10, 1, phase(v1beta1.MachineFailed)), s: at(60), marks: 1, healthy: 9, allowed: 3, targets: 1},
 		{name: "a person asks", subjects: fleet(10, 1, annotated(v1beta1.AnnotationRemediate, "")), s: at(60), marks: 1, healthy: 10, allowed: 4},
-		{name: "a person asks, whatever else", policy: most("0"), subjects: fleet(10, 3, annotated(v1beta1.AnnotationRemediate, ""), silent(20), row(9, time.Hour)), s: melting(at(60), ""), marks: 3, refusal: v1beta1.ReasonMeltdown, healthy: 7, targets: 3},
+		{name: "a person asks, whatever else", policy: most("0"), subjects: fleet(10, 3, annotated(v1beta1.AnnotationRemediate, ""), silent(20), row(9, time.Hour)), s: melting(at(60), ""), marks: 3, restriction: v1beta1.ReasonMeltdown, healthy: 7, targets: 3},
 
-		{name: "everything melts", policy: most("100%"), subjects: fleet(10, 4, silent(20)), s: melting(at(60), ""), refusal: v1beta1.ReasonMeltdown, says: "4 of 4 running machines", healthy: 6, targets: 4},
-		{name: "a zone melts, with all that is broken", subjects: fleet(10, 2, silent(20), in("a")), s: melting(at(60), "a", "b"), refusal: v1beta1.ReasonMeltdown, says: "not well: 4 of 4 in a. None is", healthy: 8, allowed: 2, targets: 2},
-		{name: "a zone melts, and one in another is broken", subjects: append(fleet(9, 2, silent(20), in("a")), running("z", silent(20), in("c"))), s: melting(at(60), "a"), marks: 1, refusal: v1beta1.ReasonMeltdown, healthy: 7, allowed: 1, targets: 3},
+		{name: "everything melts", policy: most("100%"), subjects: fleet(10, 4, silent(20)), s: melting(at(60), ""), restriction: v1beta1.ReasonMeltdown, message: "4 of 4 running machines", healthy: 6, targets: 4},
+		{name: "a zone melts, with all that is broken", subjects: fleet(10, 2, silent(20), in("a")), s: melting(at(60), "a", "b"), restriction: v1beta1.ReasonMeltdown, message: "not well: 4 of 4 in a. No machine is", healthy: 8, allowed: 2, targets: 2},
+		{name: "a zone melts, and one in another is broken", subjects: append(fleet(9, 2, silent(20), in("a")), running("z", silent(20), in("c"))), s: melting(at(60), "a"), marks: 1, restriction: v1beta1.ReasonMeltdown, healthy: 7, allowed: 1, targets: 3},
 		{name: "a zone melts, and nobody here is touched", subjects: fleet(10, 1, silent(20), in("c")), s: melting(at(60), "a"), marks: 1, healthy: 9, allowed: 3, targets: 1},
 		{name: "the clock of a domain starts anew", subjects: fleet(10, 1, silent(20), in("a")), s: Situation{Now: minutes(60), Clocks: Clocks{Recovered: map[string]time.Time{"a": minutes(51)}}}, healthy: 9, allowed: 3},
 		{name: "that of all does", subjects: fleet(10, 1, silent(20), in("a")), s: Situation{Now: minutes(60), Clocks: Clocks{Recovered: map[string]time.Time{"": minutes(51)}}}, healthy: 9, allowed: 3},
 		{name: "that of another does not", subjects: fleet(10, 1, silent(20), in("a")), s: Situation{Now: minutes(60), Clocks: Clocks{Recovered: map[string]time.Time{"b": minutes(51)}}}, marks: 1, healthy: 9, allowed: 3, targets: 1},
 
-		{name: "the owner is frozen", subjects: fleet(10, 1, silent(20), func(s *Subject) { s.OwnerFrozen = true }), s: at(60), refusal: v1beta1.ReasonFrozen, says: "The owners of m00 are frozen.", healthy: 9, allowed: 3, targets: 1},
+		{name: "the owner is frozen", subjects: fleet(10, 1, silent(20), func(s *Subject) { s.OwnerFrozen = true }), s: at(60), restriction: v1beta1.ReasonFrozen, message: "The owners of m00 are frozen.", healthy: 9, allowed: 3, targets: 1},
 
 		{name: "few retries so far", policy: retries(2), subjects: fleet(10, 1, silent(20), row(2, time.Hour)), s: at(60), marks: 1, healthy: 9, allowed: 3, targets: 1},
-		{name: "too many", policy: retries(2), subjects: fleet(10, 1, silent(20), row(3, time.Hour)), s: at(60), refusal: v1beta1.ReasonRetriesExhausted, says: "m00 came after 3 or more", healthy: 9, allowed: 3, targets: 1, held: 1},
-		{name: "too many, and it failed", policy: retries(0), subjects: fleet(10, 1, phase(v1beta1.MachineFailed), row(1, time.Hour)), s: at(60), refusal: v1beta1.ReasonRetriesExhausted, healthy: 9, allowed: 3, targets: 1, held: 1},
-		{name: "it is told before it fails", policy: retries(2), subjects: fleet(10, 1, row(3, time.Hour)), s: at(60), healthy: 10, allowed: 4, held: 1},
+		{name: "too many", policy: retries(2), subjects: fleet(10, 1, silent(20), row(3, time.Hour)), s: at(60), restriction: v1beta1.ReasonRetriesExhausted, message: "m00 came after 3 or more", healthy: 9, allowed: 3, targets: 1, protected: 1},
+		{name: "too many, and it failed", policy: retries(0), subjects: fleet(10, 1, phase(v1beta1.MachineFailed), row(1, time.Hour)), s: at(60), restriction: v1beta1.ReasonRetriesExhausted, healthy: 9, allowed: 3, targets: 1, protected: 1},
+		{name: "it is reported before it fails", policy: retries(2), subjects: fleet(10, 1, row(3, time.Hour)), s: at(60), healthy: 10, allowed: 4, protected: 1},
 		{name: "it has proven itself", policy: retries(2), subjects: fleet(10, 1, silent(20), row(3, 0)), s: at(60), marks: 1, healthy: 9, allowed: 3, targets: 1},
 		{name: "without a limit", subjects: fleet(10, 1, silent(20), row(99, time.Hour)), s: at(60), marks: 1, healthy: 9, allowed: 3, targets: 1},
 	} {
@@ -122,11 +122,11 @@ func TestTheMachinesOfAPolicyAreJudgedTogether(t *testing.T) {
 			if got := marked(j); len(got) != tc.marks {
 				t.Errorf("marks %v, want %d", got, tc.marks)
 			}
-			if n := len(j.Wishes) - tc.marks; n != tc.held {
-				t.Errorf("%d are held, want %d", n, tc.held)
+			if n := len(j.Wishes) - tc.marks; n != tc.protected {
+				t.Errorf("%d are held, want %d", n, tc.protected)
 			}
-			if j.Refusal.Reason != tc.refusal || !strings.Contains(j.Refusal.Message, tc.says) {
-				t.Errorf("refusal %+v, want %s %q", j.Refusal, tc.refusal, tc.says)
+			if j.Restriction.Reason != tc.restriction || !strings.Contains(j.Restriction.Message, tc.message) {
+				t.Errorf("rejection %+v, want %s %q", j.Restriction, tc.restriction, tc.message)
 			}
 			if j.Expected != len(tc.subjects) || j.Healthy != tc.healthy || j.Allowed != tc.allowed || len(j.Targets) != tc.targets {
 				t.Errorf("expected %d, healthy %d, allowed %d, targets %v; want %d, %d, %d, %d", j.Expected, j.Healthy, j.Allowed, j.Targets, len(tc.subjects), tc.healthy, tc.allowed, tc.targets)
@@ -150,10 +150,10 @@ func TestTheNewestIsMarkedFirstWithThePolicyAndTheNodeNamed(t *testing.T) {
 	}
 }
 
-func TestTheNextLookIsWhenTheFirstVerdictChanges(t *testing.T) {
+func TestTheNextCheckIsWhenTheFirstEvaluationChanges(t *testing.T) {
 	j := Judge(policy(), []Subject{running("a", silent(55)), running("b", silent(52)), running("c")}, at(60))
 	if j.RecheckAfter != 2*time.Minute {
-		t.Errorf("looks again after %s", j.RecheckAfter)
+		t.Errorf("checks again after %s", j.RecheckAfter)
 	}
 }
 
@@ -253,7 +253,7 @@ func TestItMeltsWhereMostNodesAreNotWell(t *testing.T) {
 
 // H-9.
 func TestTheEndOfAMeltdownIsRemembered(t *testing.T) {
-	r := newMemory()
+	r := newState()
 	began, ended := r.followMeltdown(minutes(1), Meltdown{"": {}, "a": {}})
 	if len(began) != 2 || len(ended) != 0 {
 		t.Errorf("began %v, ended %v", began, ended)

@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	// provenAfter is how long a replacement must have worked for a row of replacements to be over.
-	provenAfter = time.Hour
+	// confirmedAfter is how long a replacement must have worked for a row of replacements to be over.
+	confirmedAfter = time.Hour
 	// vacancyLasts is how long after a machine was deleted a new one is taken for its replacement. Its set makes that at
 	// once, or waits for something else than this.
 	vacancyLasts = 10 * time.Minute
 )
 
-// Who came after whom is kept on the replacement: annotation retry, with how many were replaced in a row before it, and the
+// Who came after those that is kept on the replacement: annotation retry, with how many were replaced in a row before it, and the
 // UID of the last of them. It is read off the machines of the set: the one that is replaced is still there, being deleted,
 // when the other one comes. What is kept in memory is only for one that is gone sooner than anybody looks.
 
@@ -41,7 +41,7 @@ type Succession struct {
 	Vacancy Vacancy
 }
 
-// Succeed finds out who replaces whom among the machines of a set, those being deleted included. known are the vacancies
+// Succeed finds out who replaces those that among the machines of a set, those being deleted included. known are the vacancies
 // found before; left are those that remain.
 func Succeed(machines []*v1beta1.Machine, known []Vacancy, now time.Time) (found []Succession, left []Vacancy) {
 	filled := map[types.UID]bool{}
@@ -59,7 +59,7 @@ func Succeed(machines []*v1beta1.Machine, known []Vacancy, now time.Time) (found
 			continue
 		}
 		row, _, _ := rowOf(m)
-		if proven(m, m.DeletionTimestamp.Time) <= 0 {
+		if confirmed(m, m.DeletionTimestamp.Time) <= 0 {
 			row = 0
 		}
 		vacancies = append(vacancies, Vacancy{UID: m.UID, Row: row + 1, At: m.DeletionTimestamp.Time})
@@ -86,17 +86,17 @@ func wasReplaced(m *v1beta1.Machine) bool {
 	return m.Status.FailureReason != "" || meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
 }
 
-// proven returns how much longer the machine must work, at a time, to have proven that the row before it is over; zero or
+// confirmed returns how much longer the machine must work, at a time, to have proven that the row before it is over; zero or
 // less if it has.
-func proven(m *v1beta1.Machine, at time.Time) time.Duration {
+func confirmed(m *v1beta1.Machine, at time.Time) time.Duration {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady)
 	switch {
 	case c == nil:
-		return provenAfter
+		return confirmedAfter
 	case c.Status != metav1.ConditionTrue:
 		at = c.LastTransitionTime.Time // It ended to be Ready then, if it ever was.
 	}
-	return provenAfter - at.Sub(m.CreationTimestamp.Time)
+	return confirmedAfter - at.Sub(m.CreationTimestamp.Time)
 }
 
 // rowOf returns how many machines in a row were replaced before this one, and the last of them.

@@ -105,7 +105,7 @@ func (d Meltdown) In(domains ...string) bool {
 // Describe says for people what melts among the domains for which touched says true.
 func (d Meltdown) Describe(touched func(domain string) bool) string {
 	if s, all := d[everywhere]; all {
-		return fmt.Sprintf("The nodes of %d of %d running machines are not well. None is remediated until most of them are.", s.Unwell, s.Machines)
+		return fmt.Sprintf("The nodes of %d of %d running machines are not well. No machine is remediated until most of them are.", s.Unwell, s.Machines)
 	}
 	var parts []string
 	for _, domain := range slices.Sorted(maps.Keys(d)) {
@@ -113,7 +113,7 @@ func (d Meltdown) Describe(touched func(domain string) bool) string {
 			parts = append(parts, fmt.Sprintf("%d of %d in %s", d[domain].Unwell, d[domain].Machines, domain))
 		}
 	}
-	return fmt.Sprintf("The nodes of many running machines are not well: %s. None is remediated there until most of them are.", strings.Join(parts, ", "))
+	return fmt.Sprintf("The nodes of many running machines are not well: %s. No machine is remediated there until most of them are.", strings.Join(parts, ", "))
 }
 
 // domainOf returns the failure domain of a machine, "" where nobody knows it.
@@ -142,8 +142,8 @@ type Clocks struct {
 	Thawed time.Time
 	// Recovered is when domains ended to melt.
 	Recovered map[string]time.Time
-	// Seen are when this process observed what is wrong; nil goes by the times of the conditions.
-	Seen *Observations
+	// Observed are when this process observed what is wrong; nil goes by the times of the conditions.
+	Observed *Observations
 }
 
 // Clock is from when on the clocks of a machine count.
@@ -152,15 +152,15 @@ type Clock struct {
 	Since time.Time
 	// Certain is the end of what this process has seen that stops clocks. What was before that never counts.
 	Certain time.Time
-	// Leading is since when this process sees everything.
-	Leading time.Time
-	// Seen are when this process observed what is wrong; nil goes by the times of the conditions.
-	Seen *Observations
+	// LeaderSince is since when this process sees everything.
+	LeaderSince time.Time
+	// Observed are when this process observed what is wrong; nil goes by the times of the conditions.
+	Observed *Observations
 }
 
 // In returns from when on clocks count for what is in all of the domains.
 func (c Clocks) In(domains ...string) Clock {
-	clock := Clock{Since: c.Stable, Certain: c.Thawed, Leading: c.Stable, Seen: c.Seen}
+	clock := Clock{Since: c.Stable, Certain: c.Thawed, LeaderSince: c.Stable, Observed: c.Observed}
 	for _, d := range append([]string{everywhere}, domains...) {
 		if t := c.Recovered[d]; t.After(clock.Certain) {
 			clock.Certain = t

@@ -13,7 +13,7 @@ import (
 const (
 	resultRequested = "requested"
 	resultWithdrawn = "withdrawn"
-	resultHeld      = "held"
+	resultExhausted = "held"
 	resultReplaced  = "replaced"
 )
 

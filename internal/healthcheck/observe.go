@@ -37,7 +37,7 @@ func (p *pass) readChecks(ctx context.Context) error {
 	for i := range p.checks {
 		uids[p.checks[i].UID] = true
 	}
-	p.memory.forgetOld(p.now, uids)
+	p.state.forgetOld(p.now, uids)
 	return nil
 }
 
@@ -47,7 +47,7 @@ func (p *pass) observe(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list machines: %w", err)
 	}
-	p.memory.keepSize(len(machines))
+	p.state.keepSize(len(machines))
 	p.subjects = make([]Subject, 0, len(machines))
 	p.sets = map[types.UID][]*v1beta1.Machine{}
 	for _, m := range machines {
@@ -57,7 +57,7 @@ func (p *pass) observe(ctx context.Context) error {
 		}
 		s.Domain = domainOf(m, s.Node)
 		if row, _, ok := rowOf(m); ok {
-			s.Row, s.RowEndsIn = row, proven(m, p.now)
+			s.Row, s.RowEndsIn = row, confirmed(m, p.now)
 		}
 		p.subjects = append(p.subjects, s)
 		if owner := metav1.GetControllerOf(m); owner != nil {
@@ -88,7 +88,7 @@ func (p *pass) cachedNode(ctx context.Context, m *v1beta1.Machine) (*corev1.Node
 func (p *pass) followMeltdown(ctx context.Context) Meltdown {
 	d := Melt(p.subjects, p.MeltdownThreshold)
 	p.Metrics.melts(d)
-	began, ended := p.memory.followMeltdown(p.now, d)
+	began, ended := p.state.followMeltdown(p.now, d)
 	log := logf.FromContext(ctx)
 	if len(began) > 0 {
 		log.Info("Remediation stops", "cause", d.Describe(func(string) bool { return true }), "domains", began)
@@ -110,7 +110,7 @@ type group struct {
 	unusable Reason
 }
 
-// groups returns the machines of every check, and of the built-in policy in every namespace that has any or had a refusal.
+// groups returns the machines of every check, and of the built-in policy in every namespace that has any or had a rejection.
 func (p *pass) groups() []group {
 	var checks []group
 	selectors := map[string][]int{} // by namespace: which of checks
@@ -129,7 +129,7 @@ func (p *pass) groups() []group {
 		selectors[c.Namespace] = append(selectors[c.Namespace], i)
 	}
 	builtIn := map[string]*group{}
-	for namespace := range p.memory.refusals {
+	for namespace := range p.state.restrictions {
 		builtIn[namespace] = &group{policy: p.BuiltIn, namespace: namespace}
 	}
 	for _, s := range p.subjects {
@@ -186,7 +186,7 @@ func (p *pass) ownerFrozen(ctx context.Context, m *v1beta1.Machine) bool {
 		err := p.Client.Get(ctx, key, set)
 		unknown := err != nil && !apierrors.IsNotFound(err)
 		if unknown {
-			p.wakeIn(ownerPoll) // It counts as frozen, and no event says when it can be read.
+			p.requeueIn(ownerPoll) // It counts as frozen, and no event says when it can be read.
 		}
 		frozen = err == nil && has(set.Labels, v1beta1.LabelFreeze) || unknown
 		p.frozenSets[key] = frozen

@@ -55,21 +55,21 @@ func (o *Observations) newPass() *Observations {
 }
 
 // clockDifference is by how much the clock of whoever wrote a time down may differ from ours. Where all that is known of a
-// signal is such a time, it counts only as far as that leaves no doubt.
+// signal is such a time, it counts only as far as that leaves no uncertainty.
 const clockDifference = 15 * time.Minute
 
 // left is how much of a timeout is left to a signal, zero or less if nothing is. Without Observations the signal counts from
 // when it is said to have begun; if that is in the future, by whatever clock, it begins now.
 func (c Clock) left(timeout time.Duration, signal Signal, now time.Time) time.Duration {
 	observed := signal.Began
-	if c.Seen != nil {
-		observed = c.Seen.since(signal, now)
+	if c.Observed != nil {
+		observed = c.Observed.since(signal, now)
 	}
 	counted := latest(observed, c.Since)
 	if counted.After(now) {
 		counted = now
 	}
-	return reachability.TimeLeft(timeout, latest(signal.Began.Add(clockDifference), c.Certain), counted, c.Leading, now)
+	return reachability.TimeLeft(timeout, latest(signal.Began.Add(clockDifference), c.Certain), counted, c.LeaderSince, now)
 }
 
 func latest(a, b time.Time) time.Time {

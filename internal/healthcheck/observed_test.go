@@ -43,7 +43,7 @@ func TestTimeoutsAreByThisProcessesOwnClock(t *testing.T) {
 				judge := func(truth float64, s Subject) Evaluation {
 					seen = seen.newPass()
 					leads := minutes(5 + skew)
-					return Evaluate(impatient(), s.Machine, s.Node, minutes(truth+skew), Clocks{Stable: leads, Thawed: leads, Seen: seen}.In(""))
+					return Evaluate(impatient(), s.Machine, s.Node, minutes(truth+skew), Clocks{Stable: leads, Thawed: leads, Observed: seen}.In(""))
 				}
 				for _, truth := range []float64{30, 30.5, 30.99} {
 					if v := judge(truth, subject); v.Health != Unknown || v.RecheckAfter <= 0 || v.RecheckAfter > time.Minute {
@@ -72,7 +72,7 @@ func TestProcessesThatDoNotLastReplaceWhatIsBrokenAllTheSame(t *testing.T) {
 				for truth := 30.0; truth < 80; truth += 0.5 {
 					leads := minutes(truth + skew - 0.25) // For a tenth of a timeout at least.
 					v := Evaluate(impatient(), subject.Machine, subject.Node, minutes(truth+skew),
-						Clocks{Stable: leads, Seen: (*Observations)(nil).newPass()}.In(""))
+						Clocks{Stable: leads, Observed: (*Observations)(nil).newPass()}.In(""))
 					if v.Health == Unhealthy {
 						found = truth - 30
 						break

@@ -97,8 +97,8 @@ type BuiltIn struct {
 func (b *BuiltIn) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&b.Timeout, "machine-health-timeout", DefaultTimeout, "how long a node may be not Ready, or have one of --node-conditions, until its machine is replaced, where no MachineHealthCheck selects the machine")
 	fs.StringSliceVar(&b.NodeConditions, "node-conditions", []string{"KernelDeadlock", "ReadonlyFilesystem", "DiskPressure", "NetworkUnavailable"}, "conditions of nodes that are trouble while they are True, for machines that no MachineHealthCheck selects")
-	fs.StringVar(&b.MaxUnhealthy, "machine-health-max-unhealthy", v1beta1.DefaultMaxUnhealthy, "how many of the machines of a namespace that no MachineHealthCheck selects may be unhealthy, as a number or a percentage; with more of them none is replaced")
-	fs.IntVar(&b.MeltdownThreshold, "meltdown-threshold", DefaultMeltdownThreshold, "percentage of running machines, over all, in one zone or in one namespace, with more than which unhealthy none is replaced there")
+	fs.StringVar(&b.MaxUnhealthy, "machine-health-max-unhealthy", v1beta1.DefaultMaxUnhealthy, "how many of the machines of a namespace that no MachineHealthCheck selects may be unhealthy, as a number or a percentage; with more of them there is none replaced")
+	fs.IntVar(&b.MeltdownThreshold, "meltdown-threshold", DefaultMeltdownThreshold, "percentage of running machines, over all, in one zone or in one namespace, with more than which unhealthy there is none replaced there")
 }
 
 // Policy returns what the flags say. Its error names those that cannot be used.

@@ -45,7 +45,7 @@ func (p *pass) report(ctx context.Context, g group, j Judgement) error {
 	status.ObservedGeneration = g.check.Generation
 	status.ExpectedMachines, status.CurrentHealthy, status.RemediationsAllowed = int32(j.Expected), int32(j.Healthy), int32(j.Allowed)
 	status.Targets = j.Targets[:min(len(j.Targets), maxTargets)]
-	why := j.Refusal
+	why := j.Restriction
 	if g.unusable.Reason != "" {
 		why = g.unusable
 	}
@@ -53,16 +53,16 @@ func (p *pass) report(ctx context.Context, g group, j Judgement) error {
 	return p.writeStatus(ctx, g.check, status)
 }
 
-// reportBuiltIn tells of a refusal of the built-in policy when it begins. There is no object of its own to tell it of: the
+// reportBuiltIn tells of a rejection of the built-in policy when it begins. There is no object of its own to inform it of: the
 // event is about the first of the machines that would have been remediated.
 func (p *pass) reportBuiltIn(g group, j Judgement) {
-	before := p.memory.refusals[g.namespace]
-	if j.Refusal.Reason == "" {
-		delete(p.memory.refusals, g.namespace)
+	before := p.state.restrictions[g.namespace]
+	if j.Restriction.Reason == "" {
+		delete(p.state.restrictions, g.namespace)
 		return
 	}
-	p.memory.refusals[g.namespace] = j.Refusal.Reason
-	if before == j.Refusal.Reason {
+	p.state.restrictions[g.namespace] = j.Restriction.Reason
+	if before == j.Restriction.Reason {
 		return
 	}
 	about := slices.IndexFunc(g.subjects, func(s Subject) bool { return len(j.Targets) > 0 && s.Machine.Name == j.Targets[0] })
@@ -72,7 +72,7 @@ func (p *pass) reportBuiltIn(g group, j Judgement) {
 		})
 	}
 	if about >= 0 {
-		p.event(g.subjects[about].Machine, corev1.EventTypeWarning, j.Refusal.Reason, j.Refusal.Message)
+		p.event(g.subjects[about].Machine, corev1.EventTypeWarning, j.Restriction.Reason, j.Restriction.Message)
 	}
 }
 
@@ -95,8 +95,8 @@ func (p *pass) writeStatus(ctx context.Context, c *v1beta1.MachineHealthCheck, s
 	}
 	was, is := allowed(c.Status.Conditions), allowed(status.Conditions)
 	turned := was == nil || was.Status != is.Status || was.Reason != is.Reason
-	if wait := p.memory.statusWritten[c.UID].Add(statusInterval).Sub(p.now); wait > 0 && !turned {
-		p.wakeIn(wait)
+	if wait := p.state.statusWritten[c.UID].Add(statusInterval).Sub(p.now); wait > 0 && !turned {
+		p.requeueIn(wait)
 		return nil
 	}
 	changed := c.DeepCopy()
@@ -108,7 +108,7 @@ func (p *pass) writeStatus(ctx context.Context, c *v1beta1.MachineHealthCheck, s
 	case err != nil:
 		return fmt.Errorf("patch the status of health check %s: %w", client.ObjectKeyFromObject(c), err)
 	}
-	p.memory.statusWritten[c.UID] = p.now
+	p.state.statusWritten[c.UID] = p.now
 	switch {
 	case !turned:
 	case is.Status == metav1.ConditionFalse:

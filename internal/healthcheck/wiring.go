@@ -34,7 +34,7 @@ const (
 	maxSpacing = 5 * time.Second
 )
 
-// Wiring is the one table of what wakes the controller.
+// Wiring is the one table of what triggers the controller.
 func (r *Reconciler) Wiring() wiring.Controller {
 	return wiring.Controller{
 		Name: "machinehealthcheck", Reconciler: r, Concurrency: 1,
@@ -48,7 +48,7 @@ func (r *Reconciler) Wiring() wiring.Controller {
 }
 
 func (r *Reconciler) spacing() time.Duration {
-	return min(time.Duration(r.memory.sizeOfFleet())*perMachine, maxSpacing)
+	return min(time.Duration(r.state.sizeOfFleet())*perMachine, maxSpacing)
 }
 
 // keys asks for a pass after a time.

@@ -19,10 +19,10 @@ func (w *world) wantRest(name string) {
 	w.t.Helper()
 	w.effects.clear()
 	if result := w.reconcile(name); result.RequeueAfter != 0 {
-		w.t.Errorf("a machine when settled asks for another pass after %s", result.RequeueAfter)
+		w.t.Errorf("a settled machine asks for another pass after %s", result.RequeueAfter)
 	}
 	if done := w.effects.of(); len(done) > 0 {
-		w.t.Errorf("a pass over a machine when settled did %q", done)
+		w.t.Errorf("a pass over a settled machine did %q", done)
 	}
 }
 

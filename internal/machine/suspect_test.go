@@ -20,7 +20,7 @@ func TestADoubtedInstanceIsAskedFor(t *testing.T) {
 	before := asked()
 	w.reconcile("m")
 	if n := asked() - before; n != 0 {
-		t.Fatalf("a machine when settled asked %d times", n)
+		t.Fatalf("a settled machine asked %d times", n)
 	}
 
 	w.process.CheckInstance(m)

@@ -63,7 +63,7 @@ func managed(t *testing.T, change ...func(*Options)) *world {
 		events := func(object client.Object, keys handler.EventHandler, changes ...predicate.Predicate) source.Source {
 			return source.Kind(mgr.GetCache(), object, keys, changes...)
 		}
-		return New(o).Wiring(mgr.GetCache(), drains.Wakes()).Add(mgr, events)
+		return New(o).Wiring(mgr.GetCache(), drains.Triggers()).Add(mgr, events)
 	})
 	return w
 }

@@ -100,7 +100,7 @@ func (s *Stack) startAzure(ctx context.Context, dir string, endpoint *azureEndpo
 	}
 	s.cloudURL = endpoint.URL
 	s.azure = endpoint
-	s.say("an Azure in memory is served on %s", s.cloudURL)
+	s.printf("an Azure in memory is served on %s", s.cloudURL)
 	return nil
 }
 

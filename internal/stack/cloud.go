@@ -47,10 +47,10 @@ func (s *Stack) startCloud(ctx context.Context) error {
 		return err
 	}
 	s.Cloud.Args[0] = "--listen=" + strings.TrimPrefix(s.cloudURL, "http://")
-	s.say("the simulated cloud serves on %s", s.cloudURL)
+	s.printf("the simulated cloud serves on %s", s.cloudURL)
 	return nil
 }
 
 func (s *Stack) reportEnd(p *process.Process, err error) {
-	s.say("%s ended by itself: %v; see %s", p.Name, err, p.LogPath())
+	s.printf("%s ended by itself: %v; see %s", p.Name, err, p.LogPath())
 }

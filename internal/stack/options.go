@@ -21,14 +21,14 @@ type Options struct {
 	SeparateTarget bool
 	// NoTarget tells the two processes that there is no target cluster.
 	NoTarget bool
-	// Namespace is the only one of the control cluster that the two processes look at, and then the only one beside
-	// SystemNamespace in which they may do anything there. By default they look at all.
+	// Namespace is the only one of the control cluster that the two processes check, and then the only one beside
+	// SystemNamespace in which they may do anything there. By default they check all.
 	Namespace string
 	// Audit records every request to both clusters.
 	Audit bool
-	// CloudProxy, if set, is told the address of the simulated cloud and returns the one that the provider is given.
+	// CloudProxy, if set, is reported the address of the simulated cloud and returns the one that the provider is given.
 	CloudProxy func(cloud string) string
-	// WebhookProxy, if set, is told the name of a program and the address on which its process serves its webhook, and returns
+	// WebhookProxy, if set, is reported the name of a program and the address on which its process serves its webhook, and returns
 	// the address, of localhost, at which the API server is to look for it.
 	WebhookProxy func(program, address string) string
 	// ClusterApproves lets kube-controller-manager approve kubelets' client certificates, whatever token asks for them, and
@@ -37,7 +37,7 @@ type Options struct {
 	// Bare prepares the two processes and starts neither, for running them by hand.
 	Bare bool
 	// Metrics has every process of ours serve its metrics on a free address of loopback, to everybody on this machine:
-	// Stack.Metrics tells where. By default none are served.
+	// Stack.Metrics tells where. By default there are none served.
 	Metrics bool
 	// ManagerArgs and ProviderArgs are appended to those chosen here.
 	ManagerArgs, ProviderArgs []string

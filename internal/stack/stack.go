@@ -125,7 +125,7 @@ func (s *Stack) start(ctx context.Context) error {
 			return err
 		}
 	}
-	s.say("manager and provider lead")
+	s.printf("manager and provider lead")
 	return nil
 }
 
@@ -165,7 +165,7 @@ func (s *Stack) prepare() error {
 }
 
 func (s *Stack) startControlPlanes(ctx context.Context) error {
-	s.say("starting the control plane")
+	s.printf("starting the control plane")
 	var err error
 	if s.Control, err = controlplane.Start(ctx, s.options.controlOptions(filepath.Join(s.dir, "control"))); err != nil {
 		return err
@@ -174,7 +174,7 @@ func (s *Stack) startControlPlanes(ctx context.Context) error {
 	if !s.options.SeparateTarget {
 		return nil
 	}
-	s.say("starting a second control plane as the target cluster")
+	s.printf("starting a second control plane as the target cluster")
 	o := s.options.controlOptions(filepath.Join(s.dir, "target"))
 	o.ExtraAPIServerArgs = nil
 	s.Target, err = controlplane.Start(ctx, o)
@@ -308,7 +308,7 @@ func (s *Stack) Stop() error {
 	return errors.Join(errs...)
 }
 
-func (s *Stack) say(format string, args ...any) {
+func (s *Stack) printf(format string, args ...any) {
 	if s.options.Output != nil {
 		fmt.Fprintf(s.options.Output, format+"\n", args...)
 	}

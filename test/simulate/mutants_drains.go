@@ -79,7 +79,7 @@ func drainMutants() []mutant {
 			scenario: "paused-deletion", finds: "pause: ",
 		},
 		{
-			name: "class-let-go-early", file: "internal/machineclass/hold.go",
+			name: "class-let-go-early", file: "internal/machineclass/protection.go",
 			from: "	if users == 0 {\n		return 0, r.patchFinalizer", to: "	if users <= 1 {\n		return 0, r.patchFinalizer",
 			scenario: "namespace-deleted-in-a-roll", finds: "I1: |at rest, but|after the last disturbance",
 		},

@@ -113,7 +113,7 @@ func guardMutants() []mutant {
 			scenario: "clocks-differ", finds: "I6: machine .* marked|after the last disturbance",
 		},
 		{
-			name: "marked-from-a-stale-view", file: "internal/healthcheck/mark.go",
+			name: "marked-from-a-stale-view", file: "internal/healthcheck/remediation_request.go",
 			from: "if v.Health != Unhealthy {", to: "if s.Now.IsZero() {",
 			scenario: "remediate", finds: "I6: machine .* is well since",
 		},

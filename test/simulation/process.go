@@ -266,7 +266,7 @@ func (p *Process) provider(origin *Process) ([]wiring.Controller, error) {
 		Driver: guarded, Client: control, Live: controlLive, Recorder: recorder{p}, Clock: p.clock,
 	}, machineclass.New, (*machineclass.Reconciler).Fork)
 	more, err := p.providerRooms(origin, guarded, classes)
-	return slices.Concat([]wiring.Controller{p.machines.Wiring(p.control, p.drains.Wakes()), p.drains.Wiring()}, p.classes.Wiring(p.control), more), err
+	return slices.Concat([]wiring.Controller{p.machines.Wiring(p.control, p.drains.Triggers()), p.drains.Wiring()}, p.classes.Wiring(p.control), more), err
 }
 
 // live returns the process's connection to a cluster itself.

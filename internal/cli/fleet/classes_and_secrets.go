@@ -41,10 +41,10 @@ func sourcesOf(f Facts) []Source {
 		ready := meta.FindStatusCondition(class.Status.Conditions, v1beta1.ConditionReady)
 		switch {
 		case class.DeletionTimestamp != nil:
-			s.Reason, s.Says, s.Since = deleting, "No machine is made of it any more. It goes when no machine refers to it.", timeOf(*class.DeletionTimestamp)
+			s.Reason, s.Explanation, s.Since = deleting, "No machine is made of it any more. It goes when no machine refers to it.", timeOf(*class.DeletionTimestamp)
 		case ready != nil && ready.Status == metav1.ConditionFalse:
 			s.Reason, s.Since = ready.Reason, timeOf(ready.LastTransitionTime)
-			s.Says = cmp.Or(ready.Message, why.MeaningOf(why.ClassReady, ready.Reason).Says)
+			s.Explanation = cmp.Or(ready.Message, why.MeaningOf(why.ClassReady, ready.Reason).Explanation)
 		default:
 			continue
 		}
@@ -54,7 +54,7 @@ func sourcesOf(f Facts) []Source {
 		secret := &f.Secrets[i]
 		sources = append(sources, Source{
 			Namespace: secret.Namespace, Object: "secret/" + secret.Name, Reason: deleting, Since: timeOf(*secret.DeletionTimestamp),
-			Says: "It goes when no class and no machine needs it, and cannot be used after that.",
+			Explanation: "It goes when no class and no machine needs it, and cannot be used after that.",
 		})
 	}
 	return sources

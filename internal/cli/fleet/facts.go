@@ -31,7 +31,7 @@ type Facts struct {
 	Unread []string
 }
 
-// family is who owns whom, by the UID of the controller that an object's owner references name.
+// family is who owns those that, by the UID of the controller that an object's owner references name.
 type family struct {
 	now      time.Time
 	sets     map[types.UID][]*v1beta1.MachineSet

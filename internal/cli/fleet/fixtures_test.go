@@ -90,16 +90,16 @@ func broken(m *v1beta1.Machine) {
 	m.Status.Conditions = []metav1.Condition{said(v1beta1.ConditionReady, off, v1beta1.ReasonInstanceVanished, "", time.Minute)}
 }
 
-func atWork(name string) why.Process {
+func running(name string) why.Process {
 	seen := now
-	return why.Process{Name: name, Known: true, AtWork: true, Seen: &seen}
+	return why.Process{Name: name, Known: true, Running: true, Seen: &seen}
 }
 
 // healthy is a fleet in order, of one deployment with two revisions.
 func healthy() Facts {
 	f := Facts{Now: now, Namespace: "prod", Deployments: []v1beta1.MachineDeployment{deployment("web", 3)},
 		Sets:      []v1beta1.MachineSet{set("web", "web-new", "2", 3), set("web", "web-old", "1", 0)},
-		Processes: []why.Process{atWork("machinist-manager"), atWork("machinist-provider-sim")},
+		Processes: []why.Process{running("machinist-manager"), running("machinist-provider-sim")},
 	}
 	for i := range 3 {
 		f.Machines = append(f.Machines, machine("web-new", fmt.Sprintf("web-new-%d", i)))
@@ -107,7 +107,7 @@ func healthy() Facts {
 	return f
 }
 
-// unmakeable is at rest, and none of its machines could be made again.
+// unmakeable is settled, and none of its machines could be made again.
 func unmakeable() Facts {
 	f := healthy()
 	class := func(name string, ready metav1.ConditionStatus, reason, message string) v1beta1.MachineClass {

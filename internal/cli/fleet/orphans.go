@@ -30,10 +30,10 @@ type Orphans struct {
 	Unread []string `json:"unread,omitempty"`
 }
 
-// OrphanReport is what one provider's process told.
+// OrphanReport is what one provider's process reported.
 type OrphanReport struct {
 	ledger.Page
-	// Process is the one that tells it.
+	// Process is the one that informs it.
 	Process why.Process `json:"process"`
 }
 
@@ -55,8 +55,8 @@ func OrphansOf(now time.Time, namespace string, pages []ledger.Page, processes m
 	return o
 }
 
-// verdict says what becomes of an instance, by the word that the pass has for it.
-func verdict(word string, period time.Duration) string {
+// decision says what becomes of an instance, by the word that the pass has for it.
+func outcome(word string, period time.Duration) string {
 	switch orphans.Outcome(word) {
 	case orphans.Delete:
 		return "is being removed"
@@ -65,17 +65,17 @@ func verdict(word string, period time.Duration) string {
 	case orphans.Duplicate:
 		return "is left where it is: its machine exists and has another instance"
 	case orphans.Unconfirmed:
-		return "was seen once; the next look, within " + duration.HumanDuration(period) + ", decides"
+		return "was seen once; the next check, within " + duration.HumanDuration(period) + ", decides"
 	case orphans.TooYoung:
-		return "is younger than --orphan-min-age; a later look decides"
+		return "is younger than --orphan-min-age; a later check decides"
 	case orphans.AfterOutage:
-		return "is left alone for now: a cluster was away not long ago"
+		return "is left alone for now: a cluster was unreachable not long ago"
 	case orphans.MostOrphaned:
 		return "is not removed until a person confirms: so many lost their machines at once (see the class's condition OrphanRemovalBlocked)"
 	case orphans.NodeReady:
 		return "is not removed until a person confirms: its Node is Ready (see the class's condition OrphanRemovalBlocked)"
 	case orphans.OverLimit:
-		return "is to be removed, and waits: only so many are in one look (--orphan-max-deletes)"
+		return "will be removed, and waits: one check removes only so many (--orphan-max-deletes)"
 	}
 	return word
 }
@@ -120,15 +120,15 @@ func (o Orphans) report(w *strings.Builder, r OrphanReport, style printer.Style)
 	if r.Page.Namespace != "" {
 		name += " of namespace " + printer.Clean(r.Page.Namespace)
 	}
-	looks := "looks every " + duration.HumanDuration(period)
+	listing := "checks every " + duration.HumanDuration(period)
 	switch {
-	case r.Process.AtWork:
+	case r.Process.Running:
 	case r.Process.Known && r.Process.Seen != nil:
-		looks = style.Bad("is not at work, for " + printer.Age(o.Now, *r.Process.Seen) + " now")
+		listing = style.Bad("is not running, for " + printer.Age(o.Now, *r.Process.Seen) + " now")
 	case r.Process.Known:
-		looks = style.Bad("is not at work")
+		listing = style.Bad("is not running")
 	default:
-		looks += "; whether its process is at work is not known"
+		listing += "; whether its process is running is not known"
 	}
 	found := style.Good("no orphans")
 	if r.Total > 0 {
@@ -137,9 +137,9 @@ func (o Orphans) report(w *strings.Builder, r OrphanReport, style printer.Style)
 	if r.Stopped != "" {
 		found = style.Bad("nothing is looked for: ") + printer.Clean(r.Stopped)
 	}
-	fmt.Fprintf(w, "%s: %s. It %s; the last news is %s old.\n", style.Strong(name), found, looks, printer.Age(o.Now, r.Written))
+	fmt.Fprintf(w, "%s: %s. It %s; the last report is %s old.\n", style.Strong(name), found, listing, printer.Age(o.Now, r.Written))
 	for _, u := range r.Unlisted {
-		fmt.Fprintf(w, "%s: the instances of %s could not be listed (%s).\n", style.Warn("Not looked at"), printer.Clean(u.Source), printer.Clean(u.Why))
+		fmt.Fprintf(w, "%s: the instances of %s could not be listed (%s).\n", style.Warn("Not checked"), printer.Clean(u.Source), printer.Clean(u.Why))
 	}
 	if len(r.Entries) > 0 {
 		head := []string{"INSTANCE", "WAS OF MACHINE", "FOUND BY", "SEEN FIRST", "MADE", "WHAT OF IT"}
@@ -149,11 +149,11 @@ func (o Orphans) report(w *strings.Builder, r OrphanReport, style printer.Style)
 			if e.Launched != nil {
 				made = printer.Age(o.Now, *e.Launched) + " ago"
 			}
-			rows[i] = []string{printer.Clean(nameOf(e)), printer.Clean(e.Machine), printer.Clean(e.Source), printer.Age(o.Now, e.FirstSeen) + " ago", made, verdict(e.Outcome, period)}
+			rows[i] = []string{printer.Clean(nameOf(e)), printer.Clean(e.Machine), printer.Clean(e.Source), printer.Age(o.Now, e.FirstSeen) + " ago", made, outcome(e.Outcome, period)}
 		}
 		_ = printer.Table(w, head, rows)
 	}
 	if r.Total > ledger.MostEntries {
-		fmt.Fprintf(w, "Only the first %d are told one by one.\n", ledger.MostEntries)
+		fmt.Fprintf(w, "Only the first %d are reported one by one.\n", ledger.MostEntries)
 	}
 }

@@ -14,11 +14,11 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// Status is the fleet at a glance.
+// Status is the fleet at a check.
 type Status struct {
 	// Now is the time at which it was so.
 	Now time.Time `json:"now"`
-	// Namespace is the one that was looked at, empty for all.
+	// Namespace is the one that was checked, empty for all.
 	Namespace string `json:"namespace,omitempty"`
 	// Deployments, and Sets that have no deployment.
 	Deployments []Scaled `json:"deployments"`
@@ -33,11 +33,11 @@ type Status struct {
 	Sources []Source `json:"classesAndSecrets"`
 	// Edited are the machines that are not what their set would make.
 	Edited []Edited `json:"editedMachines"`
-	// Waiting is what machines that are not at rest wait for.
+	// Waiting is what machines that are not settled wait for.
 	Waiting []why.Group `json:"waiting"`
 	// Machines is how many there are, AtRest how many of them run, are up to date and left alone.
 	Machines int `json:"machines"`
-	AtRest   int `json:"atRest"`
+	Settled  int `json:"settled"`
 	// Processes are those that serve what is here, as their leases tell.
 	Processes []why.Process `json:"processes"`
 	// Unread says what could not be read, and why.
@@ -61,7 +61,7 @@ type Scaled struct {
 	// Rollout is Complete, or what it is instead: RollingOut, Waiting (for people), Paused, Frozen, Failing, Scaling,
 	// NotReady, Deleting, or Unknown. Of a set it is AsDeclared, or Frozen, ReplicaFailure, Scaling or NotReady.
 	Rollout string `json:"rollout"`
-	// Reason and Message are those of the condition that says so.
+	// Reason and Message are those of the condition that reports it.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 }
@@ -71,27 +71,27 @@ type Loose struct {
 	Namespace string               `json:"namespace"`
 	Name      string               `json:"name"`
 	Phase     v1beta1.MachinePhase `json:"phase,omitempty"`
-	// PreservedUntil is when it is deleted, if it was set aside.
+	// PreservedUntil is when it is deleted, if it was preserved.
 	PreservedUntil string `json:"preservedUntil,omitempty"`
 }
 
 // Freeze is one object that is held back.
 type Freeze struct {
-	Namespace string     `json:"namespace"`
-	Object    string     `json:"object"`
-	Reason    string     `json:"reason"`
-	Says      string     `json:"says"`
-	Message   string     `json:"message,omitempty"`
-	Since     *time.Time `json:"since,omitempty"`
+	Namespace   string     `json:"namespace"`
+	Object      string     `json:"object"`
+	Reason      string     `json:"reason"`
+	Explanation string     `json:"explanation"`
+	Message     string     `json:"message,omitempty"`
+	Since       *time.Time `json:"since,omitempty"`
 }
 
 // Source is a class, or a Secret, with which something is wrong.
 type Source struct {
-	Namespace string     `json:"namespace"`
-	Object    string     `json:"object"`
-	Reason    string     `json:"reason"`
-	Says      string     `json:"says"`
-	Since     *time.Time `json:"since,omitempty"`
+	Namespace   string     `json:"namespace"`
+	Object      string     `json:"object"`
+	Reason      string     `json:"reason"`
+	Explanation string     `json:"explanation"`
+	Since       *time.Time `json:"since,omitempty"`
 }
 
 // Edited is a machine whose specification somebody changed within its set.
@@ -115,9 +115,9 @@ type HealthCheck struct {
 	// RemediationsAllowed is how many more may become unhealthy until it has none replaced any more.
 	RemediationsAllowed int32 `json:"remediationsAllowed"`
 	// Reason, Says and Since tell why nothing is replaced, if that is so.
-	Reason string     `json:"reason,omitempty"`
-	Says   string     `json:"says,omitempty"`
-	Since  *time.Time `json:"since,omitempty"`
+	Reason      string     `json:"reason,omitempty"`
+	Explanation string     `json:"explanation,omitempty"`
+	Since       *time.Time `json:"since,omitempty"`
 }
 
 // StatusOf makes the view from what was read.
@@ -149,7 +149,7 @@ func StatusOf(f Facts) Status {
 	for i := range f.Machines {
 		machines[i] = &f.Machines[i]
 		if why.Blocking(machines[i]) == nil {
-			s.AtRest++
+			s.Settled++
 		}
 	}
 	s.Waiting = why.Groups(machines, func(m *v1beta1.Machine) string {
@@ -288,7 +288,7 @@ func (s *Status) frozen(o interface {
 	if c == nil || c.Status != metav1.ConditionTrue {
 		return
 	}
-	s.Freezes = append(s.Freezes, Freeze{o.GetNamespace(), object, c.Reason, why.MeaningOf(c.Type, c.Reason).Says, c.Message, timeOf(c.LastTransitionTime)})
+	s.Freezes = append(s.Freezes, Freeze{o.GetNamespace(), object, c.Reason, why.MeaningOf(c.Type, c.Reason).Explanation, c.Message, timeOf(c.LastTransitionTime)})
 }
 
 func checkOf(c *v1beta1.MachineHealthCheck) HealthCheck {
@@ -299,9 +299,9 @@ func checkOf(c *v1beta1.MachineHealthCheck) HealthCheck {
 	allowed := meta.FindStatusCondition(c.Status.Conditions, v1beta1.ConditionRemediationAllowed)
 	switch {
 	case allowed == nil:
-		h.Reason, h.Says = why.Unobserved, "No process has judged it yet."
+		h.Reason, h.Explanation = why.Unobserved, "No process has judged it yet."
 	case allowed.Status == metav1.ConditionFalse:
-		h.Reason, h.Says = allowed.Reason, why.MeaningOf(allowed.Type, allowed.Reason).Says
+		h.Reason, h.Explanation = allowed.Reason, why.MeaningOf(allowed.Type, allowed.Reason).Explanation
 		h.Since = timeOf(allowed.LastTransitionTime)
 	}
 	return h

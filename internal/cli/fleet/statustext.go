@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -108,7 +109,7 @@ func (s Status) loose(w *strings.Builder) {
 	for _, m := range s.Loose {
 		note := ""
 		if m.PreservedUntil != "" {
-			note = "set aside until " + printer.Clean(m.PreservedUntil)
+			note = "preserved until " + printer.Clean(m.PreservedUntil)
 		}
 		rows, namespaces = append(rows, []string{m.Name, string(m.Phase), note}), append(namespaces, m.Namespace)
 	}
@@ -121,9 +122,9 @@ func (s Status) checks(w *strings.Builder, style printer.Style) {
 	for _, c := range s.HealthChecks {
 		note := ""
 		if c.Reason != "" {
-			note = style.Bad(c.Reason) + ": " + c.Says
+			note = style.Bad(c.Reason) + ": " + c.Explanation
 			if c.Since != nil {
-				note = style.Bad(c.Reason) + " for " + printer.Age(s.Now, *c.Since) + ": " + c.Says
+				note = style.Bad(c.Reason) + " for " + printer.Age(s.Now, *c.Since) + ": " + c.Explanation
 			}
 		} else if len(c.Unhealthy) > 0 {
 			note = style.Warn("unhealthy") + ": " + why.Few(c.Unhealthy, 3)
@@ -142,11 +143,8 @@ func (s Status) freezes(w *strings.Builder, style printer.Style) {
 		if f.Since != nil {
 			age = printer.Age(s.Now, *f.Since)
 		}
-		says := f.Says
-		if message := printer.Clean(f.Message); message != "" {
-			says = message
-		}
-		rows, namespaces = append(rows, []string{f.Object, style.Bad(f.Reason), age, says}), append(namespaces, f.Namespace)
+		message := cmp.Or(printer.Clean(f.Message), f.Explanation)
+		rows, namespaces = append(rows, []string{f.Object, style.Bad(f.Reason), age, message}), append(namespaces, f.Namespace)
 	}
 	s.rows(w, []string{"FROZEN", "REASON", "FOR", "WHY"}, rows, namespaces)
 }
@@ -163,7 +161,7 @@ func (s Status) sources(w *strings.Builder, style printer.Style) {
 		if x.Reason == deleting {
 			reason = style.Warn(x.Reason)
 		}
-		rows, namespaces = append(rows, []string{x.Object, reason, age, printer.Clean(x.Says)}), append(namespaces, x.Namespace)
+		rows, namespaces = append(rows, []string{x.Object, reason, age, printer.Clean(x.Explanation)}), append(namespaces, x.Namespace)
 	}
 	s.rows(w, []string{"CLASS OR SECRET", "REASON", "AGE", "MESSAGE"}, rows, namespaces)
 }
@@ -190,7 +188,7 @@ func (s Status) waiting(w *strings.Builder, style printer.Style) {
 			age = printer.Age(s.Now, *g.Oldest)
 		}
 		reason := printer.Clean(g.Reason)
-		rows = append(rows, []string{style.Warn(reason), fmt.Sprint(g.Count), age, why.Few(g.Machines, 1), g.Says})
+		rows = append(rows, []string{style.Warn(reason), fmt.Sprint(g.Count), age, why.Few(g.Machines, 1), g.Explanation})
 	}
 	if w.Len() > 0 {
 		w.WriteString("\n")
@@ -202,13 +200,13 @@ func (s Status) processes(w *strings.Builder, style printer.Style) {
 	lines := []string{}
 	for _, p := range s.Processes {
 		switch {
-		case p.AtWork:
+		case p.Running:
 		case p.Known && p.Seen != nil:
-			lines = append(lines, style.Bad("No process "+p.Name+" is at work")+fmt.Sprintf(", for %s now: what is written here is what it last saw.", printer.Age(s.Now, *p.Seen)))
+			lines = append(lines, style.Bad("No process "+p.Name+" is running")+fmt.Sprintf(", for %s now: what is written here is what it last saw.", printer.Age(s.Now, *p.Seen)))
 		case p.Known:
-			lines = append(lines, style.Bad("No process "+p.Name+" is at work."))
+			lines = append(lines, style.Bad("No process "+p.Name+" is running."))
 		case len(p.Searched) > 0:
-			lines = append(lines, style.Warn("No lease of "+p.Name)+" in "+strings.Join(p.Searched, ", ")+": is it at work? (--system-namespace says where its lease is.)")
+			lines = append(lines, style.Warn("No lease of "+p.Name)+" in "+strings.Join(p.Searched, ", ")+": is it running? (--system-namespace says where its lease is.)")
 		}
 	}
 	if len(lines) > 0 {
@@ -217,12 +215,12 @@ func (s Status) processes(w *strings.Builder, style printer.Style) {
 }
 
 func (s Status) sum(w *strings.Builder, style printer.Style) {
-	switch waiting := s.Machines - s.AtRest; {
+	switch waiting := s.Machines - s.Settled; {
 	case s.Machines == 0:
 	case waiting == 0 && len(s.Sources)+len(s.Edited) > 0:
-		fmt.Fprintf(w, "\n%s, all at rest; see above what is wrong all the same.\n", wording.Count(s.Machines, "machine"))
+		fmt.Fprintf(w, "\n%s, all settled; see above what is wrong anyway.\n", wording.Count(s.Machines, "machine"))
 	case waiting == 0:
-		fmt.Fprintf(w, "\n%s\n", style.Good(wording.Count(s.Machines, "machine")+", all at rest."))
+		fmt.Fprintf(w, "\n%s\n", style.Good(wording.Count(s.Machines, "machine")+", all settled."))
 	default:
 		g := s.Waiting[0]
 		name, namespace := g.Machines[0], ""
@@ -231,6 +229,6 @@ func (s Status) sum(w *strings.Builder, style printer.Style) {
 		} else if s.Namespace != "" {
 			namespace = " -n " + s.Namespace
 		}
-		fmt.Fprintf(w, "\n%s, %d not at rest. machinist why machine/%s%s says more.\n", wording.Count(s.Machines, "machine"), waiting, name, namespace)
+		fmt.Fprintf(w, "\n%s, %d not settled. machinist why machine/%s%s says more.\n", wording.Count(s.Machines, "machine"), waiting, name, namespace)
 	}
 }

@@ -14,11 +14,11 @@ import (
 	"machinist.dev/machinist/internal/cli/why"
 )
 
-// Tree is who belongs to whom.
+// Tree is who belongs to those that.
 type Tree struct {
 	// Now is the time at which it was so.
 	Now time.Time `json:"now"`
-	// Namespace is the one that was looked at, empty for all.
+	// Namespace is the one that was checked, empty for all.
 	Namespace string `json:"namespace,omitempty"`
 	// Items are what belongs to nothing else that was asked for.
 	Items []Branch `json:"items"`
@@ -43,10 +43,10 @@ type Branch struct {
 	Ready   int    `json:"ready"`
 	// Node is that of a machine.
 	Node string `json:"node,omitempty"`
-	// Reason is what a machine waits for, Says the same in a sentence, Since since when; empty where it is at rest.
-	Reason string     `json:"reason,omitempty"`
-	Says   string     `json:"says,omitempty"`
-	Since  *time.Time `json:"since,omitempty"`
+	// Reason is what a machine waits for, Says the same in a sentence, Since since when; empty where it is settled.
+	Reason      string     `json:"reason,omitempty"`
+	Explanation string     `json:"explanation,omitempty"`
+	Since       *time.Time `json:"since,omitempty"`
 
 	Children []Branch `json:"children,omitempty"`
 }
@@ -128,7 +128,7 @@ func machineBranch(m *v1beta1.Machine) Branch {
 		b.Ready = 1
 	}
 	if c := why.Blocking(m); c != nil {
-		b.Reason, b.Says, b.Since = c.Reason, why.MeaningOf(c.Type, c.Reason).Says, timeOf(metav1.Time(c.LastTransitionTime))
+		b.Reason, b.Explanation, b.Since = c.Reason, why.MeaningOf(c.Type, c.Reason).Explanation, timeOf(metav1.Time(c.LastTransitionTime))
 	}
 	return b
 }

@@ -18,7 +18,7 @@ func boxesOf(style printer.Style) boxes {
 	return boxes{"├─ ", "└─ ", "│  ", "   "}
 }
 
-// Text draws it for people: the names as branches, what is to be said of each beside it.
+// Text draws it for people: the names as branches, what must be said of each beside it.
 func (t Tree) Text(w io.Writer, style printer.Style) error {
 	out := &strings.Builder{}
 	if len(t.Items) == 0 {
@@ -65,7 +65,7 @@ func (d *drawing) draw(b Branch, first, next string) {
 	}
 	row := []string{d.style.Faint(first) + name, state, b.ready(), printer.Clean(b.Node), printer.Age(d.tree.Now, b.Created), waits}
 	if d.style.Wide {
-		row = append(row, b.Says)
+		row = append(row, b.Explanation)
 	}
 	d.rows = append(d.rows, row)
 	for i, child := range b.Children {

@@ -18,7 +18,7 @@ func everywhere(f Facts) Facts {
 	return f
 }
 
-func TestStatusIsOneGlance(t *testing.T) {
+func TestStatusFitsOneScreen(t *testing.T) {
 	plain, colour := printer.Style{Plain: true}, printer.Style{Colour: true}
 	for name, test := range map[string]struct {
 		facts Facts
@@ -112,7 +112,7 @@ func TestOrphans(t *testing.T) {
 	parts := entry("", "prod/m", orphans.Unconfirmed)
 	parts.Parts = []string{"/resourcegroups/machines/networkinterfaces/m-nic-0", "/resourcegroups/machines/disks/m-os"}
 	page.Entries = append(page.Entries, parts)
-	processes := map[string]why.Process{"sim": atWork("machinist-provider-sim")}
+	processes := map[string]why.Process{"sim": running("machinist-provider-sim")}
 	gone := now.Add(-time.Hour)
 	off := map[string]why.Process{"azure": {Name: "machinist-provider-azure", Known: true, Seen: &gone}}
 	for name, o := range map[string]Orphans{
@@ -138,11 +138,11 @@ func TestWhatProgramsRead(t *testing.T) {
 		if err := encoder.Encode(tree); err != nil {
 			return err
 		}
-		return encoder.Encode(OrphansOf(now, "", []ledger.Page{{Provider: "sim", Period: 1800, Written: now}}, map[string]why.Process{"sim": atWork("machinist-provider-sim")}))
+		return encoder.Encode(OrphansOf(now, "", []ledger.Page{{Provider: "sim", Period: 1800, Written: now}}, map[string]why.Process{"sim": running("machinist-provider-sim")}))
 	})
 }
 
-// An owner that is gone, or was not read, must not make a machine vanish from sight.
+// An owner that is gone, or was not read, must not make a machine vanish from observation.
 func TestAMachineWhoseOwnerIsNotThereIsShown(t *testing.T) {
 	f := healthy()
 	f.Sets = nil

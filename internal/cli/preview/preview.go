@@ -42,43 +42,43 @@ const (
 	ClassGoing
 )
 
-// mostWaves bounds what is foreseen: the largest fleet that the API admits, one machine at a time, each in a wave to come
+// mostWaves bounds what is previewed: the largest fleet that the API admits, one machine at a time, each in a wave to come
 // and in one to go.
 const mostWaves = 250000
 
-// Make foresees what the change would do.
+// Make previews what the change would do.
 func Make(f Fleet) (*Plan, error) {
 	p := &Plan{
 		Kind: "RolloutPlan", Namespace: f.After.Namespace, Name: f.After.Name, New: f.Before == nil,
 		Strategy: string(f.After.Spec.Strategy.TypeOrDefault()), Replicas: f.After.ReplicasOrDefault(),
 		// Programs find lists, if empty ones.
 		Changes: []Change{}, Waves: []Wave{}, Blockers: []Blocker{}, Notes: []string{},
-		Machines: Machines{Deleted: []string{}, Updated: []string{}, Kept: []string{}, Propagated: []string{}},
+		Machines: Machines{Deleted: []string{}, Updated: []string{}, Unchanged: []string{}, Propagated: []string{}},
 	}
 	if f.Before != nil {
 		if err := p.compare(f); err != nil {
 			return nil, err
 		}
 		if len(p.Changes) == 0 {
-			p.Machines.Kept = names(f.Machines)
+			p.Machines.Unchanged = names(f.Machines)
 			return p, nil
 		}
 	}
 	p.block(f)
-	w := newPlay(f)
+	w := newSimulation(f)
 	if f.Before != nil && meta.IsStatusConditionTrue(f.Before.Status.Conditions, v1beta1.ConditionFrozen) {
 		p.frozen(f.Before)
 		w.thaw()
 	}
-	if err := p.playOut(w); err != nil {
+	if err := p.simulate(w); err != nil {
 		return nil, err
 	}
 	p.sumUp(f, w)
 	return p, nil
 }
 
-// playOut plays until nothing more would happen, and goes on from what only a person or time ends, as if it had ended.
-func (p *Plan) playOut(w *play) error {
+// simulate plays until nothing more would happen, and goes on from what only a person or time ends, as if it had ended.
+func (p *Plan) simulate(w *simulation) error {
 	once := p.once()
 	for {
 		wave, err := w.decide()
@@ -141,7 +141,7 @@ func (p *Plan) frozen(d *v1beta1.MachineDeployment) {
 }
 
 // thaw ends a freeze.
-func (p *play) thaw() {
+func (p *simulation) thaw() {
 	delete(p.deployment.Labels, v1beta1.LabelFreeze)
 	for _, set := range p.sets {
 		delete(set.Labels, v1beta1.LabelFreeze)
@@ -199,7 +199,7 @@ func freezeOnly(d *v1beta1.MachineDeployment) map[string]string {
 }
 
 // sumUp says what became of each machine there was, and how far the numbers went.
-func (p *Plan) sumUp(f Fleet, w *play) {
+func (p *Plan) sumUp(f Fleet, w *simulation) {
 	p.Peak, p.Least = int32(len(f.Machines)), int32(0)
 	for _, m := range f.Machines {
 		if w.available(m) {
@@ -212,7 +212,7 @@ func (p *Plan) sumUp(f Fleet, w *play) {
 			p.Machines.Created += n
 		}
 		for _, name := range wave.Delete {
-			if strings.HasPrefix(name, foreseen) {
+			if strings.HasPrefix(name, previewed) {
 				p.Machines.Transient++
 			}
 		}
@@ -223,7 +223,7 @@ func (p *Plan) sumUp(f Fleet, w *play) {
 			owner[m.Name] = string(metav1.GetControllerOfNoCopy(m).UID)
 		}
 	}
-	held := map[string]*v1beta1.Machine{}
+	blocked := map[string]*v1beta1.Machine{}
 	for _, m := range f.Machines {
 		now, there := owner[m.Name]
 		was := metav1.GetControllerOfNoCopy(m)
@@ -231,25 +231,25 @@ func (p *Plan) sumUp(f Fleet, w *play) {
 		case !m.DeletionTimestamp.IsZero():
 			continue // it goes in any case
 		case w.released[m.Name]:
-			p.Machines.Kept = append(p.Machines.Kept, m.Name)
+			p.Machines.Unchanged = append(p.Machines.Unchanged, m.Name)
 		case !there && was != nil:
 			p.Machines.Deleted = append(p.Machines.Deleted, m.Name)
-			held[m.Name] = m
+			blocked[m.Name] = m
 		case was != nil && now != string(was.UID):
 			p.Machines.Updated = append(p.Machines.Updated, m.Name)
-			held[m.Name] = m
+			blocked[m.Name] = m
 		default:
-			p.Machines.Kept = append(p.Machines.Kept, m.Name)
+			p.Machines.Unchanged = append(p.Machines.Unchanged, m.Name)
 			if w.propagated[m.Name] {
 				p.Machines.Propagated = append(p.Machines.Propagated, m.Name)
 			}
 		}
 	}
-	for _, list := range [][]string{p.Machines.Deleted, p.Machines.Updated, p.Machines.Kept, p.Machines.Propagated} {
+	for _, list := range [][]string{p.Machines.Deleted, p.Machines.Updated, p.Machines.Unchanged, p.Machines.Propagated} {
 		slices.Sort(list)
 	}
 	p.Rolls = rolls(f, w)
-	p.holdUps(held)
+	p.holdUps(blocked)
 	p.Notes = append(p.Notes, p.notes(f)...)
 	if w.last.Waiting != "" {
 		p.hinder("Waiting", "", "In the end it waits: "+w.last.Waiting+".")
@@ -257,7 +257,7 @@ func (p *Plan) sumUp(f Fleet, w *play) {
 }
 
 // rolls reports whether machines of one revision are exchanged for those of another.
-func rolls(f Fleet, w *play) bool {
+func rolls(f Fleet, w *simulation) bool {
 	if w.last.Current < 0 {
 		return false
 	}
@@ -302,7 +302,7 @@ func (p *Plan) holdUps(machines map[string]*v1beta1.Machine) {
 	}
 }
 
-// notes says what could not be foreseen.
+// notes says what could not be previewed.
 func (p *Plan) notes(f Fleet) (notes []string) {
 	if len(p.Machines.Updated) > 0 {
 		notes = append(notes, "Whether a machine is changed in place is for its provider to say when the time comes: one that cannot be changed so gets another instance under the same name.")
@@ -311,7 +311,7 @@ func (p *Plan) notes(f Fleet) (notes []string) {
 		}
 	}
 	if len(p.Machines.Deleted) > 0 {
-		notes = append(notes, "Drains, disruption budgets, quotas and the cloud's pace are not foreseen.")
+		notes = append(notes, "Drains, disruption budgets, quotas and the cloud's pace are not previewed.")
 	}
 	return notes
 }

@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "write the goldens anew")
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// fleet is a deployment of n machines at rest.
+// fleet is a deployment of n settled machines.
 func fleet(n int32) Fleet {
 	d := &v1beta1.MachineDeployment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "fleets", Name: "web", UID: "web", Generation: 1, CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))},
@@ -37,7 +37,7 @@ func fleet(n int32) Fleet {
 		},
 	}
 	f := Fleet{After: d, Now: now.Add(-time.Hour), Class: ClassExists}
-	w := newPlay(f)
+	w := newSimulation(f)
 	for {
 		wave, err := w.decide()
 		if err != nil {
@@ -110,9 +110,9 @@ func TestPlans(t *testing.T) {
 	frozen := func(d *v1beta1.MachineDeployment) {
 		d.Status.Conditions = []metav1.Condition{{Type: v1beta1.ConditionFrozen, Status: metav1.ConditionTrue, Reason: "ControlPlaneUnreachable", Message: "The target cluster\x1b[2J does not answer."}}
 	}
-	held := fleet(3)
-	held.Machines[0].Annotations = map[string]string{v1beta1.AnnotationPaused: ""}
-	held.Machines[1].Spec.LifecycleHooks.PreDrain = []v1beta1.LifecycleHook{{Name: "backup.example.com", Owner: "backup"}}
+	blocked := fleet(3)
+	blocked.Machines[0].Annotations = map[string]string{v1beta1.AnnotationPaused: ""}
+	blocked.Machines[1].Spec.LifecycleHooks.PreDrain = []v1beta1.LifecycleHook{{Name: "backup.example.com", Owner: "backup"}}
 	missing := fleet(2).with(func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.ClassRef.Name = "large" })
 	missing.Class = ClassMissing
 	sick := fleet(3)
@@ -148,7 +148,7 @@ func TestPlans(t *testing.T) {
 		"frozen-by-label": fleet(2).was(freeze).with(newVersion),
 		"frozen":          fleet(2).was(frozen).with(newVersion),
 		"scheduled":       fleet(2).with(func(d *v1beta1.MachineDeployment) { d.Spec.RolloutAfter = &metav1.Time{Time: now.Add(time.Hour)} }),
-		"held":            held.with(newVersion),
+		"held":            blocked.with(newVersion),
 		"class-missing":   missing,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -189,7 +189,7 @@ func checkBounds(t *testing.T, f Fleet, p *Plan) {
 		}
 	}
 	seen := map[string]bool{}
-	for _, name := range slices.Concat(p.Machines.Deleted, p.Machines.Updated, p.Machines.Kept) {
+	for _, name := range slices.Concat(p.Machines.Deleted, p.Machines.Updated, p.Machines.Unchanged) {
 		if seen[name] {
 			t.Errorf("machine %s has two fates", name)
 		}
@@ -198,7 +198,7 @@ func checkBounds(t *testing.T, f Fleet, p *Plan) {
 	if len(seen) != len(f.Machines) {
 		t.Errorf("%d machines have a fate, there are %d", len(seen), len(f.Machines))
 	}
-	if got := int32(len(p.Machines.Kept)+len(p.Machines.Updated)) + p.Machines.Created - p.Machines.Transient; len(p.Changes) > 0 && got != p.Replicas {
+	if got := int32(len(p.Machines.Unchanged)+len(p.Machines.Updated)) + p.Machines.Created - p.Machines.Transient; len(p.Changes) > 0 && got != p.Replicas {
 		t.Errorf("in the end there are %d machines, replicas are %d", got, p.Replicas)
 	}
 }
@@ -228,7 +228,7 @@ func TestAMachineThatDoesNotMatchAnyMoreIsLetGoAndReplaced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m := p.Machines; m.Created != 2 || len(m.Deleted) != 0 || len(m.Kept) != 2 {
+	if m := p.Machines; m.Created != 2 || len(m.Deleted) != 0 || len(m.Unchanged) != 2 {
 		t.Errorf("%+v", m)
 	}
 }
@@ -249,7 +249,7 @@ func TestEveryListIsThereForPrograms(t *testing.T) {
 	}
 }
 
-// What is foreseen must not take a person's time, even for a large fleet that rolls one machine at a time.
+// What is previewed must not take a person's time, even for a large fleet that rolls one machine at a time.
 func BenchmarkPlan(b *testing.B) {
 	f := fleet(300).with(newVersion)
 	for b.Loop() {

@@ -37,9 +37,9 @@ type Plan struct {
 	// number available.
 	Peak  int32 `json:"peakMachines"`
 	Least int32 `json:"leastAvailable"`
-	// Blockers would keep it from happening. The waves are told as if each had ended.
+	// Blockers would keep it from happening. The waves are reported as if each had ended.
 	Blockers []Blocker `json:"blockers"`
-	// Notes say what could not be foreseen.
+	// Notes say what could not be previewed.
 	Notes []string `json:"notes"`
 	// Unchecked says why the API server did not check the file, empty if it did.
 	Unchecked string `json:"unchecked,omitempty"`
@@ -62,8 +62,8 @@ type Machines struct {
 	Deleted []string `json:"deleted"`
 	// Updated would be handed over to the new revision and changed in place where their provider can.
 	Updated []string `json:"updatedInPlace"`
-	// Kept would stay.
-	Kept []string `json:"kept"`
+	// Unchanged would stay.
+	Unchanged []string `json:"unchanged"`
 	// Propagated are those of Kept that get what has changed and makes no new revision.
 	Propagated []string `json:"propagated"`
 }
@@ -74,7 +74,7 @@ type Wave struct {
 	Once string `json:"once,omitempty"`
 	// Create is how many machines each set would make.
 	Create map[string]int32 `json:"create,omitempty"`
-	// Delete and Update name machines. Those that this rollout made itself have names that begin with foreseen/.
+	// Delete and Update name machines. Those that this rollout made itself have names that begin with previewed/.
 	Delete []string `json:"delete,omitempty"`
 	Update []string `json:"updateInPlace,omitempty"`
 	// Existing counts all machines meanwhile, Live those that are not being deleted, Available those that are available.
@@ -163,7 +163,7 @@ func (p *Plan) summary() string {
 	add(m.Transient, "On the way %s more would be made of the old revision, and replaced as well.")
 	add(int32(len(m.Propagated)), "The change reaches %s and their Nodes in place.")
 	if rest != "" {
-		add(int32(len(m.Kept)), rest)
+		add(int32(len(m.Unchanged)), rest)
 	}
 	return strings.Join(parts, " ")
 }
@@ -240,7 +240,7 @@ func named(one, all []string, each string, s printer.Style) string {
 
 // some names the first of them. Those that do not exist yet have no names.
 func some(names []string, shown int) string {
-	there := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return strings.HasPrefix(n, foreseen) })
+	there := slices.DeleteFunc(slices.Clone(names), func(n string) bool { return strings.HasPrefix(n, previewed) })
 	list := there[:min(len(there), shown)]
 	if more := len(there) - len(list); more > 0 {
 		list = append(list[:len(list):len(list)], fmt.Sprintf("%d more", more))

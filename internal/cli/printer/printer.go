@@ -17,7 +17,7 @@ import (
 type Style struct {
 	// Colour says that colours are wanted, Wide that no column is left out.
 	Colour, Wide bool
-	// Plain says that only ASCII is to be drawn.
+	// Plain says that only ASCII must be drawn.
 	Plain bool
 }
 
@@ -79,7 +79,7 @@ func Clean(words string) string {
 	return strings.Join(strings.Fields(cleaned), " ")
 }
 
-// Age is how long ago something was, as kubectl tells it; empty where it is not known. A clock that is behind makes it 0s.
+// Age is how long ago something was, as kubectl informs it; empty where it is not known. A clock that is behind makes it 0s.
 func Age(now, then time.Time) string {
 	if then.IsZero() {
 		return ""

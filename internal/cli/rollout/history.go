@@ -64,8 +64,8 @@ func Owned(d *v1beta1.MachineDeployment, sets []v1beta1.MachineSet) []*v1beta1.M
 	return own
 }
 
-// Tell returns the history of a deployment, whose own these sets are.
-func Tell(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now time.Time) History {
+// HistoryOf returns the history of a deployment, whose own these sets are.
+func HistoryOf(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now time.Time) History {
 	h := History{Kind: "RolloutHistory", Namespace: d.Namespace, Name: d.Name, Revisions: []Revision{}, now: now}
 	ordered, current := machinedeployment.Revisions(d, sets, now)
 	for i, set := range ordered {
@@ -80,7 +80,7 @@ func Tell(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now time.Tim
 			r.Class = spec.ClassRef.Name
 		}
 		if r.Current {
-			// Annotating a deployment wakes nobody, so the set may not have it yet.
+			// Annotating a deployment triggers nobody, so the set may not have it yet.
 			r.ChangeCause = cmp.Or(d.Annotations[machinedeployment.AnnotationChangeCause], r.ChangeCause)
 		}
 		h.Revisions = append(h.Revisions, r)
@@ -139,7 +139,7 @@ func Show(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, number int64
 	if err != nil {
 		return nil, err
 	}
-	h := Tell(d, sets, now)
+	h := HistoryOf(d, sets, now)
 	at := slices.IndexFunc(h.Revisions, func(r Revision) bool { return r.Set == set.Name })
 	return &Detail{Kind: "RolloutRevision", Namespace: d.Namespace, Name: d.Name, Revision: h.Revisions[at], Template: back.Spec.Template, Changes: changes}, nil
 }

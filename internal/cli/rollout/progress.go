@@ -125,7 +125,7 @@ func (p Progress) obstacle() string {
 		return ""
 	}
 	g := p.Waiting[0]
-	words := fmt.Sprintf("%s: %s", wording.Count(g.Count, "machine"), g.Says)
+	words := fmt.Sprintf("%s: %s", wording.Count(g.Count, "machine"), g.Explanation)
 	if message := printer.Clean(g.Message); message != "" {
 		words += " " + message
 	}

@@ -47,7 +47,7 @@ func numbers(replicas, updated, available int32) func(*v1beta1.MachineDeployment
 	}
 }
 
-func says(kind string, status metav1.ConditionStatus, reason, message string) func(*v1beta1.MachineDeployment) {
+func message(kind string, status metav1.ConditionStatus, reason, message string) func(*v1beta1.MachineDeployment) {
 	return func(d *v1beta1.MachineDeployment) {
 		d.Status.Conditions = append(d.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: 2})
 	}
@@ -69,11 +69,11 @@ func failedMachine(d *v1beta1.MachineDeployment) {
 }
 
 var (
-	done    = says(v1beta1.ConditionRollingOut, metav1.ConditionFalse, v1beta1.ReasonRolloutComplete, "All machines are of revision 2.")
-	rolling = says(v1beta1.ConditionRollingOut, metav1.ConditionTrue, v1beta1.ReasonRolloutBlocked, "1 of 2 machines of the new revision available\x1b[2J.")
-	well    = says(v1beta1.ConditionProgressing, metav1.ConditionTrue, v1beta1.ReasonMachineSetUpdated, "Set web-b is progressing.")
-	stuck   = says(v1beta1.ConditionProgressing, metav1.ConditionFalse, v1beta1.ReasonProgressDeadlineExceeded, "Set web-b has made no progress for 10m0s.")
-	failing = says(v1beta1.ConditionProgressing, metav1.ConditionFalse, v1beta1.ReasonRevisionFailing, "3 machines of set web-b in a row failed to launch.")
+	done    = message(v1beta1.ConditionRollingOut, metav1.ConditionFalse, v1beta1.ReasonRolloutComplete, "All machines are of revision 2.")
+	rolling = message(v1beta1.ConditionRollingOut, metav1.ConditionTrue, v1beta1.ReasonRolloutBlocked, "1 of 2 machines of the new revision available\x1b[2J.")
+	well    = message(v1beta1.ConditionProgressing, metav1.ConditionTrue, v1beta1.ReasonMachineSetUpdated, "Set web-b is progressing.")
+	stuck   = message(v1beta1.ConditionProgressing, metav1.ConditionFalse, v1beta1.ReasonProgressDeadlineExceeded, "Set web-b has made no progress for 10m0s.")
+	failing = message(v1beta1.ConditionProgressing, metav1.ConditionFalse, v1beta1.ReasonRevisionFailing, "3 machines of set web-b in a row failed to launch.")
 )
 
 func TestJudge(t *testing.T) {
@@ -93,8 +93,8 @@ func TestJudge(t *testing.T) {
 		"paused midway":                       {web(numbers(4, 2, 3), rolling, paused), Paused},
 		"deadline exceeded":                   {web(numbers(4, 1, 3), rolling, stuck), Failed},
 		"revision failing":                    {web(numbers(4, 1, 3), rolling, failing), Failed},
-		"refused, and so never observed":      {web(says(v1beta1.ConditionProgressing, metav1.ConditionFalse, v1beta1.ReasonInvalidConfiguration, "spec.x"), unobserved), Failed},
-		"a set could not be made, for now":    {web(says(v1beta1.ConditionProgressing, metav1.ConditionFalse, v1beta1.ReasonMachineSetCreateError, "quota"), unobserved), Unobserved},
+		"refused, and so never observed":      {web(message(v1beta1.ConditionProgressing, metav1.ConditionFalse, v1beta1.ReasonInvalidConfiguration, "spec.x"), unobserved), Failed},
+		"a set could not be made, for now":    {web(message(v1beta1.ConditionProgressing, metav1.ConditionFalse, v1beta1.ReasonMachineSetCreateError, "quota"), unobserved), Unobserved},
 		"no machines are wanted, one is left": {web(numbers(1, 1, 1), done, well, func(d *v1beta1.MachineDeployment) { d.Spec.Replicas = new(int32) }), Progressing},
 		"restarted, and nothing shows it yet": {web(done, well, due(time.Second)), Unobserved},
 		"restarted long ago":                  {web(done, well, due(-time.Minute)), Complete},
@@ -117,7 +117,7 @@ func TestWordsOfProgress(t *testing.T) {
 		{"unobserved", web(done, well, edited)},
 		{"paused", web(numbers(4, 2, 3), rolling, paused)},
 		{"failing", web(numbers(4, 1, 3), rolling, failing, failedMachine)},
-		{"refused", web(says(v1beta1.ConditionProgressing, metav1.ConditionFalse, v1beta1.ReasonInvalidConfiguration, "spec.x"), unobserved)},
+		{"refused", web(message(v1beta1.ConditionProgressing, metav1.ConditionFalse, v1beta1.ReasonInvalidConfiguration, "spec.x"), unobserved)},
 	} {
 		p := Judge(c.of, now)
 		out.WriteString("== " + c.name + "\n" + p.Line() + "\n")
@@ -153,7 +153,7 @@ func TestWhyARolloutDoesNotGetOnIsShown(t *testing.T) {
 		machine("b", v1beta1.ReasonInvalidConfiguration, `InvalidArgument: there is no region "x"`), machine("c", v1beta1.ReasonInvalidConfiguration, ""),
 		machine("a", v1beta1.ReasonProvisioning, ""),
 	}, now)
-	want := `2 machines: What it is to be made from is refused. InvalidArgument: there is no region "x" (machinist why machine/b)`
+	want := `2 machines: Its configuration is rejected. InvalidArgument: there is no region "x" (machinist why machine/b)`
 	if line := p.Line(); !strings.HasSuffix(line, ". "+want) {
 		t.Errorf("Line() = %q", line)
 	}
@@ -205,13 +205,13 @@ func sets() []*v1beta1.MachineSet {
 
 func TestWordsOfHistory(t *testing.T) {
 	var out strings.Builder
-	h := Tell(web(), sets(), now)
+	h := HistoryOf(web(), sets(), now)
 	for _, style := range []printer.Style{{}, {Wide: true}, {Colour: true}} {
 		if err := h.Text(&out, style); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := Tell(web(), nil, now).Text(&out, printer.Style{}); err != nil {
+	if err := HistoryOf(web(), nil, now).Text(&out, printer.Style{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, number := range []int64{1, 3} {
@@ -228,11 +228,11 @@ func TestWordsOfHistory(t *testing.T) {
 
 func TestBack(t *testing.T) {
 	for name, test := range map[string]struct {
-		of       *v1beta1.MachineDeployment
-		sets     []*v1beta1.MachineSet
-		to, want int64
-		skipped  bool
-		refusal  string
+		of        *v1beta1.MachineDeployment
+		sets      []*v1beta1.MachineSet
+		to, want  int64
+		skipped   bool
+		rejection string
 	}{
 		"the one before":                  {web(), sets(), 0, 2, false, ""},
 		"a certain one":                   {web(), sets(), 1, 1, false, ""},
@@ -246,8 +246,8 @@ func TestBack(t *testing.T) {
 		"before the controller has acted": {web(func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.Version = "v1.37.0" }), sets(), 0, 3, false, ""},
 	} {
 		undo, err := Back(test.of, test.sets, test.to, now)
-		if test.refusal != "" {
-			if err == nil || !strings.Contains(err.Error(), test.refusal) {
+		if test.rejection != "" {
+			if err == nil || !strings.Contains(err.Error(), test.rejection) {
 				t.Errorf("%s: %v", name, err)
 			}
 			continue

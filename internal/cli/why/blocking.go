@@ -11,14 +11,14 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// failed is the condition that a failureReason is told as.
+// failed is the condition that a failureReason is reported as.
 const failed = "Failed"
 
 // Blocking returns what a machine waits for first of all: one of its conditions, or one made up of what else it says. It
-// returns nil if the machine is at rest: running, up to date and left alone by everybody.
+// returns nil if the machine is settled: running, up to date and left alone by everybody.
 func Blocking(m *v1beta1.Machine) *metav1.Condition {
 	find := func(kind string) *metav1.Condition { return meta.FindStatusCondition(m.Status.Conditions, kind) }
-	holds := func(kind string) bool { c := find(kind); return c != nil && c.Status == metav1.ConditionTrue }
+	blocks := func(kind string) bool { c := find(kind); return c != nil && c.Status == metav1.ConditionTrue }
 	refutes := func(kind string) bool { c := find(kind); return c != nil && c.Status == metav1.ConditionFalse }
 	if m.DeletionTimestamp != nil {
 		return deleting(m, find(v1beta1.ConditionDeleting), find(v1beta1.ConditionDrained))
@@ -30,8 +30,8 @@ func Blocking(m *v1beta1.Machine) *metav1.Condition {
 		}
 		return &c
 	}
-	if until, aside := m.Annotations[v1beta1.AnnotationPreservedUntil]; aside {
-		if holds(v1beta1.ConditionPreserved) {
+	if until, preserved := m.Annotations[v1beta1.AnnotationPreservedUntil]; preserved {
+		if blocks(v1beta1.ConditionPreserved) {
 			return find(v1beta1.ConditionPreserved)
 		}
 		return &metav1.Condition{Type: v1beta1.ConditionPreserved, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonPreserved, Message: "It is kept until " + until + "."}
@@ -43,10 +43,10 @@ func Blocking(m *v1beta1.Machine) *metav1.Condition {
 		}
 		return c
 	}
-	if holds(v1beta1.ConditionInterruptionNotice) {
+	if blocks(v1beta1.ConditionInterruptionNotice) {
 		return find(v1beta1.ConditionInterruptionNotice)
 	}
-	if holds(v1beta1.ConditionRemediationRequested) {
+	if blocks(v1beta1.ConditionRemediationRequested) {
 		return find(v1beta1.ConditionRemediationRequested)
 	}
 	if m.Status.Phase == v1beta1.MachineUpdating && refutes(v1beta1.ConditionUpToDate) {
@@ -64,7 +64,7 @@ func Blocking(m *v1beta1.Machine) *metav1.Condition {
 	if refutes(v1beta1.ConditionUpToDate) {
 		return find(v1beta1.ConditionUpToDate)
 	}
-	if !holds(v1beta1.ConditionReady) {
+	if !blocks(v1beta1.ConditionReady) {
 		c := metav1.Condition{Type: v1beta1.ConditionReady, Reason: v1beta1.ReasonPending, LastTransitionTime: m.CreationTimestamp}
 		if found := find(v1beta1.ConditionReady); found != nil {
 			c = *found
@@ -79,13 +79,13 @@ func Blocking(m *v1beta1.Machine) *metav1.Condition {
 
 // deleting is what a deletion waits for. The condition is one for all its steps; when the present one began is known of
 // the drain only.
-func deleting(m *v1beta1.Machine, told, drained *metav1.Condition) *metav1.Condition {
+func deleting(m *v1beta1.Machine, reported, drained *metav1.Condition) *metav1.Condition {
 	c := &metav1.Condition{
 		Type: v1beta1.ConditionDeleting, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonDeletionStarted,
 		LastTransitionTime: *m.DeletionTimestamp,
 	}
-	if told != nil {
-		c.Reason, c.Message = told.Reason, told.Message
+	if reported != nil {
+		c.Reason, c.Message = reported.Reason, reported.Message
 	}
 	if drained != nil && isDrain(c.Reason) {
 		c.LastTransitionTime = drained.LastTransitionTime
@@ -115,9 +115,9 @@ func Paused(m *v1beta1.Machine) bool {
 type Group struct {
 	Condition string `json:"condition"`
 	Reason    string `json:"reason"`
-	// Says is the reason in a sentence.
-	Says string `json:"says"`
-	// Message is what the one that waits longest is told.
+	// Explanation is the reason in a sentence.
+	Explanation string `json:"explanation"`
+	// Message is what the one that waits longest is reported.
 	Message string `json:"message,omitempty"`
 	// Count is how many wait, Oldest since when the first of them does, where that is known.
 	Count  int        `json:"count"`
@@ -142,7 +142,7 @@ func (g Group) Ordinary(now time.Time) bool {
 	return false
 }
 
-// Groups returns what machines that are not at rest wait for, the largest group first.
+// Groups returns what machines that are not settled wait for, the largest group first.
 func Groups(machines []*v1beta1.Machine, nameOf func(*v1beta1.Machine) string) []Group {
 	type waiting struct {
 		name, message string
@@ -158,7 +158,7 @@ func Groups(machines []*v1beta1.Machine, nameOf func(*v1beta1.Machine) string) [
 	groups := make([]Group, 0, len(who))
 	for key, all := range who {
 		slices.SortFunc(all, func(a, b waiting) int { return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.name, b.name)) })
-		g := Group{Condition: key[0], Reason: key[1], Says: MeaningOf(key[0], key[1]).Says, Message: all[0].message, Count: len(all)}
+		g := Group{Condition: key[0], Reason: key[1], Explanation: MeaningOf(key[0], key[1]).Explanation, Message: all[0].message, Count: len(all)}
 		for _, w := range all {
 			if g.Oldest == nil {
 				g.Oldest = at(w.since)

@@ -6,14 +6,14 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Facts are what was read about a machine. What could not be read is absent, and told in Unread.
+// Facts are what was read about a machine. What could not be read is absent, and reported in Unread.
 type Facts struct {
 	Now     time.Time
 	Machine *v1beta1.Machine
 	// Set owns the machine, Deployment the set; nil where there is none, or it could not be read.
 	Set        *v1beta1.MachineSet
 	Deployment *v1beta1.MachineDeployment
-	// Class is the one that spec names, nil if it does not exist, could not be read or none is named. ClassMissing says that
+	// Class is the one that spec names, nil if it does not exist, could not be read or there is none named. ClassMissing says that
 	// it does not exist.
 	Class        *v1beta1.MachineClass
 	ClassMissing bool
@@ -41,7 +41,7 @@ type FleetFacts struct {
 
 // Finding is one thing that is waited for, or that is worth knowing.
 type Finding struct {
-	// About is the object that says so, as TYPE/NAME.
+	// About is the object that reports it, as TYPE/NAME.
 	About string `json:"about"`
 	// Condition and Reason are where it is written in the API; empty for what no condition says.
 	Condition string `json:"condition,omitempty"`

@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// now is when everything is looked at.
+// now is when everything is checked.
 var now = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
 func ago(d time.Duration) metav1.Time { return metav1.NewTime(now.Add(-d)) }
@@ -101,7 +101,7 @@ func annotated(key, value string) func(*v1beta1.Machine) {
 	}
 }
 
-var atWork = Process{Name: "machinist-provider-sim", Known: true, AtWork: true, Seen: at(now)}
+var running = Process{Name: "machinist-provider-sim", Known: true, Running: true, Seen: at(now)}
 
 // golden compares what people read and what programs read with a file.
 func golden(t *testing.T, name string, view View, style printer.Style) {

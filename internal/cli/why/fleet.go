@@ -28,7 +28,7 @@ func ExplainFleet(f FleetFacts) []Finding {
 	} else if observed < generation {
 		findings = append(findings, Finding{
 			About: about, Reason: Unobserved, What: "It was changed, and no process has said yet that it acted upon that.",
-			Ends: "It does within seconds where machinist-manager is at work.",
+			Ends: "It does within seconds where machinist-manager is running.",
 		})
 	}
 	if deleted == nil {
@@ -38,7 +38,7 @@ func ExplainFleet(f FleetFacts) []Finding {
 		findings = append(findings, groupFinding(g))
 	}
 	if len(findings) == 0 {
-		findings = append(findings, atRest(about, f.Deployment, conditions))
+		findings = append(findings, settled(about, f.Deployment, conditions))
 	}
 	return findings
 }
@@ -47,7 +47,7 @@ func ExplainFleet(f FleetFacts) []Finding {
 func stops(about string, d *v1beta1.MachineDeployment, conditions []metav1.Condition) []Finding {
 	var findings []Finding
 	said := map[string]bool{}
-	tell := func(kind string, when bool) {
+	report := func(kind string, when bool) {
 		c := meta.FindStatusCondition(conditions, kind)
 		if c == nil || !when || said[c.Reason] {
 			return
@@ -63,16 +63,16 @@ func stops(about string, d *v1beta1.MachineDeployment, conditions []metav1.Condi
 		c := meta.FindStatusCondition(conditions, v1beta1.ConditionScalingUp)
 		return c != nil && c.Reason == v1beta1.ReasonBackingOff
 	}
-	tell(v1beta1.ConditionFrozen, is(v1beta1.ConditionFrozen, metav1.ConditionTrue))
+	report(v1beta1.ConditionFrozen, is(v1beta1.ConditionFrozen, metav1.ConditionTrue))
 	// Progressing says the same of a pause and of a freeze, in fewer words.
 	said[v1beta1.ReasonFrozen] = true
-	tell(v1beta1.ConditionPaused, d != nil && d.Spec.Paused)
-	tell(v1beta1.ConditionProgressing, is(v1beta1.ConditionProgressing, metav1.ConditionFalse))
-	tell(v1beta1.ConditionReplicaFailure, is(v1beta1.ConditionReplicaFailure, metav1.ConditionTrue))
+	report(v1beta1.ConditionPaused, d != nil && d.Spec.Paused)
+	report(v1beta1.ConditionProgressing, is(v1beta1.ConditionProgressing, metav1.ConditionFalse))
+	report(v1beta1.ConditionReplicaFailure, is(v1beta1.ConditionReplicaFailure, metav1.ConditionTrue))
 	// Why a failing revision is not rolled out is said by then.
-	tell(v1beta1.ConditionRollingOut, is(v1beta1.ConditionRollingOut, metav1.ConditionTrue) && !said[v1beta1.ReasonRevisionFailing])
-	tell(v1beta1.ConditionScalingUp, backingOff())
-	tell(v1beta1.ConditionAdoptionSkipped, is(v1beta1.ConditionAdoptionSkipped, metav1.ConditionTrue))
+	report(v1beta1.ConditionRollingOut, is(v1beta1.ConditionRollingOut, metav1.ConditionTrue) && !said[v1beta1.ReasonRevisionFailing])
+	report(v1beta1.ConditionScalingUp, backingOff())
+	report(v1beta1.ConditionAdoptionSkipped, is(v1beta1.ConditionAdoptionSkipped, metav1.ConditionTrue))
 	return findings
 }
 
@@ -80,14 +80,14 @@ func fleetFinding(about string, c *metav1.Condition) Finding {
 	m := MeaningOf(c.Type, c.Reason)
 	_, name, _ := strings.Cut(about, "/")
 	return Finding{
-		About: about, Condition: c.Type, Reason: c.Reason, What: m.Says, Message: c.Message, Since: at(c.LastTransitionTime.Time),
+		About: about, Condition: c.Type, Reason: c.Reason, What: m.Explanation, Message: c.Message, Since: at(c.LastTransitionTime.Time),
 		Ends: m.Ends, Do: strings.ReplaceAll(m.Do, "md/NAME", "md/"+name),
 	}
 }
 
 func groupFinding(g Group) Finding {
 	f := Finding{
-		About: "machine/" + g.Machines[0], Condition: g.Condition, Reason: g.Reason, What: MeaningOf(g.Condition, g.Reason).Says, Since: g.Oldest,
+		About: "machine/" + g.Machines[0], Condition: g.Condition, Reason: g.Reason, What: MeaningOf(g.Condition, g.Reason).Explanation, Since: g.Oldest,
 		Do: "machinist why machine/" + g.Machines[0] + " says more.",
 	}
 	if g.Count > 1 {
@@ -96,7 +96,7 @@ func groupFinding(g Group) Finding {
 	return f
 }
 
-func atRest(about string, d *v1beta1.MachineDeployment, conditions []metav1.Condition) Finding {
+func settled(about string, d *v1beta1.MachineDeployment, conditions []metav1.Condition) Finding {
 	f := Finding{About: about, Reason: v1beta1.ReasonAllMachinesReady, What: "It waits for nothing: all its machines are there, Ready and what it asks for."}
 	since := time.Time{}
 	if c := meta.FindStatusCondition(conditions, v1beta1.ConditionMachinesReady); c != nil {

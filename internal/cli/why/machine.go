@@ -19,7 +19,7 @@ func Explain(f Facts) []Finding {
 	e.main = len(e.findings)
 	blocking := Blocking(f.Machine)
 	if blocking == nil {
-		e.atRest()
+		e.settled()
 	} else {
 		e.add(e.wayOut(blocking, e.blocked(blocking)))
 	}
@@ -87,7 +87,7 @@ func (e *explanation) blocked(c *metav1.Condition) Finding {
 		}
 	case c.Type == v1beta1.ConditionLaunched && c.Reason == v1beta1.ReasonInvalidConfiguration && !next.IsZero():
 		m := refusedByProvider()
-		f.What, f.Ends, f.Do = m.Says, m.Ends, m.Do
+		f.What, f.Ends, f.Do = m.Explanation, m.Ends, m.Do
 		until = next
 	case joins(c):
 		// Time to join begins anew when Launched changes; the target cluster's absences are left out, which only the process
@@ -97,7 +97,7 @@ func (e *explanation) blocked(c *metav1.Condition) Finding {
 			began = launched.LastTransitionTime.Time
 		}
 		until = began.Add(timeouts.CreationOrDefault())
-		f.Ends = strings.TrimSpace(f.Ends + " If it is not Running by then it is Failed; time in which its cluster is away does not count.")
+		f.Ends = strings.TrimSpace(f.Ends + " If it is not Running by then it is Failed; time in which its cluster is unreachable does not count.")
 		if c.Type == v1beta1.ConditionLaunched && next.After(e.Now) {
 			f.Ends += fmt.Sprintf(" The next try is due at %s.", stamp(next))
 		}
@@ -115,7 +115,7 @@ func (e *explanation) blocked(c *metav1.Condition) Finding {
 	return f
 }
 
-// nextTry is when a creation or an update that failed is tried again, zero if none is due.
+// nextTry is when a creation or an update that failed is tried again, zero if there is none due.
 func (e *explanation) nextTry() time.Time {
 	if last := e.Machine.Status.LastOperation; last != nil && last.NextTryTime != nil {
 		return last.NextTryTime.Time
@@ -157,7 +157,7 @@ func (e *explanation) hooks(c *metav1.Condition) string {
 	return c.Message
 }
 
-func (e *explanation) atRest() {
+func (e *explanation) settled() {
 	f := Finding{About: e.about, Condition: v1beta1.ConditionReady, Reason: v1beta1.ReasonMachineReady, What: "It waits for nothing: it is a Ready node and what its specification asks for."}
 	if e.Machine.Status.Phase == v1beta1.MachineAvailable {
 		f.What = "It waits for nothing: its instance runs, there is no cluster for it to join, and it is what its specification asks for."
@@ -199,7 +199,7 @@ func (e *explanation) secondary(first *metav1.Condition) {
 func (e *explanation) plain(c *metav1.Condition) Finding {
 	m := MeaningOf(c.Type, c.Reason)
 	return Finding{
-		About: e.about, Condition: c.Type, Reason: c.Reason, What: m.Says, Message: c.Message,
+		About: e.about, Condition: c.Type, Reason: c.Reason, What: m.Explanation, Message: c.Message,
 		Since: at(c.LastTransitionTime.Time), Ends: m.Ends, Do: m.Do,
 	}
 }

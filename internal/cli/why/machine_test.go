@@ -39,7 +39,7 @@ func tried(code string, times int32, next time.Duration) func(*v1beta1.Machine) 
 
 // M-84: what the provider refused tells when it is tried again, and how to have that at once.
 //
-// Each is a machine as its controllers leave it, and what a person is told of it.
+// Each is a machine as its controllers leave it, and what a person is reported of it.
 func TestWhatAMachineWaitsFor(t *testing.T) {
 	none, refused := intstr.FromInt32(0), &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Name: "small"}}
 	refused.Status.Conditions = set(nil, v1beta1.ConditionReady, metav1.ConditionFalse, v1beta1.ReasonInvalidProviderSpec, "spec.providerSpec.type: no such type", time.Hour)
@@ -54,7 +54,7 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 	interrupted := func(m *v1beta1.Machine) {
 		end := metav1.NewTime(now.Add(time.Minute))
 		m.Status.InterruptionTime = &end
-		const message = "The instance is about to be taken away, at about 2026-07-01T12:01:00Z: announced by taint aws-node-termination-handler/spot-itn of node node-1."
+		const message = "The cloud reclaims the instance at about 2026-07-01T12:01:00Z: announced by taint aws-node-termination-handler/spot-itn of node node-1."
 		yes(v1beta1.ConditionInterruptionNotice, v1beta1.ReasonPreemptionNotice, message, time.Minute)(m)
 		no(v1beta1.ConditionReady, v1beta1.ReasonPreemptionNotice, message, time.Minute)(m)
 	}
@@ -123,7 +123,7 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 		"drain": {Machine: machine(leaving, yes(v1beta1.ConditionDeleting, v1beta1.ReasonDraining, "Evicting the pods of node node-1.", 10*time.Minute),
 			no(v1beta1.ConditionDrained, v1beta1.ReasonBlockedByDisruptionBudget, "Evicting the pods of node node-1. In the way: prod/db-0 (PodDisruptionBudget db: 0 of 1 may go).", 9*time.Minute))},
 		"drain-extended": {Machine: machine(leaving, yes(v1beta1.ConditionDeleting, v1beta1.ReasonDraining, "", 10*time.Minute), no(v1beta1.ConditionDrained, v1beta1.ReasonDraining, "Evicting.", 9*time.Minute),
-			yes(v1beta1.ConditionDrainExtended, v1beta1.ReasonTargetUnreachable, "The target cluster was away until 2026-07-01T11:55:00Z: 5m0s do not count.", 5*time.Minute))},
+			yes(v1beta1.ConditionDrainExtended, v1beta1.ReasonTargetUnreachable, "The target cluster was unreachable until 2026-07-01T11:55:00Z: 5m0s do not count.", 5*time.Minute))},
 		"volumes":     {Machine: machine(leaving, yes(v1beta1.ConditionDeleting, v1beta1.ReasonWaitingForVolumeDetach, "Waiting for pvc-1.", 10*time.Minute))},
 		"target-away": {Machine: machine(leaving, yes(v1beta1.ConditionDeleting, v1beta1.ReasonTargetUnreachable, "The target cluster cannot be reached since 2026-07-01T11:50:00Z.", 10*time.Minute))},
 		"cloud-refuses": {Machine: machine(leaving, yes(v1beta1.ConditionDeleting, v1beta1.ReasonDeleteError, "the instance is locked", 10*time.Minute), func(m *v1beta1.Machine) {
@@ -143,7 +143,7 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f.Now = now
 			if f.Provider.Name == "" {
-				f.Provider = atWork
+				f.Provider = running
 			}
 			view := View{Now: now, Object: "machine/web-1", Namespace: "prod", State: string(f.Machine.Status.Phase), Findings: Explain(f)}
 			if f.Machine.Status.NodeRef != nil {
@@ -155,12 +155,12 @@ func TestWhatAMachineWaitsFor(t *testing.T) {
 }
 
 func TestColoursAndReasonsAreThereWhereTheyAreWanted(t *testing.T) {
-	f := Facts{Now: now, Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonClassNotFound, "", time.Minute)), Provider: atWork}
+	f := Facts{Now: now, Machine: machine(starting, no(v1beta1.ConditionLaunched, v1beta1.ReasonClassNotFound, "", time.Minute)), Provider: running}
 	view := View{Now: now, Object: "machine/web-1", Namespace: "prod", Findings: Explain(f), Unread: []string{"You may not read leases."}}
 	golden(t, "style-wide-colour", view, printer.Style{Wide: true, Colour: true})
 }
 
-func TestALeaseTellsWhetherAProcessIsAtWork(t *testing.T) {
+func TestALeaseShowsWhetherAProcessIsRunning(t *testing.T) {
 	for name, test := range map[string]struct {
 		holder string
 		age    time.Duration
@@ -172,7 +172,7 @@ func TestALeaseTellsWhetherAProcessIsAtWork(t *testing.T) {
 		"released": {"", time.Second, false},
 	} {
 		lease := leaseOf(test.holder, now.Add(-test.age))
-		if p := Judge(lease, now); !p.Known || p.AtWork != test.want || !p.Seen.Equal(now.Add(-test.age)) {
+		if p := Judge(lease, now); !p.Known || p.Running != test.want || !p.Seen.Equal(now.Add(-test.age)) {
 			t.Errorf("%s: judged %+v", name, p)
 		}
 	}

@@ -8,8 +8,8 @@ import (
 
 // Meaning is what a reason means to a person.
 type Meaning struct {
-	// Says is a sentence.
-	Says string
+	// Explanation is a sentence.
+	Explanation string
 	// Ends says what ends it, empty where nothing has to.
 	Ends string
 	// Do says what a person can do, empty where there is nothing to do but wait.
@@ -26,7 +26,7 @@ func MeaningOf(condition, reason string) Meaning {
 	if m, known := all[reason]; known {
 		return m
 	}
-	return Meaning{Says: fmt.Sprintf("%s says %s.", cmp.Or(condition, "The object"), cmp.Or(reason, "nothing"))}
+	return Meaning{Explanation: fmt.Sprintf("%s says %s.", cmp.Or(condition, "The object"), cmp.Or(reason, "nothing"))}
 }
 
 // meanings returns the table. A key is a reason, or a condition and a reason where the condition makes a difference.

@@ -61,19 +61,19 @@ func TestEveryReasonHasASentence(t *testing.T) {
 		t.Fatalf("found only %d reasons in the API: is it somewhere else?", len(reasons))
 	}
 	// Those of internal/bootstrap are of events and logs.
-	rooms := map[string]string{}
-	for _, room := range []string{"machine", "machineclass", "machineset", "machinedeployment", "healthcheck", "safety"} {
-		maps.Copy(rooms, constants(t, "../../../internal/"+room, "^Reason[A-Z]"))
+	capacities := map[string]string{}
+	for _, capacity := range []string{"machine", "machineclass", "machineset", "machinedeployment", "healthcheck", "safety"} {
+		maps.Copy(capacities, constants(t, "../../../internal/"+capacity, "^Reason[A-Z]"))
 	}
-	if len(rooms) == 0 {
+	if len(capacities) == 0 {
 		t.Error("found no reasons in the rooms: are they somewhere else?")
 	}
 	all := meanings()
 	known := map[string]bool{}
-	for _, where := range []map[string]string{reasons, rooms} {
+	for _, where := range []map[string]string{reasons, capacities} {
 		for name, reason := range where {
 			known[reason] = true
-			if all[reason].Says == "" {
+			if all[reason].Explanation == "" {
 				t.Errorf("%s = %q has no sentence", name, reason)
 			}
 		}
@@ -92,19 +92,19 @@ func TestEveryReasonHasASentence(t *testing.T) {
 		if !known[reason] {
 			t.Errorf("%s: there is no such reason", key)
 		}
-		for _, sentence := range []string{m.Says, m.Ends} {
+		for _, sentence := range []string{m.Explanation, m.Ends} {
 			if sentence != "" && !strings.HasSuffix(sentence, ".") || strings.TrimSpace(sentence) != sentence {
 				t.Errorf("%s: %q is no sentence", key, sentence)
 			}
 		}
-		if m.Says == "" {
+		if m.Explanation == "" {
 			t.Errorf("%s says nothing", key)
 		}
 	}
 }
 
 func TestAReasonOfSomebodyElseStandsForItself(t *testing.T) {
-	if got := MeaningOf("Ready", "Fancy").Says; got != "Ready says Fancy." {
+	if got := MeaningOf("Ready", "Fancy").Explanation; got != "Ready says Fancy." {
 		t.Errorf("got %q", got)
 	}
 }

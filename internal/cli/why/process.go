@@ -9,7 +9,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 )
 
-// leaseLeniency is how much later than its time a lease may be renewed until nobody counts as being at work.
+// leaseLeniency is how much later than its time a lease may be renewed until nobody counts as running.
 const leaseLeniency = 5 * time.Second
 
 // Process is one of Machinist's processes as its lease tells of it.
@@ -18,8 +18,8 @@ type Process struct {
 	Name string `json:"name"`
 	// Known says that there is such a lease and that it could be read; the rest means nothing otherwise.
 	Known bool `json:"known"`
-	// AtWork says that one holds the lease and renews it.
-	AtWork bool `json:"atWork"`
+	// Running says that one holds the lease and renews it.
+	Running bool `json:"running"`
 	// Seen is when the lease was last renewed.
 	Seen *time.Time `json:"seen,omitempty"`
 	// Searched are the namespaces in which the lease was looked for and is not.
@@ -37,18 +37,18 @@ func Judge(lease *coordinationv1.Lease, now time.Time) Process {
 	if lease.Spec.LeaseDurationSeconds != nil {
 		lasts = time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second
 	}
-	held := lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != ""
-	p.AtWork = held && now.Sub(*p.Seen) <= lasts+leaseLeniency
+	blocked := lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != ""
+	p.Running = blocked && now.Sub(*p.Seen) <= lasts+leaseLeniency
 	return p
 }
 
-// absent returns the finding that a process is not at work, if that is known.
+// absent returns the finding that a process is not running, if that is known.
 func (p Process) absent(about, what string) []Finding {
 	switch {
-	case p.Known && !p.AtWork:
+	case p.Known && !p.Running:
 		f := Finding{
 			About: about, Reason: NoProcess, Since: p.Seen,
-			What: fmt.Sprintf("No process %s is at work, so nothing is done about it.", p.Name),
+			What: fmt.Sprintf("No process %s is running, so nothing is done about it.", p.Name),
 			Ends: "It goes on when the process is back; what is written below is what it last saw.",
 			Do:   fmt.Sprintf("Start %s, or see why it does not stay up or does not reach this cluster.", p.Name),
 		}
@@ -56,7 +56,7 @@ func (p Process) absent(about, what string) []Finding {
 	case !p.Known && len(p.Searched) > 0:
 		return []Finding{{
 			About: about, Reason: NoProcess,
-			What: fmt.Sprintf("It is not known whether a process %s is at work: it has no lease in %s.", p.Name, strings.Join(p.Searched, ", ")),
+			What: fmt.Sprintf("It is not known whether a process %s is running: it has no lease in %s.", p.Name, strings.Join(p.Searched, ", ")),
 			Ends: cmp.Or(what, "If none runs, nothing is done."),
 			Do:   "Start one. If it runs with another --leader-election-namespace, name that with --system-namespace.",
 		}}
@@ -66,14 +66,14 @@ func (p Process) absent(about, what string) []Finding {
 
 // Reasons of findings that no condition tells.
 const (
-	// NoProcess is that of a process that is not at work.
+	// NoProcess is the reason for a process that is not running.
 	NoProcess = "NoProcess"
 	// Unobserved is that of a change that no process has acted upon yet.
 	Unobserved = "Unobserved"
 	// OwnerDeleting is that of a machine whose owner is being deleted.
 	OwnerDeleting = "OwnerDeleting"
-	// ForeignFinalizers is that of an object that finalizers of others hold.
-	ForeignFinalizers = "ForeignFinalizers"
+	// OtherFinalizers is that of an object that finalizers of others hold.
+	OtherFinalizers = "ForeignFinalizers"
 	// NoOwner is that of a machine that nobody replaces.
 	NoOwner = "NoOwner"
 	// NoBudget is that of a machine whose deployment replaces none.

@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/internal/cli/printer"
 )
 
-// View is what a person who asked why is told.
+// View is what a person who asked why is reported.
 type View struct {
 	// Now is the time at which it was so.
 	Now time.Time `json:"now"`

@@ -85,19 +85,19 @@ func (e *explanation) release(when string) string {
 	if m.Spec.ProviderID != "" {
 		gone = "the instance " + m.Spec.ProviderID + " is gone"
 	}
-	left, err := json.Marshal(e.foreignFinalizers())
+	left, err := json.Marshal(e.otherFinalizers())
 	if err != nil {
 		return ""
 	}
 	return fmt.Sprintf(` %s: see to it at the cloud that %s, and let the machine go: kubectl patch ma NAME --type=merge -p '{"metadata":{"finalizers":%s}}'`, when, gone, left)
 }
 
-// foreignFinalizers are those of others, nil if there are none.
-func (e *explanation) foreignFinalizers() (foreign []string) {
+// otherFinalizers are those of others, nil if there are none.
+func (e *explanation) otherFinalizers() (others []string) {
 	for _, f := range e.Machine.Finalizers {
 		if f != v1beta1.MachineFinalizer {
-			foreign = append(foreign, f)
+			others = append(others, f)
 		}
 	}
-	return foreign
+	return others
 }

@@ -4,7 +4,7 @@
 //	log, err := auditlog.Open(cp.AuditLog())
 //	...
 //	err = log.Mark()
-//	... // what is to be measured
+//	... // what must be measured
 //	counts, err := log.Count(auditlog.Filter{Users: []string{"machinist-manager"}})
 //
 // A write is a successful create, update, patch, delete or deletecollection

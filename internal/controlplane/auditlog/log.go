@@ -37,7 +37,7 @@ func (l *Log) Mark() error {
 // Filter says which requests count. The zero value is all.
 type Filter struct {
 	// Users are the names of the users whose requests count; none means
-	// everybody's.
+	// everyone's.
 	Users []string
 
 	// Match, if set, must be true as well.
@@ -63,7 +63,7 @@ func (l *Log) Requests(f Filter) ([]Request, error) {
 	return requests, err
 }
 
-// Take returns all requests since the mark as Requests does, and sets the mark behind them: none is missed, and none
+// Take returns all requests since the mark as Requests does, and sets the mark behind them: there is none missed, and none
 // comes twice.
 func (l *Log) Take(f Filter) ([]Request, error) {
 	var requests []Request

@@ -25,7 +25,7 @@ type Request struct {
 	Name        string // "" when the server chose it
 	Path        string // of a request for no resource, such as "/readyz"; else ""
 	Code        int    // HTTP status of the answer
-	Denied      bool   // by the authorizer; a refusal with 403 may also be admission's
+	Denied      bool   // by the authorizer; a rejection with 403 may also be admission's
 	// NamespaceEnds says that it was refused because nothing is made any more in a namespace that is being deleted.
 	NamespaceEnds bool
 	DryRun        bool

@@ -158,7 +158,7 @@ func (b *bench) silence(machines ...*v1beta1.Machine) {
 	}
 }
 
-func (b *bench) wake(machines ...*v1beta1.Machine) {
+func (b *bench) reconcile(machines ...*v1beta1.Machine) {
 	b.Helper()
 	for _, m := range machines {
 		b.report(m, corev1.NodeReady, corev1.ConditionTrue)
@@ -224,13 +224,13 @@ func most(value string) func(*v1beta1.MachineHealthCheck) {
 }
 
 // wantCheck fails the test unless the check says of remediation what is wanted.
-func (b *bench) wantCheck(c *v1beta1.MachineHealthCheck, reason, says string, expected, healthy, allowed int32) {
+func (b *bench) wantCheck(c *v1beta1.MachineHealthCheck, reason, message string, expected, healthy, allowed int32) {
 	b.Helper()
 	is := &v1beta1.MachineHealthCheck{}
 	b.must(b.c.Get(b.ctx(), client.ObjectKeyFromObject(c), is))
 	condition := meta.FindStatusCondition(is.Status.Conditions, v1beta1.ConditionRemediationAllowed)
-	if condition == nil || condition.Reason != reason || !strings.Contains(condition.Message, says) || (condition.Status == metav1.ConditionTrue) != (reason == v1beta1.ReasonRemediationAllowed) {
-		b.Errorf("the check says %+v, want %s %q", condition, reason, says)
+	if condition == nil || condition.Reason != reason || !strings.Contains(condition.Message, message) || (condition.Status == metav1.ConditionTrue) != (reason == v1beta1.ReasonRemediationAllowed) {
+		b.Errorf("the check says %+v, want %s %q", condition, reason, message)
 	}
 	if s := is.Status; s.ExpectedMachines != expected || s.CurrentHealthy != healthy || s.RemediationsAllowed != allowed || s.ObservedGeneration != is.Generation {
 		b.Errorf("the check counts %+v, want %d, %d, %d", s, expected, healthy, allowed)
@@ -238,7 +238,7 @@ func (b *bench) wantCheck(c *v1beta1.MachineHealthCheck, reason, says string, ex
 }
 
 // events since the last call.
-func (b *bench) told() (all []string) {
+func (b *bench) reported() (all []string) {
 	for {
 		select {
 		case e := <-b.events.Events:
@@ -270,7 +270,7 @@ func (b *bench) rests() {
 		b.after(2 * time.Second)
 	}
 	if after := versions(); after != before {
-		b.Errorf("something was written at rest: versions %s, before %s", after, before)
+		b.Errorf("something was written when settled: versions %s, before %s", after, before)
 	}
 }
 

@@ -47,7 +47,7 @@ func TestAboveMaxUnhealthyNothingIsMarked(t *testing.T) {
 	b.wantMarked()
 	b.rests()
 
-	b.wake(machines[2])
+	b.reconcile(machines[2])
 	b.pass()
 	b.wantMarked(machines[0], machines[1])
 	b.wantCheck(c, v1beta1.ReasonRemediationAllowed, "", 10, 8, 0)
@@ -61,10 +61,10 @@ func TestAboveMaxUnhealthyNothingIsMarked(t *testing.T) {
 	b.silence(machines[5])
 	b.pass()
 	b.wantMarked()
-	told := strings.Join(b.told(), "\n")
-	for says, n := range map[string]int{"Warning TooManyUnhealthy": 2, "Normal RemediationAllowed": 1, "Warning RemediationRequested": 2, "Normal RemediationWithdrawn": 2} {
-		if strings.Count(told, says) != n {
-			t.Errorf("%q is not told %d times:\n%s", says, n, told)
+	reported := strings.Join(b.reported(), "\n")
+	for message, n := range map[string]int{"Warning TooManyUnhealthy": 2, "Normal RemediationAllowed": 1, "Warning RemediationRequested": 2, "Normal RemediationWithdrawn": 2} {
+		if strings.Count(reported, message) != n {
+			t.Errorf("%q is not reported %d times:\n%s", message, n, reported)
 		}
 	}
 	if n := testutil.ToFloat64(remediations(b).WithLabelValues(v1beta1.ReasonMachineHealthCheck, "requested")); n != 2 {
@@ -89,13 +89,13 @@ func TestTheBuiltInPolicyIsForThoseThatNoCheckSelects(t *testing.T) {
 	b.silence(machines[1])
 	b.pass()
 	b.wantMarked()
-	if told := strings.Join(b.told(), "\n"); !strings.Contains(told, "Warning TooManyUnhealthy 3 of 7 machines") {
-		t.Errorf("events:\n%s", told)
+	if reported := strings.Join(b.reported(), "\n"); !strings.Contains(reported, "Warning TooManyUnhealthy 3 of 7 machines") {
+		t.Errorf("events:\n%s", reported)
 	}
 }
 
 // H-10.
-func TestWhileAClusterIsAwayNothingIsJudgedAndThenClocksStartAnew(t *testing.T) {
+func TestDuringAnOutageNothingIsJudgedAndThenClocksStartAnew(t *testing.T) {
 	b := newBench(t)
 	c := b.check()
 	machines := b.machines(5)
@@ -149,7 +149,7 @@ func TestAMeltdownStopsAllAndThenClocksStartAnew(t *testing.T) {
 	b.after(time.Hour)
 	b.wantMarked()
 
-	b.wake(machines[2:]...)
+	b.reconcile(machines[2:]...)
 	b.pass()
 	if frozen() != 0 {
 		t.Errorf("machinist_frozen is %v", frozen())
@@ -188,17 +188,17 @@ func TestARowOfReplacementsThatFailEnds(t *testing.T) {
 		c.Spec.UnhealthyNodeConditions[0].Timeout.Duration = time.Minute // Deletions are stamped by the real clock.
 	})
 	_, owned := b.set("web")
-	// Machines of one set, made in the same second, cannot be told apart by their age: the others belong to nobody.
-	held := func(m *v1beta1.Machine) { m.Finalizers = []string{v1beta1.MachineFinalizer} }
+	// Machines of one set, made in the same second, cannot be reported apart by their age: the others belong to nobody.
+	protected := func(m *v1beta1.Machine) { m.Finalizers = []string{v1beta1.MachineFinalizer} }
 	others := b.machines(3)
-	last := b.machine("try-0", owned, held)
+	last := b.machine("try-0", owned, protected)
 	for i := 1; i <= 2; i++ {
 		b.silence(last)
 		b.after(time.Minute)
 		b.wantMarked(last)
 		// What its set does:
 		b.must(b.c.Delete(b.ctx(), last))
-		next := b.machine(fmt.Sprintf("try-%d", i), owned, held)
+		next := b.machine(fmt.Sprintf("try-%d", i), owned, protected)
 		b.restart()
 		b.after(time.Second)
 		if got, want := b.read(next).Annotations[v1beta1.AnnotationRemediationRetry], fmt.Sprintf("%d/%s", i, last.UID); got != want {
@@ -217,12 +217,12 @@ func TestARowOfReplacementsThatFailEnds(t *testing.T) {
 	b.after(time.Minute)
 	b.wantMarked()
 	b.wantCheck(c, v1beta1.ReasonRetriesExhausted, "try-2", 4, 3, 3)
-	if told := strings.Join(b.told(), "\n"); !strings.Contains(told, "Warning RetriesExhausted try-2 came after 2 or more replacements in a row") {
-		t.Errorf("events:\n%s", told)
+	if reported := strings.Join(b.reported(), "\n"); !strings.Contains(reported, "Warning RetriesExhausted try-2 came after 2 or more replacements in a row") {
+		t.Errorf("events:\n%s", reported)
 	}
 	b.rests()
 
-	// Others are replaced all the same, and more retries may be allowed.
+	// Others are replaced anyway, and more retries may be allowed.
 	b.silence(others[0])
 	b.after(time.Minute)
 	b.wantMarked(others[0])
@@ -234,7 +234,7 @@ func TestARowOfReplacementsThatFailEnds(t *testing.T) {
 	b.wantMarked(others[0], last)
 }
 
-// A check that slipped through with a selector that cannot be used says so, and harms nothing.
+// A check that slipped through with a selector that cannot be used reports it, and harms nothing.
 func TestASelectorThatCannotBeUsedIsReported(t *testing.T) {
 	b := newBench(t)
 	c := b.check()
@@ -268,10 +268,10 @@ func TestACheckByWhichReadyIsUnhealthySelectsNothing(t *testing.T) {
 	b.wantMarked(machines[0]) // by the built-in policy
 }
 
-// Everything that matters wakes the controller, and it wakes itself when time has passed.
+// Everything that matters triggers the controller, and it triggers itself when time has passed.
 //
 // H-13.
-func TestTheControllerIsWoken(t *testing.T) {
+func TestTheControllerIsTriggered(t *testing.T) {
 	b := newBench(t)
 	b.clock.SetTime(time.Now())
 	env.Manager(t, func(_ context.Context, mgr manager.Manager) error {
@@ -279,8 +279,8 @@ func TestTheControllerIsWoken(t *testing.T) {
 		o.Client = client.NewNamespacedClient(mgr.GetClient(), b.namespace)
 		o.Nodes = &healthcheck.Nodes{Cached: mgr.GetClient(), Live: b.c}
 		o.Clock, o.StableSince, o.Metrics, o.Stopped = clock.RealClock{}, nil, nil, nil
-		return healthcheck.New(o).Wiring().Add(mgr, func(object client.Object, keys handler.EventHandler, news ...predicate.Predicate) source.Source {
-			return source.Kind(mgr.GetCache(), object, keys, news...)
+		return healthcheck.New(o).Wiring().Add(mgr, func(object client.Object, keys handler.EventHandler, changes ...predicate.Predicate) source.Source {
+			return source.Kind(mgr.GetCache(), object, keys, changes...)
 		})
 	})
 	c := b.check(func(c *v1beta1.MachineHealthCheck) { c.Spec.UnhealthyNodeConditions[0].Timeout.Duration = time.Second })

@@ -62,7 +62,7 @@ func TestTheMarkAndTheRestOfTheStatusAreWrittenByTwo(t *testing.T) {
 	b.must(b.c.Status().Update(b.ctx(), failed))
 
 	// It is well again before its owner deleted it.
-	b.wake(broken)
+	b.reconcile(broken)
 	b.pass()
 	b.wantMarked()
 	is := b.read(broken)
@@ -70,9 +70,9 @@ func TestTheMarkAndTheRestOfTheStatusAreWrittenByTwo(t *testing.T) {
 		t.Errorf("with the mark went more: %+v", is.Status)
 	}
 	b.rests()
-	told := b.told()
-	if len(told) != 2 || !strings.Contains(told[0], "Warning RemediationRequested") || !strings.Contains(told[1], "Normal RemediationWithdrawn") {
-		t.Errorf("events %q", told)
+	reported := b.reported()
+	if len(reported) != 2 || !strings.Contains(reported[0], "Warning RemediationRequested") || !strings.Contains(reported[1], "Normal RemediationWithdrawn") {
+		t.Errorf("events %q", reported)
 	}
 }
 
@@ -112,7 +112,7 @@ func TestNothingIsMarkedOnTheWordOfALateCache(t *testing.T) {
 		name   string
 		change func(b *bench, m *v1beta1.Machine)
 	}{
-		{"the node is Ready again", func(b *bench, m *v1beta1.Machine) { b.wake(m) }},
+		{"the node is Ready again", func(b *bench, m *v1beta1.Machine) { b.reconcile(m) }},
 		{"the machine is paused", func(b *bench, m *v1beta1.Machine) { b.annotate(m, v1beta1.AnnotationPaused, "") }},
 		{"the machine is skipped", func(b *bench, m *v1beta1.Machine) { b.annotate(m, v1beta1.AnnotationSkipRemediation, "") }},
 		{"the machine is another one", func(b *bench, m *v1beta1.Machine) {

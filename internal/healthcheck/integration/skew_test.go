@@ -30,8 +30,8 @@ func TestAManagerWhoseClockDiffersReplacesAfterTheTimeout(t *testing.T) {
 			b.reportAt(victim, corev1.NodeReady, corev1.ConditionUnknown, b.clock.Now().Add(-skew))
 			b.pass()
 			b.clock.Step(59 * time.Second)
-			if wake := b.pass(); (b.mark(victim) != nil) || wake > time.Second {
-				t.Fatalf("marked after 59 seconds: %t, and looks again after %s", b.mark(victim) != nil, wake)
+			if reconcile := b.pass(); (b.mark(victim) != nil) || reconcile > time.Second {
+				t.Fatalf("marked after 59 seconds: %t, and checks again after %s", b.mark(victim) != nil, reconcile)
 			}
 			b.clock.Step(time.Second)
 			b.pass()

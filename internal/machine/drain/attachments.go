@@ -40,7 +40,7 @@ type attachments struct {
 }
 
 // on returns the attachments to a node as they were at the given time or later; that there are none may be up to
-// attachmentAge older. If they cannot be told now without asking too often, it returns when to ask again instead.
+// attachmentAge older. If they cannot be reported now without asking too often, it returns when to ask again instead.
 func (a *attachments) on(ctx context.Context, node string, since time.Time) (list []Attachment, wait time.Duration, err error) {
 	a.mu.Lock()
 	now := a.clock.Now()

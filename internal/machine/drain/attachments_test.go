@@ -109,7 +109,7 @@ func TestVolumesInALargeClusterWaitForTheNextList(t *testing.T) {
 	b.clock.SetTime(late.Drained)
 	b.expectOutcome(b.VolumesDetached(context.Background(), late), false, v1beta1.ReasonWaitingForVolumeDetach, "Finding out what is attached to node m1.")
 	if next := b.runPass("m1"); next != 5*time.Minute {
-		t.Errorf("the next look is after %s, want 5m0s, when its timeout has passed", next)
+		t.Errorf("the next check is after %s, want 5m0s, when its timeout has passed", next)
 	}
 	if listed != 3 {
 		t.Errorf("listed %d pages, want 3", listed)

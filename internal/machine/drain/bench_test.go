@@ -26,17 +26,17 @@ import (
 type bench struct {
 	*testing.T
 	*Controller
-	clock       *clocktesting.FakePassiveClock
-	target      client.WithWatch
-	work, wakes *fakeQueue
+	clock          *clocktesting.FakePassiveClock
+	target         client.WithWatch
+	work, triggers *fakeQueue
 
 	// refuse is what the API server answers to the eviction of a pod, by its name; callTime is how long that takes.
 	refuse   map[string]error
 	callTime time.Duration
 	onEvict  func(pod string)
 	onList   func()
-	// away is what it answers to everything.
-	away error
+	// unreachable is what it answers to everything.
+	unreachable error
 
 	evictions []string // pods that were asked for, in order
 	deletions []string
@@ -55,15 +55,15 @@ func newBench(t *testing.T, objects ...client.Object) *bench {
 				if b.onList != nil {
 					b.onList()
 				}
-				if b.away != nil {
-					return b.away
+				if b.unreachable != nil {
+					return b.unreachable
 				}
 				return c.List(ctx, list, opts...)
 			},
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 				b.reads++
-				if b.away != nil {
-					return b.away
+				if b.unreachable != nil {
+					return b.unreachable
 				}
 				return c.Get(ctx, key, o, opts...)
 			},
@@ -71,7 +71,7 @@ func newBench(t *testing.T, objects ...client.Object) *bench {
 				var options client.DeleteOptions
 				options.ApplyOptions(opts)
 				b.deletions = append(b.deletions, fmt.Sprint(o.GetName(), " ", *options.GracePeriodSeconds))
-				return errors.Join(b.away, c.Delete(ctx, o, opts...))
+				return errors.Join(b.unreachable, c.Delete(ctx, o, opts...))
 			},
 		})
 	b.restart(Options{})
@@ -82,7 +82,7 @@ func newBench(t *testing.T, objects ...client.Object) *bench {
 func (b *bench) restart(o Options) {
 	o.Target, o.Clock, o.Evict = b.target, b.clock, b.evict
 	b.Controller = New(o)
-	b.work, b.wakes = startSource(b.T, b.Wiring().Sources[0]), startSource(b.T, b.Wakes())
+	b.work, b.triggers = startSource(b.T, b.Wiring().Sources[0]), startSource(b.T, b.Triggers())
 }
 
 func (b *bench) evict(ctx context.Context, e *policyv1.Eviction) error {
@@ -91,7 +91,7 @@ func (b *bench) evict(ctx context.Context, e *policyv1.Eviction) error {
 	if b.onEvict != nil {
 		b.onEvict(e.Name)
 	}
-	if err := errors.Join(b.away, b.refuse[e.Name]); err != nil {
+	if err := errors.Join(b.unreachable, b.refuse[e.Name]); err != nil {
 		return err
 	}
 	var pod corev1.Pod

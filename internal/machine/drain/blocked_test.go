@@ -31,15 +31,15 @@ func TestARefusedPodIsNamedAndTriedAgainMoreAndMoreSlowly(t *testing.T) {
 	if got, want := fmt.Sprint(tried), "[0s 5s 15s 35s 1m15s 2m15s]"; got != want {
 		t.Errorf("tried at %s, want %s", got, want)
 	}
-	if got := fmt.Sprint(b.wakes.take()); got != "[m1]" {
-		t.Errorf("wakes of %s, want one", got)
+	if got := fmt.Sprint(b.triggers.take()); got != "[m1]" {
+		t.Errorf("triggers of %s, want one", got)
 	}
 	b.expectOutcome(b.drain("m1"), false, v1beta1.ReasonBlockedByDisruptionBudget, "Evicting the pods of node m1. In the way: "+
 		"a/web (The disruption budget web needs 2 healthy pods and has 2 currently).")
 }
 
 // M-37.
-func TestABudgetIsNamedAndWakesWhatItHeldUp(t *testing.T) {
+func TestABudgetIsNamedAndTriggersWhatItBlocked(t *testing.T) {
 	budget := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "web"},
 		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{}},
@@ -83,8 +83,8 @@ func TestABudgetIsNamedAndWakesWhatItHeldUp(t *testing.T) {
 	forced := request("m1")
 	forced.Force = true
 	b.Drain(context.Background(), forced)
-	if len(b.refusals.byMachine) != 0 {
-		t.Errorf("refusals of machines that are done are remembered: %v", b.refusals.byMachine)
+	if len(b.rejections.byMachine) != 0 {
+		t.Errorf("rejections of machines that are done are remembered: %v", b.rejections.byMachine)
 	}
 }
 
@@ -98,15 +98,15 @@ func TestANewBlockerIsReportedAfterHalfAMinute(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.pass(4 * time.Second)
-	b.wakes.take()
-	for b.wakes.take() == nil && b.clock.Now().Before(at(time.Hour)) {
+	b.triggers.take()
+	for b.triggers.take() == nil && b.clock.Now().Before(at(time.Hour)) {
 		b.pass(b.runPass("m1"))
 	}
 	if o := b.drain("m1"); !strings.Contains(o.Message, "web-2") {
 		t.Errorf("web-2 is not reported: %s", o.Message)
 	}
-	// The pass that woke the machine was the one before the clock went on.
-	if rewritten := b.memory.machines[key("m1")].drainPass.report.rewritten; !rewritten.Equal(at(30 * time.Second)) {
+	// The pass that triggered the machine was the one before the clock went on.
+	if rewritten := b.drainStates.machines[key("m1")].drainPass.report.rewritten; !rewritten.Equal(at(30 * time.Second)) {
 		t.Errorf("reported at %s, want 30s", rewritten.Sub(noon))
 	}
 }
@@ -120,7 +120,7 @@ func TestTheAPIServerSaysWhenToComeBack(t *testing.T) {
 	b.expectEvictions("web")
 	b.pass(17*time.Second - 1)
 	if next := b.runPass("m1"); next != 1 {
-		t.Errorf("the next look is after %s", next)
+		t.Errorf("the next check is after %s", next)
 	}
 	b.expectEvictions()
 	b.pass(1)
@@ -141,7 +141,7 @@ func TestTheEndOfPatienceIsReportedAtOnce(t *testing.T) {
 	var reasons []string
 	for range 20 {
 		next := b.runPass("m1")
-		if b.wakes.take() != nil {
+		if b.triggers.take() != nil {
 			o := b.Drain(context.Background(), wanted)
 			reasons = append(reasons, fmt.Sprint(b.clock.Since(noon), " ", o.Reason))
 		}

@@ -18,8 +18,8 @@ import (
 	"machinist.dev/machinist/internal/wording"
 )
 
-// verdict is what the PodDisruptionBudgets of a pod say about its eviction.
-type verdict struct {
+// decision is what the PodDisruptionBudgets of a pod say about its eviction.
+type assessment struct {
 	// budgets that select the pod.
 	budgets []string
 	// never says why they can never allow the eviction, empty if they can.
@@ -27,8 +27,8 @@ type verdict struct {
 }
 
 // assess judges a pod by the budgets of its namespace.
-func assess(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget) verdict {
-	var v verdict
+func assess(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget) assessment {
+	var v assessment
 	for i := range budgets {
 		budget := &budgets[i]
 		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
@@ -84,9 +84,9 @@ func (b *budgetsByNamespace) in(ctx context.Context, namespace string) ([]policy
 	return list.Items, nil
 }
 
-// refusals knows which pods are held up by which budget, so that a budget that allows evictions again finds the drains
+// rejections knows which pods are held up by which budget, so that a budget that allows evictions again finds the drains
 // that wait for it, whatever their number.
-type refusals struct {
+type rejections struct {
 	mu        sync.Mutex
 	byBudget  map[types.NamespacedName]map[types.UID]refused
 	byMachine map[types.NamespacedName]map[types.UID]types.NamespacedName // the budget of each refused pod
@@ -100,7 +100,7 @@ type refused struct {
 }
 
 // set replaces what is known of a machine: the budget of each of its refused pods.
-func (r *refusals) set(machine types.NamespacedName, pods map[types.UID]types.NamespacedName, now time.Time) {
+func (r *rejections) set(machine types.NamespacedName, pods map[types.UID]types.NamespacedName, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before := r.byMachine[machine]
@@ -135,7 +135,7 @@ func (r *refusals) set(machine types.NamespacedName, pods map[types.UID]types.Na
 }
 
 // longest returns the n pods that the budget has held up for the longest time. More would only be refused again.
-func (r *refusals) longest(budget types.NamespacedName, n int) []refused {
+func (r *rejections) longest(budget types.NamespacedName, n int) []refused {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var pods []refused

@@ -43,45 +43,45 @@ func TestAssess(t *testing.T) {
 	tests := []struct {
 		name    string
 		budgets []policyv1.PodDisruptionBudget
-		want    verdict
+		want    assessment
 	}{
-		{"none", nil, verdict{}},
-		{"one that has none to spare now", []policyv1.PodDisruptionBudget{budget("web", web, nil)}, verdict{budgets: []string{"web"}}},
+		{"none", nil, assessment{}},
+		{"one that has none to spare now", []policyv1.PodDisruptionBudget{budget("web", web, nil)}, assessment{budgets: []string{"web"}}},
 		{"of others", []policyv1.PodDisruptionBudget{
 			budget("db", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}, limit(3, "", "0")),
 			budget("elsewhere", web, func(b *policyv1.PodDisruptionBudget) { b.Namespace = "other" }),
 			budget("unset", nil, nil),
 			budget("broken", &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Like"}}}, nil),
-		}, verdict{}},
-		{"an empty selector selects all", []policyv1.PodDisruptionBudget{budget("all", &metav1.LabelSelector{}, nil)}, verdict{budgets: []string{"all"}}},
+		}, assessment{}},
+		{"an empty selector selects all", []policyv1.PodDisruptionBudget{budget("all", &metav1.LabelSelector{}, nil)}, assessment{budgets: []string{"all"}}},
 		{"maxUnavailable 0", []policyv1.PodDisruptionBudget{budget("web", web, limit(3, "", "0"))},
-			verdict{[]string{"web"}, "maxUnavailable is 0"}},
+			assessment{[]string{"web"}, "maxUnavailable is 0"}},
 		{"maxUnavailable 0%", []policyv1.PodDisruptionBudget{budget("web", web, limit(3, "", "0%"))},
-			verdict{[]string{"web"}, "maxUnavailable is 0%"}},
+			assessment{[]string{"web"}, "maxUnavailable is 0%"}},
 		{"minAvailable as many as there are", []policyv1.PodDisruptionBudget{budget("web", web, limit(3, "3", ""))},
-			verdict{[]string{"web"}, "minAvailable is 3, of 3 pods"}},
+			assessment{[]string{"web"}, "minAvailable is 3, of 3 pods"}},
 		{"minAvailable more than there are", []policyv1.PodDisruptionBudget{budget("web", web, limit(5, "5", ""))},
-			verdict{[]string{"web"}, "minAvailable is 5, of 3 pods"}},
+			assessment{[]string{"web"}, "minAvailable is 5, of 3 pods"}},
 		{"minAvailable 100%", []policyv1.PodDisruptionBudget{budget("web", web, limit(3, "100%", ""))},
-			verdict{[]string{"web"}, "minAvailable is 100%, of 3 pods"}},
+			assessment{[]string{"web"}, "minAvailable is 100%, of 3 pods"}},
 		{"not yet seen by the disruption controller", []policyv1.PodDisruptionBudget{budget("web", web, func(b *policyv1.PodDisruptionBudget) {
 			limit(3, "", "0")(b)
 			b.Status.ObservedGeneration = 1
-		})}, verdict{budgets: []string{"web"}}},
+		})}, assessment{budgets: []string{"web"}}},
 		{"two", []policyv1.PodDisruptionBudget{budget("web-2", web, nil), budget("web-1", web, nil)},
-			verdict{[]string{"web-1", "web-2"}, "the API server evicts no pod that is selected by more than one"}},
+			assessment{[]string{"web-1", "web-2"}, "the API server evicts no pod that is selected by more than one"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, assess(&pod, test.budgets), cmp.AllowUnexported(verdict{})); diff != "" {
+			if diff := cmp.Diff(test.want, assess(&pod, test.budgets), cmp.AllowUnexported(assessment{})); diff != "" {
 				t.Error(diff)
 			}
 		})
 	}
 }
 
-func TestRefusalsFindTheLongestWaiting(t *testing.T) {
-	var r refusals
+func TestRejectionsFindTheLongestWaiting(t *testing.T) {
+	var r rejections
 	budget := types.NamespacedName{Namespace: "shop", Name: "web"}
 	other := types.NamespacedName{Namespace: "shop", Name: "db"}
 	m1, m2 := types.NamespacedName{Name: "m1"}, types.NamespacedName{Name: "m2"}

@@ -31,8 +31,8 @@ type call struct {
 	action    Action
 }
 
-func newCalls(places int) *calls {
-	return &calls{quarter: max(places/4, 1), slow: map[string]time.Time{}}
+func newCalls(slots int) *calls {
+	return &calls{quarter: max(slots/4, 1), slow: map[string]time.Time{}}
 }
 
 // begin reports whether another call for a pod of the namespace may be made now. It must be followed by end or cancel.
@@ -55,7 +55,7 @@ func (c *calls) begin(namespace string, action Action, now time.Time) (call, boo
 	return begun, true
 }
 
-// end tells that a call is over.
+// end shows that a call is over.
 func (c *calls) end(over call, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

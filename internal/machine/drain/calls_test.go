@@ -30,7 +30,7 @@ func TestEvictionsThatHangInOneNamespaceLeaveOtherDrainsAlone(t *testing.T) {
 	target := fake.NewClientBuilder().WithObjects(objects...).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).
 		Build()
-	const places = 8
+	const slots = 8
 	hang, evicted, full := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	var (
 		workers  sync.WaitGroup
@@ -39,14 +39,14 @@ func TestEvictionsThatHangInOneNamespaceLeaveOtherDrainsAlone(t *testing.T) {
 	)
 	now := clocktesting.NewFakePassiveClock(noon)
 	c := New(Options{
-		Target: target, Clock: now, Evictions: NewLimiter(places), Workers: 1,
+		Target: target, Clock: now, Evictions: NewLimiter(slots), Workers: 1,
 		Evict: func(_ context.Context, e *policyv1.Eviction) error {
 			if e.Namespace != "hangs" {
 				close(evicted)
 				return nil
 			}
 			mu.Lock()
-			if underWay++; underWay == places {
+			if underWay++; underWay == slots {
 				close(full)
 			}
 			mu.Unlock()
@@ -83,8 +83,8 @@ func TestEvictionsThatHangInOneNamespaceLeaveOtherDrainsAlone(t *testing.T) {
 		t.Error("a pod of another namespace is not evicted while others hang")
 	}
 	mu.Lock()
-	if underWay != places {
-		t.Errorf("%d evictions were begun in a namespace in which %d hang", underWay, places)
+	if underWay != slots {
+		t.Errorf("%d evictions were begun in a namespace in which %d hang", underWay, slots)
 	}
 	mu.Unlock()
 	close(hang)
@@ -93,10 +93,10 @@ func TestEvictionsThatHangInOneNamespaceLeaveOtherDrainsAlone(t *testing.T) {
 }
 
 // M-83.
-func TestSlowNamespacesShareAQuarterOfThePlaces(t *testing.T) {
+func TestSlowNamespacesShareAQuarterOfTheSlots(t *testing.T) {
 	t.Parallel()
-	for places, want := range map[int]int{1: 1, 2: 1, 4: 1, 8: 2, 20: 5} {
-		c := newCalls(places)
+	for slots, want := range map[int]int{1: 1, 2: 1, 4: 1, 8: 2, 20: 5} {
+		c := newCalls(slots)
 		begin := func(namespace string, now time.Time) int {
 			n := 0
 			for n < 100 {
@@ -108,39 +108,39 @@ func TestSlowNamespacesShareAQuarterOfThePlaces(t *testing.T) {
 			return n
 		}
 		if n := begin("quick", noon); n != 100 {
-			t.Errorf("%d places: only %d calls in a namespace that is not slow", places, n)
+			t.Errorf("%d places: only %d calls in a namespace that is not slow", slots, n)
 		}
 		c.underWay = nil
 		for _, namespace := range []string{"a", "b"} { // A deletion that hangs makes a namespace slow, and takes no place.
 			first, _ := c.begin(namespace, Delete, noon)
 			if n := c.hanging(noon.Add(slowCall)); n != 0 {
-				t.Errorf("%d places: %d evictions hang", places, n)
+				t.Errorf("%d places: %d evictions hang", slots, n)
 			}
 			c.end(first, noon.Add(slowCall))
 		}
 		later := noon.Add(slowCall)
 		if n := begin("a", later) + begin("b", later); n != want {
-			t.Errorf("%d places: %d calls are under way in slow namespaces, want %d", places, n, want)
+			t.Errorf("%d places: %d calls are under way in slow namespaces, want %d", slots, n, want)
 		}
 		if n := begin("quick", later); n != 100 {
-			t.Errorf("%d places: a namespace waits for slow ones", places)
+			t.Errorf("%d places: a namespace waits for slow ones", slots)
 		}
 		if n := begin("a", later.Add(slowFor)); n != 0 {
-			t.Errorf("%d places: a namespace in which calls hang does not count as slow", places)
+			t.Errorf("%d places: a namespace in which calls hang does not count as slow", slots)
 		}
 		if n := c.hanging(later.Add(slowCall - 1)); n != 0 {
-			t.Errorf("%d places: %d calls hang too early", places, n)
+			t.Errorf("%d places: %d calls hang too early", slots, n)
 		}
 		if n := c.hanging(later.Add(slowCall)); n != want+100 {
-			t.Errorf("%d places: %d calls hang, want %d", places, n, want+100)
+			t.Errorf("%d places: %d calls hang, want %d", slots, n, want+100)
 		}
 		c.underWay = nil
 		if !c.isSlow("a", later.Add(slowFor-1)) || c.isSlow("a", later.Add(slowFor)) {
-			t.Errorf("%d places: a namespace does not count as slow for %s", places, slowFor)
+			t.Errorf("%d places: a namespace does not count as slow for %s", slots, slowFor)
 		}
 		quick, _ := c.begin("b", Evict, later)
 		if c.end(quick, later.Add(slowCall-1)); c.isSlow("b", later.Add(slowCall)) {
-			t.Errorf("%d places: a namespace counts as slow after a call that was not", places)
+			t.Errorf("%d places: a namespace counts as slow after a call that was not", slots)
 		}
 	}
 }
@@ -167,8 +167,8 @@ func TestAPassThatMayMakeNoCallComesBackLater(t *testing.T) {
 	b.runPass("m1")
 	b.onEvict = func(string) {
 		b.onEvict = nil
-		if next := b.runPass("m2"); next != maxLook {
-			t.Errorf("it comes back after %s, want %s", next, maxLook)
+		if next := b.runPass("m2"); next != maxRecheck {
+			t.Errorf("it comes back after %s, want %s", next, maxRecheck)
 		}
 	}
 	b.runPass("m1")

@@ -34,8 +34,8 @@ import (
 // patience bounds failing tests only: a passing one goes on with the event it waits for.
 const patience = 2 * time.Minute
 
-// heldByKubelet is a label on pods that the tests' kubelet does not remove by itself.
-const heldByKubelet = "test/held"
+// keptByKubelet is a label on pods that the tests' kubelet does not remove by itself.
+const keptByKubelet = "test/kept"
 
 // shared is the control plane of the tests that need one. The others do not wait for it.
 var shared struct {
@@ -138,7 +138,7 @@ func (c *cluster) pod(node *corev1.Node, name string, edits ...func(*corev1.Pod)
 	return p
 }
 
-func held(p *corev1.Pod) { p.Labels[heldByKubelet] = "" }
+func blocked(p *corev1.Pod) { p.Labels[keptByKubelet] = "" }
 
 func withGrace(seconds int64) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = &seconds }
@@ -195,7 +195,7 @@ func (c *cluster) startKubelet() {
 			if !ok || p.DeletionTimestamp.IsZero() {
 				continue
 			}
-			if _, held := p.Labels[heldByKubelet]; !held {
+			if _, blocked := p.Labels[keptByKubelet]; !blocked {
 				err := c.Delete(ctx, p, client.GracePeriodSeconds(0), client.Preconditions{UID: &p.UID})
 				if client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
 					c.Errorf("the kubelet cannot remove pod %s: %v", p.Name, err)
@@ -205,7 +205,7 @@ func (c *cluster) startKubelet() {
 	})
 }
 
-// await reads a list of the test's namespace again at each event until done says so.
+// await reads a list of the test's namespace again at each event until done reports it.
 func await[L client.ObjectList](c *cluster, what string, list L, done func(L) (bool, string)) {
 	c.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -230,7 +230,7 @@ func await[L client.ObjectList](c *cluster, what string, list L, done func(L) (b
 	}
 }
 
-// reconciler stands for the Machine reconciler: it asks for its machines' drains whenever it is woken.
+// reconciler stands for the Machine reconciler: it asks for its machines' drains whenever it is triggered.
 type reconciler struct {
 	*cluster
 	*drain.Controller
@@ -242,7 +242,7 @@ type reconciler struct {
 	changed  chan struct{} // closed and replaced with each pass
 }
 
-// startDrains runs the drain controller, and a reconciler that it wakes, for the time of the test.
+// startDrains runs the drain controller, and a reconciler that it triggers, for the time of the test.
 func (c *cluster) startDrains(o drain.Options, edits ...func(*drain.Options)) *reconciler {
 	c.Helper()
 	yes := true
@@ -260,8 +260,8 @@ func (c *cluster) startDrains(o drain.Options, edits ...func(*drain.Options)) *r
 		}
 	}
 	o.Target = c.WithWatch
-	events := func(object client.Object, keys handler.EventHandler, news ...predicate.Predicate) source.Source {
-		return source.Kind(mgr.GetCache(), object, keys, news...)
+	events := func(object client.Object, keys handler.EventHandler, changes ...predicate.Predicate) source.Source {
+		return source.Kind(mgr.GetCache(), object, keys, changes...)
 	}
 	for _, edit := range edits {
 		edit(&o)
@@ -283,7 +283,7 @@ func (c *cluster) startDrains(o drain.Options, edits ...func(*drain.Options)) *r
 	if err != nil {
 		c.Fatal(err)
 	}
-	if err := machines.Watch(r.Wakes()); err != nil {
+	if err := machines.Watch(r.Triggers()); err != nil {
 		c.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

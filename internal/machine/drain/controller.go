@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// DefaultWorkers is how many drains are looked at at the same time.
+	// DefaultWorkers is how many drains are checked at the same time.
 	DefaultWorkers = 32
 
 	// DefaultConcurrentEvictions is how many drains send evictions at the same time.
@@ -57,28 +57,28 @@ type Options struct {
 	// Clock tells the time, by default the system's.
 	Clock clock.PassiveClock
 
-	// Workers is how many drains are looked at at the same time, by default DefaultWorkers. There are always half as many
+	// Workers is how many drains are checked at the same time, by default DefaultWorkers. There are always half as many
 	// again as Evictions has places, so that evictions that hang leave workers to others.
 	Workers int
 
 	// Evictions bounds the evictions in flight, by default to DefaultConcurrentEvictions. It may be shared.
 	Evictions *Limiter
 
-	// Signals are how a Node shows that its instance is about to be taken away. Default interruption.Known.
+	// Signals are how a Node shows that its instance is about to be removed. Default interruption.Known.
 	Signals interruption.Signals
 
 	// Metrics is where the metrics are registered, by default nowhere.
 	Metrics prometheus.Registerer
 
-	// Epoch changes when the target cluster goes away and when it comes back. While a request is of another epoch nothing is
-	// done for it but to wake its machine: the target cluster cannot be reached, or times were reckoned before an outage
-	// that is to be left out. By default there is one epoch, 0.
+	// Epoch changes when the target cluster becomes unreachable and when it comes back. While a request is of another epoch nothing is
+	// done for it but to trigger its machine: the target cluster cannot be reached, or times were reckoned before an outage
+	// that must be left out. By default there is one epoch, 0.
 	Epoch func() uint64
 
-	// OnWork takes the machines that a worker is to look at, and OnWake those of which there is something new to report,
-	// for a caller with a queue of its own, who calls Reconcile itself: Work and Wakes are then silent. They are called in
+	// OnWork takes the machines that a worker is to check, and OnWake those of which there is something new to report,
+	// for a caller with a queue of its own, who calls Reconcile itself: Work and Triggers are then silent. They are called in
 	// the goroutine in which it happens, and must not call the controller back.
-	OnWork, OnWake func(types.NamespacedName)
+	OnWork, OnTrigger func(types.NamespacedName)
 }
 
 // Controller drains Nodes and waits for their volumes, for the Machine reconciler.
@@ -88,9 +88,9 @@ type Options struct {
 // of the API and in which order follows from its calls, the answers and the clock alone.
 type Controller struct {
 	*state
-	options     Options
-	metrics     metrics
-	work, wakes bell
+	options        Options
+	metrics        metrics
+	work, triggers trigger
 }
 
 // New returns a controller that does nothing until Register and Drain.
@@ -116,13 +116,13 @@ func New(o Options) *Controller {
 	if o.Evictions == nil {
 		o.Evictions = NewLimiter(DefaultConcurrentEvictions)
 	}
-	o.Workers = max(o.Workers, o.Evictions.places+(o.Evictions.places+1)/2)
+	o.Workers = max(o.Workers, o.Evictions.slots+(o.Evictions.slots+1)/2)
 	return &Controller{
-		state:   newState(o),
-		options: o,
-		metrics: newMetrics(),
-		work:    bell{hear: o.OnWork},
-		wakes:   bell{hear: o.OnWake},
+		state:    newState(o),
+		options:  o,
+		metrics:  newMetrics(),
+		work:     trigger{hear: o.OnWork},
+		triggers: trigger{hear: o.OnTrigger},
 	}
 }
 
@@ -137,7 +137,7 @@ func (c *Controller) Register(mgr manager.Manager, events wiring.TargetEvents) e
 	return c.Wiring().Add(mgr, events)
 }
 
-// Wiring is the one table of what wakes a drain: who asks for one, its own times, and a PodDisruptionBudget that changes.
+// Wiring is the one table of what triggers a drain: who asks for one, its own times, and a PodDisruptionBudget that changes.
 func (c *Controller) Wiring() wiring.Controller {
 	return wiring.Controller{
 		Name: "drain", Reconciler: c, Concurrency: c.options.Workers,
@@ -148,60 +148,60 @@ func (c *Controller) Wiring() wiring.Controller {
 	}
 }
 
-// Wakes is a source for the controller of Machines: a machine whenever there is something new to report of it.
-func (c *Controller) Wakes() source.Source { return c.wakes.source() }
+// Triggers is a source for the controller of Machines: a machine whenever there is something new to report of it.
+func (c *Controller) Triggers() source.Source { return c.triggers.source() }
 
 // Drain reports where the drain of a machine's Node stands, and makes sure that it is being worked on. Its first call
-// looks at the Node at once, so that one without pods to evict is done in the same pass; later ones report what the
+// checks the Node at once, so that one without pods to evict is done in the same pass; later ones report what the
 // workers have found. Errors of the target cluster are part of the outcome: the workers try again.
 func (c *Controller) Drain(ctx context.Context, request Request) Outcome {
-	r, first, changed := c.memory.admitDrain(request)
+	r, first, changed := c.drainStates.admitDrain(request)
 	if why := request.needless(); why != "" {
 		c.finish(r, request, v1beta1.ReasonSkipped, why)
 	} else if first && r.busy.TryLock() {
 		defer r.busy.Unlock()
 		ctx, cancel := context.WithTimeout(ctx, inlineTimeout)
 		defer cancel()
-		c.firstLook(ctx, r, request)
+		c.firstRecheck(ctx, r, request)
 	}
-	outcome := c.memory.drainOutcomeOf(r)
+	outcome := c.drainStates.drainOutcomeOf(r)
 	if !outcome.Done && (first || changed) {
-		c.work.ring(request.Machine)
+		c.work.enqueue(request.Machine)
 	}
 	return outcome
 }
 
 // VolumesDetached reports whether the volumes of a drained Node are detached, or need not be waited for any longer, and
-// makes sure that they are being looked at. Like Drain, it looks at once when it is called for the first time.
+// makes sure that they are being checked. Like Drain, it checks once when it is called for the first time.
 func (c *Controller) VolumesDetached(ctx context.Context, request VolumesRequest) Outcome {
-	_, _, waiting := c.memory.task(request.Machine)
+	_, _, waiting := c.drainStates.task(request.Machine)
 	renewed := waiting != nil && waiting.Epoch != request.Epoch
-	r, first := c.memory.admitVolumes(request)
+	r, first := c.drainStates.admitVolumes(request)
 	if why := request.needless(); why != "" {
-		c.memory.setVolumesOutcome(r, Outcome{Done: true, Reason: v1beta1.ReasonSkipped, Message: why})
+		c.drainStates.setVolumesOutcome(r, Outcome{Done: true, Reason: v1beta1.ReasonSkipped, Message: why})
 	} else if first && r.busy.TryLock() {
 		defer r.busy.Unlock()
 		ctx, cancel := context.WithTimeout(ctx, inlineTimeout)
 		defer cancel()
 		c.firstVolumes(ctx, r, request)
 	}
-	outcome := c.memory.volumesOutcomeOf(r)
+	outcome := c.drainStates.volumesOutcomeOf(r)
 	if !outcome.Done && (first || renewed) {
-		c.work.ring(request.Machine)
+		c.work.enqueue(request.Machine)
 	}
 	return outcome
 }
 
 // Forget ends all work for a machine. What was sent stays sent.
 func (c *Controller) Forget(machine types.NamespacedName) {
-	c.memory.forget(machine)
-	c.refusals.set(machine, nil, c.options.Clock.Now())
+	c.drainStates.forget(machine)
+	c.rejections.set(machine, nil, c.options.Clock.Now())
 	c.options.Evictions.withdraw(machine)
 }
 
 // Reconcile makes one pass for a machine: of its drain, or of the wait for its volumes.
 func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	r, drain, volumes := c.memory.task(request.NamespacedName)
+	r, drain, volumes := c.drainStates.task(request.NamespacedName)
 	if drain == nil && volumes == nil {
 		// Whoever was forgotten while it asked for a place must not keep others from it.
 		c.options.Evictions.withdraw(request.NamespacedName)
@@ -209,23 +209,23 @@ func (c *Controller) Reconcile(ctx context.Context, request reconcile.Request) (
 	}
 	if c.outdated(drain, volumes) {
 		c.options.Evictions.withdraw(request.NamespacedName)
-		c.wakes.ring(request.NamespacedName)
+		c.triggers.enqueue(request.NamespacedName)
 		return reconcile.Result{}, nil // The machine asks again.
 	}
 	if !r.busy.TryLock() {
 		// The caller of Drain is looking just now.
-		return reconcile.Result{RequeueAfter: firstLook}, nil
+		return reconcile.Result{RequeueAfter: firstRecheck}, nil
 	}
 	defer r.busy.Unlock()
 	if drain != nil {
-		before := c.memory.drainOutcomeOf(r)
+		before := c.drainStates.drainOutcomeOf(r)
 		next, err := c.passDrain(ctx, r, *drain)
-		c.wakeIfNews(request, before, c.memory.drainOutcomeOf(r))
+		c.notifyIfChanged(request, before, c.drainStates.drainOutcomeOf(r))
 		return reconcile.Result{RequeueAfter: next}, err
 	}
-	before := c.memory.volumesOutcomeOf(r)
+	before := c.drainStates.volumesOutcomeOf(r)
 	next, err := c.passVolumes(ctx, r, *volumes)
-	c.wakeIfNews(request, before, c.memory.volumesOutcomeOf(r))
+	c.notifyIfChanged(request, before, c.drainStates.volumesOutcomeOf(r))
 	return reconcile.Result{RequeueAfter: next}, err
 }
 
@@ -235,14 +235,14 @@ func (c *Controller) outdated(drain *Request, volumes *VolumesRequest) bool {
 	return drain != nil && drain.Epoch != epoch || volumes != nil && volumes.Epoch != epoch
 }
 
-// wakeIfNews wakes the machine when there is something to write down that its last pass has not seen.
-func (c *Controller) wakeIfNews(request reconcile.Request, before, after Outcome) {
+// notifyIfChanged triggers the machine when there is something to write down that its last pass has not seen.
+func (c *Controller) notifyIfChanged(request reconcile.Request, before, after Outcome) {
 	if !before.looksLike(after) {
-		c.wakes.ring(request.NamespacedName)
+		c.triggers.enqueue(request.NamespacedName)
 	}
 }
 
-// onBudgets wakes the drains that wait for a PodDisruptionBudget that has changed.
+// onBudgets triggers the drains that wait for a PodDisruptionBudget that has changed.
 func (c *Controller) onBudgets() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	changed := func(o client.Object) {
@@ -268,8 +268,8 @@ func (c *Controller) budgetChanged(budget *policyv1.PodDisruptionBudget) {
 }
 
 func (c *Controller) retry(budget types.NamespacedName, n int) {
-	for _, pod := range c.refusals.longest(budget, n) {
-		c.memory.wake(pod.machine, pod.pod)
-		c.work.ring(pod.machine)
+	for _, pod := range c.rejections.longest(budget, n) {
+		c.drainStates.notify(pod.machine, pod.pod)
+		c.work.enqueue(pod.machine)
 	}
 }

@@ -31,8 +31,8 @@ func TestAnEmptyNodeIsDoneInTheFirstCall(t *testing.T) {
 	if b.reads != 2 {
 		t.Errorf("with its volumes it took %d reads, want 2", b.reads)
 	}
-	if work, wakes := b.work.take(), b.wakes.take(); work != nil || wakes != nil {
-		t.Errorf("work for %v and wakes of %v, want none", work, wakes)
+	if work, triggers := b.work.take(), b.triggers.take(); work != nil || triggers != nil {
+		t.Errorf("work for %v and triggers of %v, want none", work, triggers)
 	}
 }
 
@@ -44,11 +44,11 @@ func TestPodsAreEvictedByTheWorkersInTurn(t *testing.T) {
 		t.Fatalf("work for %s, want [m1]", got)
 	}
 	if next := b.runPass("m1"); next != time.Second {
-		t.Errorf("the next look is after %s, want 1s", next)
+		t.Errorf("the next check is after %s, want 1s", next)
 	}
 	b.expectEvictions("db", "web")
-	if wakes := b.wakes.take(); wakes != nil {
-		t.Errorf("wakes of %v although there is no news", wakes)
+	if triggers := b.triggers.take(); triggers != nil {
+		t.Errorf("triggers of %v although there is no change", triggers)
 	}
 	b.pass(time.Second)
 	b.runPass("m1")
@@ -57,8 +57,8 @@ func TestPodsAreEvictedByTheWorkersInTurn(t *testing.T) {
 	if next := b.runPass("m1"); next != 0 {
 		t.Errorf("a drain that is done wants to come back after %s", next)
 	}
-	if got := fmt.Sprint(b.wakes.take()); got != "[m1]" {
-		t.Errorf("wakes of %s, want [m1]", got)
+	if got := fmt.Sprint(b.triggers.take()); got != "[m1]" {
+		t.Errorf("triggers of %s, want [m1]", got)
 	}
 	o := b.drain("m1")
 	b.expectOutcome(o, true, v1beta1.ReasonDrained, "No pod is left to evict.")
@@ -103,8 +103,8 @@ func TestANoticeIsReadAgainBeforePodsEndForIt(t *testing.T) {
 			announced := request("m1")
 			announced.Announced, announced.Deadline = true, at(10*time.Second)
 			b.Drain(context.Background(), announced)
-			if next := b.runPass("m1"); len(test.want) == 0 && next != maxLook {
-				t.Errorf("it is looked at again after %s, want %s", next, maxLook)
+			if next := b.runPass("m1"); len(test.want) == 0 && next != maxRecheck {
+				t.Errorf("it is reconciled again after %s, want %s", next, maxRecheck)
 			}
 			b.expectEvictions(test.want...)
 		})
@@ -140,7 +140,7 @@ func TestAChangedRequestIsLookedAtAgain(t *testing.T) {
 		test.change()
 		b.Drain(context.Background(), wanted)
 		if again := b.work.take() != nil; again != test.again {
-			t.Errorf("%d: looked at again: %t, want %t", i, again, test.again)
+			t.Errorf("%d: reconciled again: %t, want %t", i, again, test.again)
 		}
 	}
 }
@@ -162,13 +162,13 @@ func TestALaterDrainOfAMachineIsAnother(t *testing.T) {
 // is busy with the machine when it is asked for.
 func TestThereIsAlwaysAReason(t *testing.T) {
 	b := newBench(t, aNode("m1"))
-	r, _ := b.memory.admitVolumes(volumesRequest("m1", noon))
+	r, _ := b.drainStates.admitVolumes(volumesRequest("m1", noon))
 	r.busy.Lock()
 	b.expectOutcome(b.drain("m1"), false, v1beta1.ReasonDraining, "Evicting the pods of node m1.")
 	r.volumes = nil
 	b.expectOutcome(b.VolumesDetached(context.Background(), volumesRequest("m1", noon)), false,
 		v1beta1.ReasonWaitingForVolumeDetach, "Finding out what is attached to node m1.")
-	if next := b.runPass("m1"); next != firstLook {
+	if next := b.runPass("m1"); next != firstRecheck {
 		t.Errorf("a worker that finds another one there comes back after %s", next)
 	}
 }

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// labelValue marks the label that takes a Node out of load balancers as ours. They look at its presence only.
+	// labelValue marks the label that takes a Node out of load balancers as ours. They check its presence only.
 	labelValue = "machinist"
 )
 
@@ -55,7 +55,7 @@ func Cordoned(node *corev1.Node) bool {
 
 // Uncordon takes back what Cordon did, in one patch, none if there is nothing to take back. What others did is left:
 // a Node that was cordoned before stays so, and so does the label of another. The annotations taken off with it are what
-// nobody shall act upon any more once pods come back. It is a conflict if the Node has changed meanwhile.
+// nobody must act upon any more once pods come back. It is a conflict if the Node has changed meanwhile.
 func Uncordon(ctx context.Context, target client.Client, node *corev1.Node, annotations ...string) (*corev1.Node, error) {
 	patch := nodePatch{}
 	if node.Labels[v1beta1.NodeLabelExcludeFromLoadBalancers] == labelValue {
@@ -134,7 +134,7 @@ func (p *nodePatch) apply(ctx context.Context, target client.Client, node *corev
 	return patched, nil
 }
 
-// changesUID tells whether a patch was refused since the object has another UID, which the API server takes for an attempt
+// changesUID shows whether a patch was refused since the object has another UID, which the API server takes for an attempt
 // to change it.
 func changesUID(err error) bool {
 	var status apierrors.APIStatus

@@ -18,13 +18,13 @@ func (d deadline) moment(grace time.Duration) (time.Time, bool) {
 	return d.end.Add(-min(grace, length/2)), true
 }
 
-// passed tells whether the moment for a pod of the given grace has come.
+// passed shows whether the moment for a pod of the given grace has come.
 func (d deadline) passed(grace time.Duration, now time.Time) bool {
 	moment, ok := d.moment(grace)
 	return ok && !now.Before(moment)
 }
 
-// over tells whether the end has come.
+// over shows whether the end has come.
 func (d deadline) over(now time.Time) bool {
 	return !d.end.IsZero() && !now.Before(d.end)
 }

@@ -76,7 +76,7 @@ func TestBudgetsThatOverlapAreNamed(t *testing.T) {
 		"through the client":           func(o *drain.Options) { o.Evict = nil },
 	} {
 		drains := c.startDrains(drain.Options{}, edit)
-		o := drains.awaitOne(drains.ask(node, time.Hour), "the refusal "+name, func(o drain.Outcome) bool { return len(o.Blocked) == 1 })
+		o := drains.awaitOne(drains.ask(node, time.Hour), "the rejection "+name, func(o drain.Outcome) bool { return len(o.Blocked) == 1 })
 		if b := o.Blocked[0]; !b.Never || !slices.Equal(b.Budgets, []string{"one", "two"}) {
 			t.Errorf("%s: got %+v", name, b)
 		}
@@ -129,7 +129,7 @@ func TestPodsThatAreBoundToTheirNodeStay(t *testing.T) {
 func TestAtTheDeadlinePodsAreDeletedWithGrace(t *testing.T) {
 	c := newCluster(t)
 	node := c.node("a")
-	pod := c.pod(node, "web", held, withGrace(3))
+	pod := c.pod(node, "web", blocked, withGrace(3))
 	c.budget("web", minAvailable(1), false)
 	drains := c.startDrains(drain.Options{})
 	const length = 8 * time.Second
@@ -160,7 +160,7 @@ func TestAtTheDeadlinePodsAreDeletedWithGrace(t *testing.T) {
 func TestALongGraceIsCutNotTaken(t *testing.T) {
 	c := newCluster(t)
 	node := c.node("a")
-	pod := c.pod(node, "web", held, withGrace(3600))
+	pod := c.pod(node, "web", blocked, withGrace(3600))
 	if err := c.Delete(context.Background(), pod); err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +178,7 @@ func TestALongGraceIsCutNotTaken(t *testing.T) {
 func TestAStuckPodIsLeftBehindAfterTheDeadline(t *testing.T) {
 	c := newCluster(t)
 	node := c.node("a")
-	pod := c.pod(node, "web", held)
+	pod := c.pod(node, "web", blocked)
 	drains := c.startDrains(drain.Options{})
 	o := drains.awaitOne(drains.ask(node, 0), "the drain", isDone)
 	if want := fmt.Sprintf("Left behind: %s/web (still terminating after the deadline).", c.namespace); o.Message != want {
@@ -198,7 +198,7 @@ func TestForceEndsTheDrainAndTouchesNothing(t *testing.T) {
 	c.budget("web", minAvailable(2), false)
 	drains := c.startDrains(drain.Options{})
 	machine := drains.ask(node, time.Hour)
-	drains.awaitOne(machine, "the refusals", func(o drain.Outcome) bool { return len(o.Blocked) == 2 })
+	drains.awaitOne(machine, "the rejections", func(o drain.Outcome) bool { return len(o.Blocked) == 2 })
 	drains.ask(node, time.Hour, func(r *drain.Request) { r.Force = true })
 	if o := drains.awaitOne(machine, "the end", isDone); o.Reason != v1beta1.ReasonSkipped {
 		t.Errorf("got %+v", o)
@@ -215,7 +215,7 @@ func TestForceEndsTheDrainAndTouchesNothing(t *testing.T) {
 // M-38.
 func TestManyDrainsShareTheEvictions(t *testing.T) {
 	c := newCluster(t)
-	const machines, podsEach, places = 200, 3, 6
+	const machines, podsEach, slots = 200, 3, 6
 	evict, err := drain.EvictWith(c.config, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -239,7 +239,7 @@ func TestManyDrainsShareTheEvictions(t *testing.T) {
 			c.pod(node, fmt.Sprintf("web-%d-%d", i, j))
 		}
 	}
-	drains := c.startDrains(drain.Options{Evict: counted, Evictions: drain.NewLimiter(places), Workers: 32})
+	drains := c.startDrains(drain.Options{Evict: counted, Evictions: drain.NewLimiter(slots), Workers: 32})
 	begun := time.Now()
 	for _, node := range nodes {
 		drains.ask(node, time.Hour)
@@ -253,8 +253,8 @@ func TestManyDrainsShareTheEvictions(t *testing.T) {
 		}
 		return done == machines
 	})
-	if most := most.Load(); most > places || most < 2 {
-		t.Errorf("%d evictions at a time, want 2 to %d", most, places)
+	if most := most.Load(); most > slots || most < 2 {
+		t.Errorf("%d evictions at a time, want 2 to %d", most, slots)
 	}
 	if sent := sent.Load(); sent != machines*podsEach {
 		t.Errorf("%d evictions, want %d", sent, machines*podsEach)
@@ -283,7 +283,7 @@ func TestOnlyThePodThatWasMeantIsEvicted(t *testing.T) {
 	}
 }
 
-func TestDetachedVolumesWakeTheMachine(t *testing.T) {
+func TestDetachedVolumesTriggerTheMachine(t *testing.T) {
 	c := newCluster(t)
 	node := c.node("a")
 	volume := "pv-" + c.namespace
@@ -312,7 +312,7 @@ func TestDetachedVolumesWakeTheMachine(t *testing.T) {
 		t.Errorf("got %+v, want it to wait for %s", o, volume)
 	}
 	c.remove(attachment)
-	drains.await("the machine to be woken when its volume is detached", func(map[types.NamespacedName]drain.Outcome) bool {
+	drains.await("the machine to be triggered when its volume is detached", func(map[types.NamespacedName]drain.Outcome) bool {
 		return drains.VolumesDetached(context.Background(), request).Done
 	})
 	c.remove(inline)

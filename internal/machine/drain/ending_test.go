@@ -55,7 +55,7 @@ func TestNothingIsDoneForAForgottenMachine(t *testing.T) {
 	b.expectEvictions("web-1")
 	b.runPass("m1")
 	b.expectEvictions()
-	if n := len(b.memory.machines); n != 0 {
+	if n := len(b.drainStates.machines); n != 0 {
 		t.Errorf("%d machines are remembered", n)
 	}
 }

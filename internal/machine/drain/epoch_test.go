@@ -10,13 +10,13 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// The workers do not wait in calls to a cluster that is away, and above all: when it is back, the deadline, which may have
+// The workers do not wait in calls to a cluster that is unreachable, and above all: when it is back, the deadline, which may have
 // passed meanwhile, is not what they act upon.
 //
 // M-52.
 func TestADrainReckonedBeforeAnOutageIsHeldUntilItIsReckonedAgain(t *testing.T) {
 	for name, during := range map[string]func(b *bench, epoch *uint64){
-		"between two looks": func(b *bench, epoch *uint64) {
+		"between two checks": func(b *bench, epoch *uint64) {
 			*epoch = 7
 			b.reads = 0
 			b.runPass("m1")
@@ -24,7 +24,7 @@ func TestADrainReckonedBeforeAnOutageIsHeldUntilItIsReckonedAgain(t *testing.T) 
 				b.Error("the target cluster was asked")
 			}
 		},
-		"during a look": func(b *bench, epoch *uint64) {
+		"during a check": func(b *bench, epoch *uint64) {
 			if err := b.target.Create(context.Background(), on("m1", aPod("a/more"))); err != nil {
 				b.Fatal(err)
 			}
@@ -41,15 +41,15 @@ func TestADrainReckonedBeforeAnOutageIsHeldUntilItIsReckonedAgain(t *testing.T) 
 			wanted.Epoch = 6
 			b.Drain(context.Background(), wanted)
 			b.work.take()
-			b.wakes.take()
+			b.triggers.take()
 			b.pass(3 * time.Hour) // The deadline is over.
 			during(b, &epoch)
 			b.expectEvictions()
 			if len(b.deletions) > 0 {
 				t.Errorf("pods were deleted: %q", b.deletions)
 			}
-			if b.wakes.take() == nil {
-				t.Error("the machine is not woken")
+			if b.triggers.take() == nil {
+				t.Error("the machine is not triggered")
 			}
 			wanted.Start, wanted.Deadline, wanted.Epoch = at(3*time.Hour), at(5*time.Hour), 7
 			b.Drain(context.Background(), wanted)
@@ -78,18 +78,18 @@ func TestAWaitForVolumesReckonedBeforeAnOutageIsHeldToo(t *testing.T) {
 	epoch = 3
 	b.pass(wanted.Timeout + time.Hour)
 	b.runPass("m1")
-	if _, _, waiting := b.memory.task(wanted.Machine); waiting == nil {
+	if _, _, waiting := b.drainStates.task(wanted.Machine); waiting == nil {
 		t.Error("the time for it passed in the outage")
 	}
-	if b.wakes.take() == nil {
-		t.Error("the machine is not woken")
+	if b.triggers.take() == nil {
+		t.Error("the machine is not triggered")
 	}
 	wanted.Drained, wanted.Epoch = wanted.Drained.Add(wanted.Timeout+time.Hour), 3
 	if o := b.VolumesDetached(context.Background(), wanted); o.Done || o.Reason != v1beta1.ReasonWaitingForVolumeDetach {
 		t.Errorf("got %+v", o)
 	}
 	if b.work.take() == nil {
-		t.Error("nobody looks at the volumes again")
+		t.Error("nobody checks the volumes again")
 	}
 	if err := b.target.Delete(context.Background(), anAttachment("one", "m1", "volume-1"), &client.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
 		t.Fatal(err)

@@ -93,7 +93,7 @@ func (c *Controller) delete(ctx context.Context, s Step, timeout time.Duration) 
 }
 
 // judge tells what came of an attempt, and what that means for the next one. The Try is for a pod that is still there
-// and was not told to end.
+// and was not reported to end.
 func judge(action Action, err error, before Try, now time.Time) (result, Try) {
 	first := firstBackoff
 	if action == Delete {
@@ -111,10 +111,10 @@ func judge(action Action, err error, before Try, now time.Time) (result, Try) {
 	case err == nil:
 		return evicted, Try{}
 	case apierrors.IsNotFound(err) || apierrors.IsConflict(err):
-		// A conflict is the UID: another pod has taken the name. If it was something else, the next look shows it.
+		// A conflict is the UID: another pod has taken the name. If it was something else, the next check shows it.
 		return gone, Try{}
 	case apierrors.HasStatusCause(err, policyv1.DisruptionBudgetCause):
-		try.Refused, try.Why = true, refusal(err)
+		try.Refused, try.Why = true, rejection(err)
 		return blocked, try
 	case apierrors.IsTooManyRequests(err):
 		if seconds, ok := apierrors.SuggestsClientDelay(err); ok && seconds > 0 {
@@ -127,15 +127,15 @@ func judge(action Action, err error, before Try, now time.Time) (result, Try) {
 	return failed, try
 }
 
-// refusal returns what the API server says of the PodDisruptionBudget that refused an eviction.
-func refusal(err error) string {
+// rejection returns what the API server says of the PodDisruptionBudget that refused an eviction.
+func rejection(err error) string {
 	if cause, ok := apierrors.StatusCause(err, policyv1.DisruptionBudgetCause); ok && cause.Message != "" {
 		return shorten(cause.Message)
 	}
 	return shorten(err.Error())
 }
 
-// answered tells whether the API server answered at all. If not, there is no use in trying the next pod.
+// answered shows whether the API server answered at all. If not, there is no use in trying the next pod.
 func answered(err error) bool {
 	var status apierrors.APIStatus
 	return err == nil || errors.As(err, &status)

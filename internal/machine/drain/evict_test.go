@@ -32,9 +32,9 @@ func TestJudge(t *testing.T) {
 	soon := func(d time.Duration, failures int, why string) Try {
 		return Try{Failures: failures, NotBefore: at(d), Why: why}
 	}
-	const refusal = "The disruption budget db needs 2 healthy pods and has 2 currently"
+	const rejection = "The disruption budget db needs 2 healthy pods and has 2 currently"
 	refused := func(d time.Duration, failures int) Try {
-		return Try{Failures: failures, NotBefore: at(d), Refused: true, Why: refusal}
+		return Try{Failures: failures, NotBefore: at(d), Refused: true, Why: rejection}
 	}
 	tests := []struct {
 		name   string
@@ -54,7 +54,7 @@ func TestJudge(t *testing.T) {
 		{name: "five times", action: Evict, err: refusedBy("db", 0), before: Try{Failures: 4}, result: blocked, try: refused(time.Minute, 5)},
 		{name: "for ever", action: Evict, err: refusedBy("db", 0), before: Try{Failures: 1 << 40}, result: blocked, try: refused(time.Minute, 1<<40+1)},
 		{name: "wrapped", action: Evict, err: fmt.Errorf("evict: %w", refusedBy("db", 0)), result: blocked, try: refused(5*time.Second, 1)},
-		{name: "a budget's refusal has its own backoff", action: Evict, err: refusedBy("db", 10), result: blocked, try: refused(5*time.Second, 1)},
+		{name: "a budget's rejection has its own backoff", action: Evict, err: refusedBy("db", 10), result: blocked, try: refused(5*time.Second, 1)},
 		{name: "throttled", action: Evict, err: apierrors.NewTooManyRequests("slow down", 17), result: throttled,
 			try: soon(17*time.Second, 1, "the API server has too many requests")},
 		{name: "throttled for too long", action: Evict, err: apierrors.NewTooManyRequests("slow down", 9999), result: throttled,

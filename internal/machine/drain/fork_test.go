@@ -17,11 +17,11 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// simulation runs a controller without a goroutine: what it is to look at goes into an agenda of its own.
+// simulation runs a controller without a goroutine: what it is to check goes into an agenda of its own.
 type simulation struct {
 	*bench
 	agenda  []types.NamespacedName
-	history []string // calls, wakes and work in their order
+	history []string // calls, triggers and work in their order
 }
 
 // simulate makes a world in which budgets refuse, one drain is forced, DaemonSets are gone and volumes are attached.
@@ -78,8 +78,8 @@ func (s *simulation) options() Options {
 			note("evict", e.Name)
 			return s.evict(ctx, e)
 		},
-		OnWork: func(m types.NamespacedName) { note("work", m); s.agenda = append(s.agenda, m) },
-		OnWake: func(m types.NamespacedName) { note("wake", m) },
+		OnWork:    func(m types.NamespacedName) { note("work", m); s.agenda = append(s.agenda, m) },
+		OnTrigger: func(m types.NamespacedName) { note("trigger", m) },
 	}
 }
 
@@ -132,7 +132,7 @@ func TestTheSameInputsMakeTheSameCallsInTheSameOrder(t *testing.T) {
 	}
 }
 
-// TestAForkGoesOnAsItsOriginWould protects that no memory is left behind: a fork does the same as the controller that it
+// TestAForkGoesOnAsItsOriginWould protects that no memory is left behind: a clone does the same as the controller that it
 // comes from, in a world that is the same.
 func TestAForkGoesOnAsItsOriginWould(t *testing.T) {
 	for rounds := range 7 {
@@ -148,7 +148,7 @@ func TestAForkGoesOnAsItsOriginWould(t *testing.T) {
 	}
 }
 
-// TestAForkKeepsItsOwnCounsel protects origin and fork from each other.
+// TestAForkKeepsItsOwnCounsel protects origin and clone from each other.
 func TestAForkKeepsItsOwnCounsel(t *testing.T) {
 	for _, rounds := range []int{2, 8} { // amid the evictions, and amid the wait for volumes
 		s := simulate(t)
@@ -157,9 +157,9 @@ func TestAForkKeepsItsOwnCounsel(t *testing.T) {
 		before := known(origin)
 		fork := origin.Fork(s.options())
 		if got := known(fork); got != before {
-			t.Fatalf("the fork knows\n%s, its origin\n%s", got, before)
+			t.Fatalf("the clone knows\n%s, its origin\n%s", got, before)
 		}
-		for _, r := range fork.memory.machines {
+		for _, r := range fork.drainStates.machines {
 			for i := range r.drainOutcome.Blocked {
 				r.drainOutcome.Blocked[i].Why = "changed"
 				r.drainOutcome.Blocked[i].Budgets[0] = "changed"
@@ -177,24 +177,24 @@ func TestAForkKeepsItsOwnCounsel(t *testing.T) {
 			fork.Forget(key(machine))
 		}
 		if got := known(origin); got != before {
-			t.Errorf("the origin knows\n%s after what its fork did, before\n%s", got, before)
+			t.Errorf("the origin knows\n%s after what its clone did, before\n%s", got, before)
 		}
 	}
 }
 
 // known is all that a controller knows, in words.
 func known(c *Controller) string {
-	text := fmt.Sprintln(c.refusals.byBudget, c.refusals.byMachine, c.attachments.byNode, c.daemonSets.found, len(c.memory.machines))
+	text := fmt.Sprintln(c.rejections.byBudget, c.rejections.byMachine, c.attachments.byNode, c.daemonSets.found, len(c.drainStates.machines))
 	for _, machine := range simulated {
-		if r := c.memory.machines[key(machine)]; r != nil {
-			text += fmt.Sprintln(machine, *r.drain, r.drainOutcome, r.drainPass, r.volumes, r.volumesOutcome, r.volumesPass, r.woken)
+		if r := c.drainStates.machines[key(machine)]; r != nil {
+			text += fmt.Sprintln(machine, *r.drain, r.drainOutcome, r.drainPass, r.volumes, r.volumesOutcome, r.volumesPass, r.triggered)
 		}
 	}
 	return text
 }
 
-// TestAForkWaitsForPlacesOfItsOwn protects that who waited for a place hears of it from the fork's limiter.
-func TestAForkWaitsForPlacesOfItsOwn(t *testing.T) {
+// TestACloneWaitsForSlotsOfItsOwn protects that who waited for a place hears of it from the clone's limiter.
+func TestACloneWaitsForSlotsOfItsOwn(t *testing.T) {
 	b := newBench(t, aNode("m1"), on("m1", aPod("a/web")))
 	b.restart(Options{Evictions: NewLimiter(1)})
 	b.Controller.options.Evictions.acquire(key("x"), 0, nil)
@@ -210,10 +210,10 @@ func TestAForkWaitsForPlacesOfItsOwn(t *testing.T) {
 	})
 	fork.options.Evictions.release()
 	if fmt.Sprint(heard) != "[m1]" || b.work.take() != nil {
-		t.Errorf("the fork's caller heard of %v", heard)
+		t.Errorf("the clone's caller heard of %v", heard)
 	}
 	if b.Controller.options.Evictions.acquire(key("m1"), 0, nil) {
-		t.Error("the fork's place was the origin's")
+		t.Error("the clone's place was the origin's")
 	}
 
 	shared := NewLimiter(3)
@@ -230,7 +230,7 @@ func TestAForkInheritsWhatNobodyHasHeardYet(t *testing.T) {
 		t.Fatalf("got %+v", o)
 	}
 	fork := origin.Fork(Options{Target: b.target, Clock: b.clock})
-	for name, c := range map[string]*Controller{"the origin": origin, "the fork": fork} {
+	for name, c := range map[string]*Controller{"the origin": origin, "the clone": fork} {
 		if got := fmt.Sprint(startSource(t, c.Wiring().Sources[0]).take()); got != "[m1]" {
 			t.Errorf("%s has work for %s, want [m1]", name, got)
 		}

@@ -11,10 +11,10 @@ import (
 // is also the number of evictions in flight. Nobody blocks: who gets no place is queued, goes on with something else,
 // and is called when a place is free and it is its turn.
 type Limiter struct {
-	mu     sync.Mutex
-	places int
-	free   int
-	queue  []waiting
+	mu    sync.Mutex
+	slots int
+	free  int
+	queue []waiting
 }
 
 type waiting struct {
@@ -25,7 +25,7 @@ type waiting struct {
 
 // NewLimiter returns a limiter of n places, at least 1.
 func NewLimiter(n int) *Limiter {
-	return &Limiter{places: max(n, 1), free: max(n, 1)}
+	return &Limiter{slots: max(n, 1), free: max(n, 1)}
 }
 
 // acquire takes a place for the machine, which must be released. If there is none, or others have waited longer,
@@ -58,7 +58,7 @@ func (l *Limiter) release() {
 	}
 }
 
-// withdraw takes a machine out of the queue, lest it holds up those behind it.
+// withdraw takes a machine out of the queue, so that it does not happen that it holds up those behind it.
 func (l *Limiter) withdraw(machine types.NamespacedName) {
 	l.mu.Lock()
 	var calls []waiting
@@ -72,7 +72,7 @@ func (l *Limiter) withdraw(machine types.NamespacedName) {
 	}
 }
 
-// due returns those in the queue for whom a place is free and who do not know it yet.
+// due returns those in the queue for those that a place is free and who do not know it yet.
 func (l *Limiter) due() []waiting {
 	var calls []waiting
 	for i := range min(max(l.free, 0), len(l.queue)) {

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// line is a limiter and those whom it called.
+// line is a limiter and those that it called.
 type line struct {
 	*Limiter
 	called []string
@@ -74,7 +74,7 @@ func TestLimiterGoesOnWithoutThoseWhoLeave(t *testing.T) {
 	l.expect(t, "d", true)
 }
 
-func TestLimiterHasAtLeastOnePlace(t *testing.T) {
+func TestLimiterHasAtLeastOneSlot(t *testing.T) {
 	for _, n := range []int{-1, 0, 1} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			l := &line{Limiter: NewLimiter(n)}

@@ -17,8 +17,8 @@ const maxNamed = 5
 // finish records that a drain is done.
 func (c *Controller) finish(r *record, request Request, reason, message string) {
 	now := c.options.Clock.Now()
-	c.memory.setDrainOutcome(r, Outcome{Done: true, Reason: reason, Message: message, LastPodGone: now})
-	c.refusals.set(request.Machine, nil, now)
+	c.drainStates.setDrainOutcome(r, Outcome{Done: true, Reason: reason, Message: message, LastPodGone: now})
+	c.rejections.set(request.Machine, nil, now)
 	c.options.Evictions.withdraw(request.Machine)
 }
 
@@ -29,11 +29,11 @@ func (c *Controller) reportProgress(r *record, request Request, decision Decisio
 	pass := &r.drainPass
 	all := blockers(decision.Steps, pass.tries)
 	wait = pass.report.offer(drainingReason(decision, all), drainingMessage(request, decision, all), about(all), now)
-	c.memory.setDrainOutcome(r, Outcome{Reason: pass.report.reason, Message: pass.report.message, Blocked: all})
+	c.drainStates.setDrainOutcome(r, Outcome{Reason: pass.report.reason, Message: pass.report.message, Blocked: all})
 
-	c.refusals.set(request.Machine, budgetsOf(decision.Steps, pass.tries), now)
-	if !c.memory.wanted(request.Machine, r) {
-		c.refusals.set(request.Machine, nil, now)
+	c.rejections.set(request.Machine, budgetsOf(decision.Steps, pass.tries), now)
+	if !c.drainStates.wanted(request.Machine, r) {
+		c.rejections.set(request.Machine, nil, now)
 	}
 	return wait
 }
@@ -42,11 +42,11 @@ func (c *Controller) reportProgress(r *record, request Request, decision Decisio
 func (c *Controller) reportError(r *record, err error) {
 	report := &r.drainPass.report
 	report.offer(v1beta1.ReasonDrainError, shorten(err.Error()), "", c.options.Clock.Now())
-	before := c.memory.drainOutcomeOf(r)
-	c.memory.setDrainOutcome(r, Outcome{Reason: report.reason, Message: report.message, Blocked: before.Blocked})
+	before := c.drainStates.drainOutcomeOf(r)
+	c.drainStates.setDrainOutcome(r, Outcome{Reason: report.reason, Message: report.message, Blocked: before.Blocked})
 }
 
-// isDenial tells whether the API server refuses to tell what the drain has to know. That is no outage: it lasts until
+// isDenial shows whether the API server refuses to tell what the drain has to know. That is no outage: it lasts until
 // somebody gives the permission.
 func isDenial(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
@@ -58,7 +58,7 @@ func isDenial(err error) bool {
 func (c *Controller) reportDenial(r *record, request Request, err error) (next time.Duration) {
 	now := c.options.Clock.Now()
 	pass := &r.drainPass
-	next = min(firstRetry<<min(pass.denials, 10), idleLook)
+	next = min(firstRetry<<min(pass.denials, 10), idleRecheck)
 	pass.denials++
 
 	message, overdue := fmt.Sprintf("What is on node %s may not be read, and no pod is evicted unseen.", request.Node), false
@@ -73,7 +73,7 @@ func (c *Controller) reportDenial(r *record, request Request, err error) (next t
 	if wait > 0 {
 		next = min(next, wait)
 	}
-	c.memory.setDrainOutcome(r, Outcome{Denied: true, Reason: pass.report.reason, Message: pass.report.message})
+	c.drainStates.setDrainOutcome(r, Outcome{Denied: true, Reason: pass.report.reason, Message: pass.report.message})
 	return next
 }
 

@@ -11,10 +11,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// outOfServiceValue is the customary value of the taint. Nothing looks at it.
+// outOfServiceValue is the customary value of the taint. Nothing checks it.
 const outOfServiceValue = "nodeshutdown"
 
-// OutOfService declares that a Node's machine does not run and will not run again, in one patch, none if it is said so
+// OutOfService declares that a Node's machine does not run and will not run again, in one patch, none if it is reported it
 // already. It must be true: Kubernetes then ends all pods of the Node that do not tolerate it and, if the Node is not
 // ready, removes them without waiting for the kubelet and detaches their volumes without asking whether they are mounted.
 // Without it, that takes six minutes.

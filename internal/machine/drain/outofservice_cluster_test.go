@@ -29,7 +29,7 @@ func TestKubernetesDetachesTheVolumesOfANodeOutOfService(t *testing.T) {
 		s.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}
 		s.VolumesInUse = []corev1.UniqueVolumeName{volume} // as the kubelet said last
 	})
-	pod := c.pod(node, "db-0", held, c.claim("db"))
+	pod := c.pod(node, "db-0", blocked, c.claim("db"))
 	running := pod.DeepCopy()
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "c", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 	if err := c.Status().Patch(ctx, pod, client.MergeFrom(running)); err != nil {

@@ -18,9 +18,9 @@ import (
 // sendTime is how long a pass sends evictions before it lets others have its place and its worker.
 const sendTime = 2 * time.Second
 
-// firstLook looks at a node on behalf of the caller, who waits. It only looks: what is to be sent is the workers'.
-func (c *Controller) firstLook(ctx context.Context, r *record, request Request) {
-	_, decision, err := c.look(ctx, r, request)
+// firstRecheck checks a node on behalf of the caller, who waits. It only looks: what must be sent is the workers'.
+func (c *Controller) firstRecheck(ctx context.Context, r *record, request Request) {
+	_, decision, err := c.recheck(ctx, r, request)
 	switch {
 	case isDenial(err):
 		c.reportDenial(r, request, err)
@@ -33,7 +33,7 @@ func (c *Controller) firstLook(ctx context.Context, r *record, request Request) 
 	}
 }
 
-// passDrain looks at a node, does what is due there and returns when to come back, 0 when the drain is done.
+// passDrain checks a node, does what is due there and returns when to come back, 0 when the drain is done.
 func (c *Controller) passDrain(ctx context.Context, r *record, request Request) (next time.Duration, err error) {
 	queued := false
 	defer func() {
@@ -44,7 +44,7 @@ func (c *Controller) passDrain(ctx context.Context, r *record, request Request) 
 			c.reportError(r, err)
 		}
 	}()
-	pods, decision, err := c.look(ctx, r, request)
+	pods, decision, err := c.recheck(ctx, r, request)
 	if isDenial(err) {
 		return c.reportDenial(r, request, err), nil
 	}
@@ -53,7 +53,7 @@ func (c *Controller) passDrain(ctx context.Context, r *record, request Request) 
 	}
 	if c.outdated(&request, nil) {
 		// The look may have taken as long as the outage did.
-		c.wakes.ring(request.Machine)
+		c.triggers.enqueue(request.Machine)
 		return 0, nil
 	}
 	r.drainPass.denials = 0
@@ -72,8 +72,8 @@ func (c *Controller) passDrain(ctx context.Context, r *record, request Request) 
 			return 0, nil
 		}
 		if _, announced := c.options.Signals.Of(node); request.Announced && !announced {
-			c.wakes.ring(request.Machine) // To see it for itself, sooner or later.
-			return maxLook, nil
+			c.triggers.enqueue(request.Machine) // To see it for itself, sooner or later.
+			return maxRecheck, nil
 		}
 		var idle bool
 		if queued, idle, err = c.send(ctx, r, request, pods, decision.Steps); err != nil {
@@ -81,7 +81,7 @@ func (c *Controller) passDrain(ctx context.Context, r *record, request Request) 
 		}
 		if queued || idle {
 			// There is no use in looking again before there is a place.
-			next = max(next, maxLook)
+			next = max(next, maxRecheck)
 		}
 	}
 	if wait := c.reportProgress(r, request, decision); wait > 0 {
@@ -90,8 +90,8 @@ func (c *Controller) passDrain(ctx context.Context, r *record, request Request) 
 	return next, nil
 }
 
-// look gathers what the plan needs and plans.
-func (c *Controller) look(ctx context.Context, r *record, request Request) ([]corev1.Pod, Decision, error) {
+// recheck gathers what the plan needs and plans.
+func (c *Controller) recheck(ctx context.Context, r *record, request Request) ([]corev1.Pod, Decision, error) {
 	pods, err := c.podsOn(ctx, request.Node)
 	if err != nil {
 		return nil, Decision{}, err
@@ -111,9 +111,9 @@ func (c *Controller) look(ctx context.Context, r *record, request Request) ([]co
 		NotReadySince: request.NotReadySince,
 		Orphaned:      orphaned,
 		Tries:         pass.tries,
-		Look:          pass.look,
+		RecheckAfter:  pass.recheck,
 	})
-	pass.look = decision.Look
+	pass.recheck = decision.RecheckAfter
 	if l := log.FromContext(ctx).V(1); l.Enabled() {
 		for _, s := range decision.Steps {
 			l.Info("Plan", "pod", s.Pod.String(), "action", s.Action, "why", s.Why)
@@ -133,14 +133,14 @@ func (c *Controller) podsOn(ctx context.Context, node string) ([]corev1.Pod, err
 // currentTries returns what came of earlier attempts, for pods that are still there. A pod whose budget has changed may
 // be tried again at once.
 func (c *Controller) currentTries(r *record, pods []corev1.Pod) map[types.UID]Try {
-	woken := c.memory.takeWoken(r)
+	triggered := c.drainStates.takeTriggered(r)
 	tries := make(map[types.UID]Try, len(r.drainPass.tries))
 	for i := range pods {
 		try, tried := r.drainPass.tries[pods[i].UID]
 		if !tried {
 			continue
 		}
-		if woken[pods[i].UID] && try.Deleting.IsZero() {
+		if triggered[pods[i].UID] && try.Deleting.IsZero() {
 			try.NotBefore = time.Time{}
 		}
 		tries[pods[i].UID] = try
@@ -161,7 +161,7 @@ func (c *Controller) node(ctx context.Context, request Request) (*corev1.Node, e
 	return &node, nil
 }
 
-// due tells whether there is something to send for this step.
+// due shows whether there is something to send for this step.
 func (s Step) due() bool {
 	return s.Action == Evict || s.Action == Delete
 }
@@ -185,8 +185,8 @@ func (c *Controller) send(
 
 	for _, action := range []Action{Delete, Evict} {
 		for _, s := range c.calls.slowLast(steps, action, started) {
-			if c.options.Clock.Since(started) >= sendTime || !c.memory.wanted(request.Machine, r) {
-				c.work.ring(request.Machine)
+			if c.options.Clock.Since(started) >= sendTime || !c.drainStates.wanted(request.Machine, r) {
+				c.work.enqueue(request.Machine)
 				return false, false, nil
 			}
 			now := c.options.Clock.Now()
@@ -196,7 +196,7 @@ func (c *Controller) send(
 				continue
 			}
 			if action == Evict && !placed {
-				if placed = c.options.Evictions.acquire(request.Machine, c.calls.hanging(now), c.work.ring); !placed {
+				if placed = c.options.Evictions.acquire(request.Machine, c.calls.hanging(now), c.work.enqueue); !placed {
 					c.calls.cancel(begun)
 					return true, false, nil
 				}
@@ -243,7 +243,7 @@ func (c *Controller) sendOne(ctx context.Context, r *record, request Request, s 
 	if s.Action == Evict && (result == blocked || result == failed) && answered(err) {
 		all, budgetsErr := budgets.in(ctx, s.Pod.Namespace)
 		if budgetsErr != nil {
-			// The refusal stands, only its explanation is poorer.
+			// The rejection stands, only its explanation is poorer.
 			logger.Info("Cannot read PodDisruptionBudgets", "error", budgetsErr.Error())
 		}
 		explain(&try, result, assess(pod, all))
@@ -255,9 +255,9 @@ func (c *Controller) sendOne(ctx context.Context, r *record, request Request, s 
 	return nil
 }
 
-// explain adds the PodDisruptionBudgets of a pod to what came of its eviction. A failure that is not a budget's refusal
+// explain adds the PodDisruptionBudgets of a pod to what came of its eviction. A failure that is not a budget's rejection
 // has to do with budgets only if there are several of them.
-func explain(try *Try, result result, v verdict) {
+func explain(try *Try, result result, v assessment) {
 	if result != blocked && len(v.budgets) < 2 {
 		return
 	}

@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	// firstLook and maxLook bound the time between two looks at a node that pods are leaving.
-	firstLook = time.Second
-	maxLook   = 5 * time.Second
+	// firstRecheck and maxLook bound the time between two checks a node that pods are leaving.
+	firstRecheck = time.Second
+	maxRecheck   = 5 * time.Second
 
-	// idleLook is the longest time between two looks at a node where nothing is expected to happen.
-	idleLook = time.Minute
+	// idleRecheck is the longest time between two checks a node where nothing is expected to happen.
+	idleRecheck = time.Minute
 
 	// linger is how long after the deadline, and after the end of its grace, a terminating pod is waited for: the
 	// kubelet needs a moment to end the containers and to report it.
 	linger = 10 * time.Second
 
-	// slowToLeave is after how long a terminating pod is named as one that holds up the drain.
-	slowToLeave = time.Minute
+	// slowToDetach is after how long a terminating pod is named as one that holds up the drain.
+	slowToDetach = time.Minute
 
 	// NotReadyPatience is how long a terminating pod is waited for, after the end of its grace, on a node that reports and is
 	// not Ready: with a dead container runtime or a disk that is read-only its kubelet will never end it. It is as long as
@@ -44,8 +44,8 @@ const (
 	Ignore Action = "ignore"
 	// Await waits for a terminating pod to leave.
 	Await Action = "await"
-	// Hold does nothing to the pod yet: its turn comes later.
-	Hold Action = "hold"
+	// Block does nothing to the pod yet: its turn comes later.
+	Block Action = "hold"
 	// Evict asks the API server to evict the pod, as far as PodDisruptionBudgets allow.
 	Evict Action = "evict"
 	// Delete deletes the pod whatever PodDisruptionBudgets say, or shortens the grace of one that is terminating.
@@ -69,8 +69,8 @@ type Input struct {
 	Orphaned map[types.UID]bool
 	// Tries is what came of earlier attempts, by UID of the pod.
 	Tries map[types.UID]Try
-	// Look is the Look of the previous decision, 0 at first.
-	Look time.Duration
+	// RecheckAfter is the Look of the previous decision, 0 at first.
+	RecheckAfter time.Duration
 }
 
 // Try is what came of the attempts to evict or to delete a pod that is still there.
@@ -99,9 +99,9 @@ type Decision struct {
 	Done bool
 	// Forced is true when the deadline is so near that a pod that is still there is deleted, or was.
 	Forced bool
-	// Look is the time between two looks while pods are leaving; it goes into the next Input.
-	Look time.Duration
-	// Next is when to look again at the latest, 0 when done.
+	// RecheckAfter is the time between two checks while pods are leaving; it goes into the next Input.
+	RecheckAfter time.Duration
+	// Next is when to check again at the latest, 0 when done.
 	Next time.Duration
 	// Blocked are the pods that hold up the drain, in order of their names.
 	Blocked []Blocker
@@ -125,8 +125,8 @@ type Step struct {
 	critical bool
 	priority int32
 	forced   bool // its moment has come
-	// wake is when something is due for this pod, zero if that depends on others.
-	wake time.Time
+	// trigger is when something is due for this pod, zero if that depends on others.
+	notify time.Time
 }
 
 // Blocker is a pod that holds up a drain.
@@ -148,7 +148,7 @@ type Blocker struct {
 // ended are ignored. Of the rest, workload pods are evicted first and critical ones when no workload pod is left.
 // PodDisruptionBudgets hold until deadline − min(grace, deadline length / 2); from then a pod is deleted with what
 // remains of its grace, at least a second, whether or not its turn has come. A pod that does not leave although it was
-// told to, is waited for until shortly after the deadline.
+// reported to, is waited for until shortly after the deadline.
 func Plan(in Input) Decision {
 	p := planner{Input: in, deadline: deadline{start: in.Start, end: in.Deadline}}
 	d := Decision{Steps: make([]Step, 0, len(in.Pods))}
@@ -156,18 +156,18 @@ func Plan(in Input) Decision {
 		d.Steps = append(d.Steps, p.step(&in.Pods[i]))
 	}
 	slices.SortStableFunc(d.Steps, inTurn)
-	p.holdCritical(d.Steps)
+	p.blockCritical(d.Steps)
 
 	d.Done = !slices.ContainsFunc(d.Steps, Step.pending)
 	d.Forced = slices.ContainsFunc(d.Steps, func(s Step) bool { return s.forced && s.pending() })
 	if !d.Done {
-		d.Look, d.Next = p.pace(d.Steps)
+		d.RecheckAfter, d.Next = p.pace(d.Steps)
 	}
 	d.Blocked = blockers(d.Steps, in.Tries)
 	return d
 }
 
-// pending tells whether the drain waits for the pod of this step.
+// pending shows whether the drain waits for the pod of this step.
 func (s Step) pending() bool {
 	return s.Action != Skip && s.Action != Ignore
 }
@@ -225,7 +225,7 @@ func (p *planner) step(pod *corev1.Pod) Step {
 	return s
 }
 
-// terminating decides about a pod that was told to end.
+// terminating decides about a pod that was reported to end.
 func (p *planner) terminating(pod *corev1.Pod, s *Step) {
 	if !p.NodeReachable {
 		s.leave("terminating on an unreachable node: nobody can confirm its end")
@@ -252,11 +252,11 @@ func (p *planner) terminating(pod *corev1.Pod, s *Step) {
 			p.delete(s, left, "its grace lasts beyond the deadline")
 			return
 		}
-		s.wake = moment
+		s.notify = moment
 	}
 
 	s.Action, s.Why = Await, "terminating"
-	if since := ends.Add(-given); p.Now.Sub(since) >= slowToLeave {
+	if since := ends.Add(-given); p.Now.Sub(since) >= slowToDetach {
 		s.Slow = true
 		s.Why = "terminating since " + since.UTC().Format(time.RFC3339)
 	}
@@ -286,7 +286,7 @@ func (p *planner) delete(s *Step, grace int64, why string) {
 			return
 		}
 		if p.Now.Before(try.NotBefore) {
-			s.Action, s.Why, s.wake = Hold, "its deletion failed: "+try.Why, try.NotBefore
+			s.Action, s.Why, s.notify = Block, "its deletion failed: "+try.Why, try.NotBefore
 			return
 		}
 	}
@@ -296,7 +296,7 @@ func (p *planner) delete(s *Step, grace int64, why string) {
 // evictable decides about a pod that PodDisruptionBudgets still protect.
 func (p *planner) evictable(pod *corev1.Pod, s *Step) {
 	if try, tried := p.Tries[s.UID]; tried && p.Now.Before(try.NotBefore) {
-		s.Action, s.Why, s.wake = Hold, try.Why, try.NotBefore
+		s.Action, s.Why, s.notify = Block, try.Why, try.NotBefore
 	} else {
 		s.Action, s.Why = Evict, "workload pod"
 		if s.critical {
@@ -306,43 +306,43 @@ func (p *planner) evictable(pod *corev1.Pod, s *Step) {
 			s.Grace = int64(minGrace / time.Second)
 		}
 	}
-	if moment, ok := p.deadline.moment(grace(pod)); ok && (s.wake.IsZero() || moment.Before(s.wake)) {
-		s.wake = moment
+	if moment, ok := p.deadline.moment(grace(pod)); ok && (s.notify.IsZero() || moment.Before(s.notify)) {
+		s.notify = moment
 	}
 }
 
-// holdCritical takes back the evictions of critical pods while a workload pod is there. Their moment holds.
-func (p *planner) holdCritical(steps []Step) {
+// blockCritical takes back the evictions of critical pods while a workload pod is there. Their moment holds.
+func (p *planner) blockCritical(steps []Step) {
 	workload := func(s Step) bool { return !s.critical && s.pending() }
 	if !slices.ContainsFunc(steps, workload) {
 		return
 	}
 	for i := range steps {
 		if s := &steps[i]; s.critical && s.Action == Evict {
-			s.Action, s.Grace, s.Why = Hold, 0, "critical pod: workload pods go first"
+			s.Action, s.Grace, s.Why = Block, 0, "critical pod: workload pods go first"
 		}
 	}
 }
 
-// pace returns the time between two looks while pods are leaving, and when to look next.
-func (p *planner) pace(steps []Step) (look, next time.Duration) {
-	look = min(max(2*p.Look, firstLook), maxLook)
-	next = idleLook
+// pace returns the time between two checks while pods are leaving, and when to look next.
+func (p *planner) pace(steps []Step) (recheck, next time.Duration) {
+	recheck = min(max(2*p.RecheckAfter, firstRecheck), maxRecheck)
+	next = idleRecheck
 	for _, s := range steps {
 		if s.Action == Evict || s.Action == Delete {
-			look = firstLook
+			recheck = firstRecheck
 		}
 	}
 	for _, s := range steps {
 		switch s.Action {
 		case Evict, Delete, Await:
-			next = min(next, look)
+			next = min(next, recheck)
 		}
-		if s.pending() && s.wake.After(p.Now) {
-			next = min(next, s.wake.Sub(p.Now))
+		if s.pending() && s.notify.After(p.Now) {
+			next = min(next, s.notify.Sub(p.Now))
 		}
 	}
-	return look, next
+	return recheck, next
 }
 
 // blockers returns the pods that hold up the drain: those whose eviction or deletion failed, and those that are slow to

@@ -76,9 +76,9 @@ func newWorld(seed uint64) *world {
 }
 
 func (w *world) drain(t *testing.T) {
-	var look time.Duration
+	var recheck time.Duration
 	for pass := 0; ; pass++ {
-		in := Input{Now: w.now, Start: w.start, Deadline: w.deadline, NodeReachable: w.reachable, Tries: w.tries, Look: look}
+		in := Input{Now: w.now, Start: w.start, Deadline: w.deadline, NodeReachable: w.reachable, Tries: w.tries, RecheckAfter: recheck}
 		for _, p := range w.pods {
 			in.Pods = append(in.Pods, p.Pod)
 		}
@@ -88,10 +88,10 @@ func (w *world) drain(t *testing.T) {
 			break
 		}
 		if d.Next <= 0 {
-			t.Fatalf("%s: not done, and no next look", w.now)
+			t.Fatalf("%s: not done, and no next check", w.now)
 		}
 		w.apply(t, d)
-		look = d.Look
+		recheck = d.RecheckAfter
 		w.pass(d.Next)
 		if pass > 20_000 {
 			t.Fatalf("no end after %d passes, at %s", pass, w.now.Sub(w.start))
@@ -102,7 +102,7 @@ func (w *world) drain(t *testing.T) {
 			t.Errorf("the drain was done at %s without having tried %s", w.now.Sub(w.start), p.Name)
 		}
 	}
-	if end := w.deadline.Add(deletePatience + linger + maxLook); w.now.After(end) {
+	if end := w.deadline.Add(deletePatience + linger + maxRecheck); w.now.After(end) {
 		t.Errorf("the drain took until %s, more than %s", w.now.Sub(w.start), end.Sub(w.start))
 	}
 }
@@ -212,7 +212,7 @@ func (w *world) pass(d time.Duration) {
 }
 
 // FuzzPlan makes pods of whatever bytes it gets. No input makes Plan panic, forget a pod, delete one without grace or
-// before its moment, or wait without a time to look again.
+// before its moment, or wait without a time to check again.
 func FuzzPlan(f *testing.F) {
 	f.Add([]byte{}, int64(0), int64(0), int64(0), true)
 	f.Add([]byte("\x00\x01\x02\x03\x04\x05\x06\x07some pods with strange \xff\xff\xff\xff\xff values"), int64(60), int64(3600), int64(7200), true)
@@ -222,7 +222,7 @@ func FuzzPlan(f *testing.F) {
 		in := Input{
 			Now: time.Unix(now%1e10, 0), Start: time.Unix(start%1e10, 0), Deadline: time.Unix(end%1e10, 0),
 			NodeReachable: reachable, Tries: map[types.UID]Try{}, Orphaned: map[types.UID]bool{"daemons": b.bool()},
-			Look: time.Duration(b.int64()),
+			RecheckAfter: time.Duration(b.int64()),
 		}
 		for len(b) > 0 && len(in.Pods) < 50 {
 			pod := b.pod(in.Now)
@@ -250,8 +250,8 @@ func FuzzPlan(f *testing.F) {
 				t.Errorf("%s: %s without a reason", s.Pod, s.Action)
 			}
 		}
-		if pending == d.Done || d.Done != (d.Next == 0) || d.Next < 0 || d.Next > idleLook {
-			t.Errorf("pods pending %t, done %t, next look after %s", pending, d.Done, d.Next)
+		if pending == d.Done || d.Done != (d.Next == 0) || d.Next < 0 || d.Next > idleRecheck {
+			t.Errorf("pods pending %t, done %t, next check after %s", pending, d.Done, d.Next)
 		}
 	})
 }

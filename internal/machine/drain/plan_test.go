@@ -56,11 +56,11 @@ func TestPlanTreatsOnePod(t *testing.T) {
 			action: Ignore},
 
 		{name: "a terminating pod is waited for", pods: pods(aPod("a/web", terminating(noon, 30))), action: Await, next: time.Second},
-		{name: "at longer intervals", in: Input{Look: 2 * time.Second}, pods: pods(aPod("a/web", terminating(noon, 30))),
+		{name: "at longer intervals", in: Input{RecheckAfter: 2 * time.Second}, pods: pods(aPod("a/web", terminating(noon, 30))),
 			action: Await, next: 4 * time.Second},
-		{name: "up to five seconds", in: Input{Look: 4 * time.Second}, pods: pods(aPod("a/web", terminating(noon, 30))),
+		{name: "up to five seconds", in: Input{RecheckAfter: 4 * time.Second}, pods: pods(aPod("a/web", terminating(noon, 30))),
 			action: Await, next: 5 * time.Second},
-		{name: "an eviction makes the interval short again", in: Input{Look: 5 * time.Second}, pods: pods(aPod("a/web")),
+		{name: "an eviction makes the interval short again", in: Input{RecheckAfter: 5 * time.Second}, pods: pods(aPod("a/web")),
 			action: Evict, next: time.Second},
 		{name: "a terminating pod on an unreachable node counts as gone", unreachable: true,
 			pods: pods(aPod("a/web", terminating(noon, 30))), action: Ignore, left: true},
@@ -86,13 +86,13 @@ func TestPlanTreatsOnePod(t *testing.T) {
 			pods: pods(aPod("a/web", terminating(at(3*hour), 1))), action: Await, next: time.Second, forced: true},
 
 		{name: "a critical pod waits for workload pods", pods: pods(aPod("a/web"), aPod("a/dns", withPriority(2_000_000_000))),
-			action: Hold, next: time.Second},
+			action: Block, next: time.Second},
 		{name: "by the name of its class too", pods: pods(aPod("a/web"), aPod("a/dns", withPriorityClass("system-cluster-critical"))),
-			action: Hold, next: time.Second},
+			action: Block, next: time.Second},
 		{name: "and of the other class", pods: pods(aPod("a/web"), aPod("a/dns", withPriorityClass("system-node-critical"))),
-			action: Hold, next: time.Second},
+			action: Block, next: time.Second},
 		{name: "a critical pod waits for the last workload pod to leave",
-			pods: pods(aPod("a/web", terminating(noon, 30)), aPod("a/dns", withPriority(2_000_000_000))), action: Hold, next: time.Second},
+			pods: pods(aPod("a/web", terminating(noon, 30)), aPod("a/dns", withPriority(2_000_000_000))), action: Block, next: time.Second},
 		{name: "not for one that is skipped", pods: pods(aPod("a/agent", ofDaemonSet("agents")), aPod("a/dns", withPriority(math.MaxInt32))),
 			action: Evict, next: time.Second},
 		{name: "not for one that counts as gone", unreachable: true,
@@ -104,12 +104,12 @@ func TestPlanTreatsOnePod(t *testing.T) {
 			action: Delete, grace: 40, next: time.Second, forced: true},
 
 		{name: "a refused pod is held", in: refusedUntil("web", at(7*time.Second)), pods: pods(aPod("a/web")),
-			action: Hold, next: 7 * time.Second},
+			action: Block, next: 7 * time.Second},
 		{name: "and tried again", in: refusedUntil("web", noon), pods: pods(aPod("a/web")), action: Evict, next: time.Second},
-		{name: "a refused pod that is held for long is looked at every minute", in: refusedUntil("web", at(hour)),
-			pods: pods(aPod("a/web")), action: Hold, next: time.Minute},
-		{name: "a held pod is looked at when its moment comes", now: 2*hour - 31*time.Second, in: refusedUntil("web", at(2*hour)),
-			pods: pods(aPod("a/web")), action: Hold, next: time.Second},
+		{name: "a refused pod that is held for long is checked every minute", in: refusedUntil("web", at(hour)),
+			pods: pods(aPod("a/web")), action: Block, next: time.Minute},
+		{name: "a held pod is checked when its moment comes", now: 2*hour - 31*time.Second, in: refusedUntil("web", at(2*hour)),
+			pods: pods(aPod("a/web")), action: Block, next: time.Second},
 
 		{name: "just before its moment a pod is evicted", now: 2*hour - 30*time.Second - 1, pods: pods(aPod("a/web")),
 			action: Evict, next: 1},
@@ -121,7 +121,7 @@ func TestPlanTreatsOnePod(t *testing.T) {
 			action: Delete, grace: 1, next: time.Second, forced: true},
 		{name: "long past the deadline with a second", now: 200 * hour, pods: pods(aPod("a/web")),
 			action: Delete, grace: 1, next: time.Second, forced: true},
-		{name: "a refusal does not hold past the moment", now: 2*hour - 30*time.Second, in: refusedUntil("web", at(3*hour)),
+		{name: "a rejection does not hold past the moment", now: 2*hour - 30*time.Second, in: refusedUntil("web", at(3*hour)),
 			pods: pods(aPod("a/web")), action: Delete, grace: 30, next: time.Second, forced: true},
 		{name: "a long grace does not begin before half time", now: hour - 1, pods: pods(aPod("a/web", withGrace(7200))),
 			action: Evict, next: 1},
@@ -132,7 +132,7 @@ func TestPlanTreatsOnePod(t *testing.T) {
 		{name: "a deadline before the start too", in: Input{Deadline: at(-hour)}, pods: pods(aPod("a/web")),
 			action: Delete, grace: 1, next: time.Second, forced: true},
 		{name: "a failed deletion is tried again later", now: 2 * hour, in: undeletable(at(2*hour), at(2*hour+4*time.Second)),
-			pods: pods(aPod("a/web")), action: Hold, next: 4 * time.Second, forced: true},
+			pods: pods(aPod("a/web")), action: Block, next: 4 * time.Second, forced: true},
 		{name: "then at once", now: 2*hour + 4*time.Second, in: undeletable(at(2*hour), at(2*hour+4*time.Second)),
 			pods: pods(aPod("a/web")), action: Delete, grace: 1, next: time.Second, forced: true},
 		{name: "before the deadline it is not given up", now: hour + 10*time.Minute, in: undeletable(at(hour), noon),
@@ -249,7 +249,7 @@ func TestPlanOfAMixedNode(t *testing.T) {
 				aPod("kube-system/agent-r", ofDaemonSet("old-agents")),
 			),
 		})
-		fmt.Fprintf(&b, "after %s: done %t, forced %t, look again after %s\n", now, d.Done, d.Forced, d.Next)
+		fmt.Fprintf(&b, "after %s: done %t, forced %t, check again after %s\n", now, d.Done, d.Forced, d.Next)
 		w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 		for _, s := range d.Steps {
 			grace := "its own"

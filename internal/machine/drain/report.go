@@ -5,7 +5,7 @@ import "time"
 // rewriteInterval is the shortest time between two changes of a message while a machine waits.
 const rewriteInterval = 30 * time.Second
 
-// report is what a machine's condition says while it waits. A new reason is told at once: it decides what people and
+// report is what a machine's condition says while it waits. A new reason is reported at once: it decides what people and
 // other controllers do. The words for the same reason are rewritten only when what is in the way changes, and no more often
 // than every rewriteInterval, since each change costs a write.
 type report struct {

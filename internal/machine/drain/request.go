@@ -128,7 +128,7 @@ type Outcome struct {
 	LastPodGone time.Time
 }
 
-// looksLike tells whether there is no difference to write down.
+// looksLike shows whether there is no difference to write down.
 func (o Outcome) looksLike(other Outcome) bool {
 	return o.Done == other.Done && o.Reason == other.Reason && o.Message == other.Message
 }

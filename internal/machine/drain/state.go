@@ -9,8 +9,8 @@ import (
 
 // state is all that a Controller knows and the API does not. Losing it costs nothing but a few calls.
 type state struct {
-	memory      memory
-	refusals    refusals
+	drainStates drainStates
+	rejections  rejections
 	attachments attachments
 	daemonSets  daemonSets
 	calls       *calls
@@ -20,7 +20,7 @@ func newState(o Options) *state {
 	return &state{
 		attachments: attachments{target: o.Target, clock: o.Clock},
 		daemonSets:  daemonSets{target: o.Target, clock: o.Clock},
-		calls:       newCalls(o.Evictions.places),
+		calls:       newCalls(o.Evictions.slots),
 	}
 }
 
@@ -32,9 +32,9 @@ func (c *Controller) Fork(o Options) *Controller {
 	f := New(o)
 	f.state = c.state.clone(f.options)
 	f.work.inherit(&c.work)
-	f.wakes.inherit(&c.wakes)
+	f.triggers.inherit(&c.triggers)
 	if waitsAtCopy {
-		f.options.Evictions = c.options.Evictions.clone(f.work.ring)
+		f.options.Evictions = c.options.Evictions.clone(f.work.enqueue)
 	}
 	return f
 }
@@ -42,15 +42,15 @@ func (c *Controller) Fork(o Options) *Controller {
 // clone copies the state for a controller with other options.
 func (s *state) clone(o Options) *state {
 	into := newState(o)
-	s.memory.copyTo(&into.memory)
-	s.refusals.copyTo(&into.refusals)
+	s.drainStates.copyTo(&into.drainStates)
+	s.rejections.copyTo(&into.rejections)
 	s.attachments.copyTo(&into.attachments)
 	s.daemonSets.copyTo(&into.daemonSets)
 	s.calls.copyTo(into.calls)
 	return into
 }
 
-func (m *memory) copyTo(into *memory) {
+func (m *drainStates) copyTo(into *drainStates) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	into.machines = mapped(m.machines, (*record).clone)
@@ -65,7 +65,7 @@ func (r *record) clone() *record {
 		volumes:        r.volumes.clone(),
 		volumesOutcome: r.volumesOutcome.clone(),
 		volumesPass:    r.volumesPass,
-		woken:          maps.Clone(r.woken),
+		triggered:      maps.Clone(r.triggered),
 	}
 }
 
@@ -94,7 +94,7 @@ func (o Outcome) clone() Outcome {
 	return o
 }
 
-func (r *refusals) copyTo(into *refusals) {
+func (r *rejections) copyTo(into *rejections) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	into.byBudget = mapped(r.byBudget, maps.Clone[map[types.UID]refused])
@@ -118,7 +118,7 @@ func (d *daemonSets) copyTo(into *daemonSets) {
 func (l *Limiter) clone(call func(types.NamespacedName)) *Limiter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	into := &Limiter{places: l.places, free: l.free, queue: slices.Clone(l.queue)}
+	into := &Limiter{slots: l.slots, free: l.free, queue: slices.Clone(l.queue)}
 	for i := range into.queue {
 		into.queue[i].call = call
 	}

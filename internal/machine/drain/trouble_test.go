@@ -32,19 +32,19 @@ func TestARestartedControllerGoesOn(t *testing.T) {
 
 func TestAnOutageIsReportedAndSurvived(t *testing.T) {
 	b := newBench(t, aNode("m1"), on("m1", aPod("a/web-1")), on("m1", aPod("a/web-2")))
-	b.away = errors.New("connection refused")
+	b.unreachable = errors.New("connection refused")
 	const report = `list the pods of node "m1": connection refused`
 	b.expectOutcome(b.drain("m1"), false, v1beta1.ReasonDrainError, report)
 	if _, err := b.Reconcile(context.Background(), reconcile.Request{NamespacedName: key("m1")}); err == nil {
 		t.Error("the pass did not fail")
 	}
-	b.away = nil
-	b.onEvict = func(string) { b.away = errors.New("connection refused") }
+	b.unreachable = nil
+	b.onEvict = func(string) { b.unreachable = errors.New("connection refused") }
 	if _, err := b.Reconcile(context.Background(), reconcile.Request{NamespacedName: key("m1")}); err == nil {
 		t.Error("the pass did not fail")
 	}
 	b.expectEvictions("web-1") // and not the next one
-	b.away, b.onEvict = nil, nil
+	b.unreachable, b.onEvict = nil, nil
 	b.pass(time.Minute)
 	b.runPass("m1")
 	b.expectEvictions("web-1", "web-2")
@@ -57,13 +57,13 @@ func TestAnOutageIsReportedAndSurvived(t *testing.T) {
 // M-37.
 func TestADrainThatMayNotSeeItsPodsSaysSo(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no"))
-	const refusal = ` list the pods of node "m1": pods is forbidden: no. The annotation machinist.dev/force-delete goes on without.`
+	const rejection = ` list the pods of node "m1": pods is forbidden: no. The annotation machinist.dev/force-delete goes on without.`
 	b := newBench(t, aNode("m1"), on("m1", aPod("a/web")))
-	b.away = forbidden
+	b.unreachable = forbidden
 	wanted := request("m1")
 	wanted.Deadline = at(3 * time.Minute)
 	o := b.Drain(context.Background(), wanted)
-	b.expectOutcome(o, false, v1beta1.ReasonDrainError, "What is on node m1 may not be read, and no pod is evicted unseen."+refusal)
+	b.expectOutcome(o, false, v1beta1.ReasonDrainError, "What is on node m1 may not be read, and no pod is evicted unseen."+rejection)
 	if !o.Denied {
 		t.Error("it is not said to be a matter of permission")
 	}
@@ -76,15 +76,15 @@ func TestADrainThatMayNotSeeItsPodsSaysSo(t *testing.T) {
 	if got, want := fmt.Sprint(waits), "[2s 4s 8s 16s 32s 1m0s 58s]"; got != want {
 		t.Errorf("tried again after %s, want %s", got, want)
 	}
-	if wakes := b.wakes.take(); wakes != nil {
-		t.Errorf("wakes of %v although there is no news", wakes)
+	if triggers := b.triggers.take(); triggers != nil {
+		t.Errorf("triggers of %v although there is no change", triggers)
 	}
 	b.runPass("m1")
-	if got := fmt.Sprint(b.wakes.take()); got != "[m1]" {
-		t.Errorf("wakes of %s when the deadline has passed, want [m1]", got)
+	if got := fmt.Sprint(b.triggers.take()); got != "[m1]" {
+		t.Errorf("triggers of %s when the deadline has passed, want [m1]", got)
 	}
 	b.expectOutcome(b.Drain(context.Background(), wanted), false, v1beta1.ReasonDrainError,
-		"The deadline has passed, but what is on node m1 may not be read, and no pod is killed unseen."+refusal)
+		"The deadline has passed, but what is on node m1 may not be read, and no pod is killed unseen."+rejection)
 	if b.evictions != nil || b.deletions != nil {
 		t.Errorf("evictions of %v and deletions of %v", b.evictions, b.deletions)
 	}
@@ -96,7 +96,7 @@ func TestADrainThatMayNotSeeItsPodsSaysSo(t *testing.T) {
 	if o := fork.Drain(context.Background(), forced); !o.Done {
 		t.Errorf("got %+v", o)
 	}
-	b.away = nil
+	b.unreachable = nil
 	b.runPass("m1")
 	if got := fmt.Sprint(b.deletions); got != "[web 1]" {
 		t.Errorf("deletions %s, want [web 1]", got)
@@ -104,7 +104,7 @@ func TestADrainThatMayNotSeeItsPodsSaysSo(t *testing.T) {
 	if o := b.Drain(context.Background(), wanted); o.Denied || o.Reason != v1beta1.ReasonDrainForced {
 		t.Errorf("got %+v", o)
 	}
-	b.away = forbidden
+	b.unreachable = forbidden
 	if next := b.runPass("m1"); next != time.Second {
 		t.Errorf("denied again, it is tried again after %s, want 1s", next)
 	}

@@ -42,30 +42,30 @@ type VolumeInput struct {
 	Attachments []Attachment
 	// Reported is status.volumesAttached of the Node.
 	Reported []corev1.AttachedVolume
-	// Kept names the PersistentVolumes that pods use which the drain leaves on the node.
-	Kept map[string]bool
-	// KeptReported holds the names under which the Node reports those.
-	KeptReported map[corev1.UniqueVolumeName]bool
+	// Preserved names the PersistentVolumes that pods use which the drain leaves on the node.
+	Preserved map[string]bool
+	// PreservedReported holds the names under which the Node reports those.
+	PreservedReported map[corev1.UniqueVolumeName]bool
 	// Now is the time of the decision.
 	Now time.Time
 	// Drained is when the last pod was gone, Timeout how long to wait from then on.
 	Drained time.Time
 	Timeout time.Duration
-	// Look is the Look of the previous decision, 0 at first.
-	Look time.Duration
+	// RecheckAfter is the Look of the previous decision, 0 at first.
+	RecheckAfter time.Duration
 }
 
-// VolumeDecision tells whether volumes are still waited for.
+// VolumeDecision shows whether volumes are still waited for.
 type VolumeDecision struct {
-	// Done is true when none is.
+	// Done is true when there is none.
 	Done bool
 	// TimedOut is true when it is done although Waiting is not empty.
 	TimedOut bool
 	// Waiting names the volumes that matter and are still attached, in order.
 	Waiting []string
-	// Look is the time between two looks; it goes into the next VolumeInput.
-	Look time.Duration
-	// Next is when to look again at the latest, 0 when done.
+	// RecheckAfter is the time between two checks; it goes into the next VolumeInput.
+	RecheckAfter time.Duration
+	// Next is when to check again at the latest, 0 when done.
 	Next time.Duration
 }
 
@@ -82,12 +82,12 @@ func PlanVolumes(in VolumeInput) VolumeDecision {
 		switch {
 		case a.PersistentVolume == "":
 			ignored[a.Volume] = true
-		case !in.Kept[a.PersistentVolume]:
+		case !in.Preserved[a.PersistentVolume]:
 			attached = append(attached, a.PersistentVolume)
 		}
 	}
 	for _, v := range in.Reported {
-		if !ignored[v.Name] && !in.KeptReported[v.Name] {
+		if !ignored[v.Name] && !in.PreservedReported[v.Name] {
 			reported = append(reported, string(v.Name))
 		}
 	}
@@ -104,8 +104,8 @@ func PlanVolumes(in VolumeInput) VolumeDecision {
 	d.TimedOut = len(d.Waiting) > 0 && left <= 0
 	d.Done = len(d.Waiting) == 0 || d.TimedOut
 	if !d.Done {
-		d.Look = min(max(2*in.Look, firstLook), maxLook)
-		d.Next = min(d.Look, left)
+		d.RecheckAfter = min(max(2*in.RecheckAfter, firstRecheck), maxRecheck)
+		d.Next = min(d.RecheckAfter, left)
 	}
 	return d
 }

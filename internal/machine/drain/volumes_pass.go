@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// firstVolumes looks at the volumes of a node on behalf of the caller, who waits. Only where there seems to be something
+// firstVolumes checks the volumes of a node on behalf of the caller, who waits. Only where there seems to be something
 // to wait for, the workers look more closely.
 func (c *Controller) firstVolumes(ctx context.Context, r *record, request VolumesRequest) {
 	began := c.options.Clock.Now() // As in passVolumes.
@@ -34,7 +34,7 @@ func (c *Controller) firstVolumes(ctx context.Context, r *record, request Volume
 	c.reportVolumes(r, request, decision)
 }
 
-// passVolumes looks at the volumes of a node and returns when to come back, 0 when they are no longer waited for.
+// passVolumes checks the volumes of a node and returns when to come back, 0 when they are no longer waited for.
 func (c *Controller) passVolumes(ctx context.Context, r *record, request VolumesRequest) (time.Duration, error) {
 	began := c.options.Clock.Now() // What is found out took until later, but is as old as this.
 	since := request.Drained
@@ -51,7 +51,7 @@ func (c *Controller) passVolumes(ctx context.Context, r *record, request Volumes
 	}
 	var decision VolumeDecision
 	if err == nil {
-		decision, err = c.lookAtVolumes(ctx, r, request, list, began)
+		decision, err = c.checkVolumes(ctx, r, request, list, began)
 	}
 	if err != nil && answered(err) && request.left(began) <= 0 {
 		// What the API server refuses to tell will not be known later either.
@@ -65,9 +65,9 @@ func (c *Controller) passVolumes(ctx context.Context, r *record, request Volumes
 	return decision.Next, nil
 }
 
-// lookAtVolumes gathers what the decision needs beside the attachments, and decides as of when the look began: a time in
+// checkVolumes gathers what the decision needs beside the attachments, and decides as of when the look began: a time in
 // which the process was suspended is no time that was waited.
-func (c *Controller) lookAtVolumes(
+func (c *Controller) checkVolumes(
 	ctx context.Context, r *record, request VolumesRequest, list []Attachment, began time.Time,
 ) (VolumeDecision, error) {
 	reported, err := c.reportedBy(ctx, request)
@@ -75,21 +75,21 @@ func (c *Controller) lookAtVolumes(
 		return VolumeDecision{}, err
 	}
 	in := VolumeInput{
-		Attachments: list,
-		Reported:    reported,
-		Now:         began,
-		Drained:     request.Drained,
-		Timeout:     request.Timeout,
-		Look:        r.volumesPass.look,
+		Attachments:  list,
+		Reported:     reported,
+		Now:          began,
+		Drained:      request.Drained,
+		Timeout:      request.Timeout,
+		RecheckAfter: r.volumesPass.recheck,
 	}
 	decision := PlanVolumes(in)
 	if !decision.Done {
-		if in.Kept, in.KeptReported, err = c.keptVolumes(ctx, request.Node); err != nil {
+		if in.Preserved, in.PreservedReported, err = c.preservedVolumes(ctx, request.Node); err != nil {
 			return VolumeDecision{}, err
 		}
 		decision = PlanVolumes(in)
 	}
-	r.volumesPass.look, r.volumesPass.since = decision.Look, c.options.Clock.Now()
+	r.volumesPass.recheck, r.volumesPass.since = decision.RecheckAfter, c.options.Clock.Now()
 	return decision, nil
 }
 
@@ -106,10 +106,10 @@ func (c *Controller) reportedBy(ctx context.Context, request VolumesRequest) ([]
 	return node.Status.VolumesAttached, nil
 }
 
-// keptVolumes returns the PersistentVolumes of the pods that a drain leaves on the node, and how the Node reports them.
-func (c *Controller) keptVolumes(
+// preservedVolumes returns the PersistentVolumes of the pods that a drain leaves on the node, and how the Node reports them.
+func (c *Controller) preservedVolumes(
 	ctx context.Context, node string,
-) (kept map[string]bool, reported map[corev1.UniqueVolumeName]bool, err error) {
+) (preserved map[string]bool, reported map[corev1.UniqueVolumeName]bool, err error) {
 	pods, err := c.podsOn(ctx, node)
 	if err != nil {
 		return nil, nil, err
@@ -118,8 +118,8 @@ func (c *Controller) keptVolumes(
 	if err != nil {
 		return nil, nil, err
 	}
-	claims := keptClaims(pods, Plan(Input{Pods: pods, Now: c.options.Clock.Now(), Orphaned: orphaned}))
-	kept, reported = map[string]bool{}, map[corev1.UniqueVolumeName]bool{}
+	claims := preservedClaims(pods, Plan(Input{Pods: pods, Now: c.options.Clock.Now(), Orphaned: orphaned}))
+	preserved, reported = map[string]bool{}, map[corev1.UniqueVolumeName]bool{}
 	for _, name := range claims {
 		var claim corev1.PersistentVolumeClaim
 		if err := c.options.Target.Get(ctx, name, &claim); apierrors.IsNotFound(err) {
@@ -130,7 +130,7 @@ func (c *Controller) keptVolumes(
 		if claim.Spec.VolumeName == "" {
 			continue
 		}
-		kept[claim.Spec.VolumeName] = true
+		preserved[claim.Spec.VolumeName] = true
 		var volume corev1.PersistentVolume
 		if err := c.options.Target.Get(ctx, types.NamespacedName{Name: claim.Spec.VolumeName}, &volume); apierrors.IsNotFound(err) {
 			continue
@@ -139,11 +139,11 @@ func (c *Controller) keptVolumes(
 		}
 		reported[reportedName(volume.Spec.CSI)] = true
 	}
-	return kept, reported, nil
+	return preserved, reported, nil
 }
 
-// keptClaims returns the claims of the pods that a plan skips.
-func keptClaims(pods []corev1.Pod, d Decision) []types.NamespacedName {
+// preservedClaims returns the claims of the pods that a plan skips.
+func preservedClaims(pods []corev1.Pod, d Decision) []types.NamespacedName {
 	skipped := map[types.UID]bool{}
 	for _, s := range d.Steps {
 		skipped[s.UID] = s.Action == Skip
@@ -180,7 +180,7 @@ func (c *Controller) reportVolumes(r *record, request VolumesRequest, d VolumeDe
 		report.offer(v1beta1.ReasonWaitingForVolumeDetach, volumesMessage(request, d.Waiting), fmt.Sprint(d.Waiting), c.options.Clock.Now())
 		o.Reason, o.Message, o.Attached = report.reason, report.message, d.Waiting
 	}
-	c.memory.setVolumesOutcome(r, o)
+	c.drainStates.setVolumesOutcome(r, o)
 }
 
 func volumesMessage(request VolumesRequest, waiting []string) string {
@@ -194,10 +194,10 @@ func namedVolumes(volumes []string) string {
 	return named(volumes, func(name string) string { return name })
 }
 
-// reportVolumesError records that it cannot be told at the moment what is attached.
+// reportVolumesError records that it cannot be reported at the moment what is attached.
 func (c *Controller) reportVolumesError(r *record, err error) {
 	report := &r.volumesPass.report
 	report.offer(v1beta1.ReasonDrainError, shorten(err.Error()), "", c.options.Clock.Now())
-	before := c.memory.volumesOutcomeOf(r)
-	c.memory.setVolumesOutcome(r, Outcome{Reason: report.reason, Message: report.message, Attached: before.Attached})
+	before := c.drainStates.volumesOutcomeOf(r)
+	c.drainStates.setVolumesOutcome(r, Outcome{Reason: report.reason, Message: report.message, Attached: before.Attached})
 }

@@ -36,36 +36,36 @@ func TestVolumesAreWaitedFor(t *testing.T) {
 	b := newBench(t, node, claim, volume, db, anAttachment("csi-buffer", "m1", "buffer"), anAttachment("csi-other", "m2", "other"),
 		on("m1", aPod("a/agent", ownedBy("other/v1", "DaemonSet", "agents"), withClaim("buffer"), withClaim("missing"))))
 	wanted := volumesRequest("m1", noon)
-	look := func() Outcome { return b.VolumesDetached(context.Background(), wanted) }
+	recheck := func() Outcome { return b.VolumesDetached(context.Background(), wanted) }
 
-	b.expectOutcome(look(), false, v1beta1.ReasonWaitingForVolumeDetach, "Still attached to node m1: buffer; db.")
+	b.expectOutcome(recheck(), false, v1beta1.ReasonWaitingForVolumeDetach, "Still attached to node m1: buffer; db.")
 	if got := fmt.Sprint(b.work.take()); got != "[m1]" {
 		t.Fatalf("work for %s, want [m1]", got)
 	}
 	for _, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 5 * time.Second} {
 		next := b.runPass("m1")
 		if next != want {
-			t.Errorf("the next look is after %s, want %s", next, want)
+			t.Errorf("the next check is after %s, want %s", next, want)
 		}
 		b.pass(next)
 	}
-	b.expectOutcome(look(), false, v1beta1.ReasonWaitingForVolumeDetach, "Still attached to node m1: db.")
-	b.wakes.take()
+	b.expectOutcome(recheck(), false, v1beta1.ReasonWaitingForVolumeDetach, "Still attached to node m1: db.")
+	b.triggers.take()
 
 	if err := b.target.Delete(context.Background(), db, client.GracePeriodSeconds(0)); err != nil {
 		t.Fatal(err)
 	}
 	b.runPass("m1") // the Node reports it still
-	b.expectOutcome(look(), false, v1beta1.ReasonWaitingForVolumeDetach, "Still attached to node m1: db.")
+	b.expectOutcome(recheck(), false, v1beta1.ReasonWaitingForVolumeDetach, "Still attached to node m1: db.")
 	node.Status.VolumesAttached = node.Status.VolumesAttached[:1]
 	if err := b.target.Status().Update(context.Background(), node); err != nil {
 		t.Fatal(err)
 	}
 	b.pass(time.Second)
 	b.runPass("m1")
-	b.expectOutcome(look(), true, v1beta1.ReasonVolumesDetached, "No volume that matters is attached.")
-	if got := fmt.Sprint(b.wakes.take()); got != "[m1]" {
-		t.Errorf("wakes of %s, want [m1]", got)
+	b.expectOutcome(recheck(), true, v1beta1.ReasonVolumesDetached, "No volume that matters is attached.")
+	if got := fmt.Sprint(b.triggers.take()); got != "[m1]" {
+		t.Errorf("triggers of %s, want [m1]", got)
 	}
 }
 
@@ -76,7 +76,7 @@ func TestVolumesAreNotWaitedForWithoutEnd(t *testing.T) {
 	b.VolumesDetached(context.Background(), wanted)
 	b.pass(5*time.Minute - time.Second)
 	if next := b.runPass("m1"); next != time.Second {
-		t.Errorf("the last look is after %s", next)
+		t.Errorf("the last check is after %s", next)
 	}
 	b.pass(time.Second)
 	b.runPass("m1")
@@ -85,7 +85,7 @@ func TestVolumesAreNotWaitedForWithoutEnd(t *testing.T) {
 
 func TestVolumesThatAreNotToBeToldAreNotWaitedForWithoutEnd(t *testing.T) {
 	b := newBench(t, aNode("m1"))
-	b.away = apierrors.NewForbidden(schema.GroupResource{Resource: "volumeattachments"}, "", errors.New("no"))
+	b.unreachable = apierrors.NewForbidden(schema.GroupResource{Resource: "volumeattachments"}, "", errors.New("no"))
 	wanted := volumesRequest("m1", noon)
 	if o := b.VolumesDetached(context.Background(), wanted); o.Done || o.Reason != v1beta1.ReasonDrainError {
 		t.Errorf("got %+v", o)

@@ -26,18 +26,18 @@ func TestPlanVolumes(t *testing.T) {
 	}{
 		{name: "nothing attached", want: VolumeDecision{Done: true}},
 		{name: "an attached volume is waited for", in: VolumeInput{Attachments: []Attachment{pv("b"), pv("a")}},
-			want: VolumeDecision{Waiting: []string{"a", "b"}, Look: time.Second, Next: time.Second}},
-		{name: "at longer intervals", in: VolumeInput{Attachments: []Attachment{pv("a")}, Look: 4 * time.Second},
-			want: VolumeDecision{Waiting: []string{"a"}, Look: 5 * time.Second, Next: 5 * time.Second}},
+			want: VolumeDecision{Waiting: []string{"a", "b"}, RecheckAfter: time.Second, Next: time.Second}},
+		{name: "at longer intervals", in: VolumeInput{Attachments: []Attachment{pv("a")}, RecheckAfter: 4 * time.Second},
+			want: VolumeDecision{Waiting: []string{"a"}, RecheckAfter: 5 * time.Second, Next: 5 * time.Second}},
 		{name: "a volume that only the Node reports is waited for", in: VolumeInput{Reported: reported("kubernetes.io/iscsi/x")},
-			want: VolumeDecision{Waiting: []string{"kubernetes.io/iscsi/x"}, Look: time.Second, Next: time.Second}},
+			want: VolumeDecision{Waiting: []string{"kubernetes.io/iscsi/x"}, RecheckAfter: time.Second, Next: time.Second}},
 		{name: "both name the same volumes, one is enough",
 			in:   VolumeInput{Attachments: []Attachment{pv("a")}, Reported: reported("kubernetes.io/csi/d^h")},
-			want: VolumeDecision{Waiting: []string{"a"}, Look: time.Second, Next: time.Second}},
+			want: VolumeDecision{Waiting: []string{"a"}, RecheckAfter: time.Second, Next: time.Second}},
 		{name: "a volume of a pod that stays is not waited for",
 			in: VolumeInput{
 				Attachments: []Attachment{pv("logs")}, Reported: reported("kubernetes.io/csi/d^logs"),
-				Kept: map[string]bool{"logs": true}, KeptReported: map[corev1.UniqueVolumeName]bool{"kubernetes.io/csi/d^logs": true},
+				Preserved: map[string]bool{"logs": true}, PreservedReported: map[corev1.UniqueVolumeName]bool{"kubernetes.io/csi/d^logs": true},
 			},
 			want: VolumeDecision{Done: true}},
 		{name: "a volume without PersistentVolume is not waited for",
@@ -46,10 +46,10 @@ func TestPlanVolumes(t *testing.T) {
 				Reported:    reported("kubernetes.io/csi/d^inline"),
 			},
 			want: VolumeDecision{Done: true}},
-		{name: "others beside them are", in: VolumeInput{Attachments: []Attachment{pv("logs"), {}, pv("db")}, Kept: map[string]bool{"logs": true}},
-			want: VolumeDecision{Waiting: []string{"db"}, Look: time.Second, Next: time.Second}},
-		{name: "the last look is at the timeout", in: VolumeInput{Attachments: []Attachment{pv("a")}, Now: at(5*time.Minute - 1)},
-			want: VolumeDecision{Waiting: []string{"a"}, Look: time.Second, Next: 1}},
+		{name: "others beside them are", in: VolumeInput{Attachments: []Attachment{pv("logs"), {}, pv("db")}, Preserved: map[string]bool{"logs": true}},
+			want: VolumeDecision{Waiting: []string{"db"}, RecheckAfter: time.Second, Next: time.Second}},
+		{name: "the last check is at the timeout", in: VolumeInput{Attachments: []Attachment{pv("a")}, Now: at(5*time.Minute - 1)},
+			want: VolumeDecision{Waiting: []string{"a"}, RecheckAfter: time.Second, Next: 1}},
 		{name: "then it goes on", in: VolumeInput{Attachments: []Attachment{pv("a")}, Now: at(5 * time.Minute)},
 			want: VolumeDecision{Done: true, TimedOut: true, Waiting: []string{"a"}}},
 		{name: "a detached volume is no timeout", in: VolumeInput{Now: at(time.Hour)}, want: VolumeDecision{Done: true}},
@@ -104,7 +104,7 @@ func TestKeptClaimsAreThoseOfSkippedPods(t *testing.T) {
 		aPod("a/db", withClaim("db")),
 		aPod("a/job", inPhase(corev1.PodSucceeded), withClaim("job")),
 	)
-	got := keptClaims(all, Plan(Input{Pods: all, Now: noon}))
+	got := preservedClaims(all, Plan(Input{Pods: all, Now: noon}))
 	want := []types.NamespacedName{{Namespace: "logs", Name: "buffer"}, {Namespace: "logs", Name: "agent-scratch"}, {Namespace: "a", Name: "static"}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -80,7 +80,7 @@ func (r *Reconciler) explain(ctx context.Context, o client.Object, message strin
 	return true, nil
 }
 
-// thaw takes our labels away, the root's first, and what asked for it. The owners report the end. It reports whether it
+// thaw removes our labels, the root's first, and what asked for it. The owners report the end. It reports whether it
 // wrote anything, also with an error.
 func (r *Reconciler) thaw(ctx context.Context, f *family) (wrote bool, err error) {
 	for _, o := range f.members() {

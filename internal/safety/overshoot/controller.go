@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// perMachine for each machine of a family passes between two looks at it, up to the period: a look goes through them all,
+	// perMachine for each machine of a family passes between two checks it, up to the period: a check goes through them all,
 	// and the cost of a fleet that comes up or goes would grow with its square.
 	perMachine = time.Millisecond
-	// conflictDelay is when to look again after somebody else wrote first.
+	// conflictDelay is when to check again after somebody else wrote first.
 	conflictDelay = time.Second
 )
 
@@ -31,14 +31,14 @@ type Options struct {
 	Clock    clock.PassiveClock
 	// Limits say what is too much; they are valid.
 	Limits Limits
-	// Frozen is told how many families are frozen; may be nil.
+	// Frozen is reported how many families are frozen; may be nil.
 	Frozen *prometheus.GaugeVec
 }
 
 // Reconciler freezes families with too many machines, and thaws them.
 type Reconciler struct {
 	Options
-	memory *memory
+	state *state
 }
 
 // New returns a Reconciler.
@@ -46,10 +46,10 @@ func New(o Options) *Reconciler {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	return &Reconciler{Options: o, memory: newMemory(o.Frozen)}
+	return &Reconciler{Options: o, state: newState(o.Frozen)}
 }
 
-// Reconcile looks at one family.
+// Reconcile checks one family.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	key, now := request.NamespacedName, r.Clock.Now()
 	f, err := find(ctx, r.Client, key, true)
@@ -57,43 +57,43 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, err
 	}
 	if f == nil {
-		r.memory.forget(key)
+		r.state.forget(key)
 		return reconcile.Result{}, nil
 	}
-	known := r.memory.of(key, f.root().GetUID())
+	known := r.state.of(key, f.root().GetUID())
 	asked := f.unfreeze()
-	if wait := known.lookAfter.Sub(now); wait > 0 && !asked {
+	if wait := known.checkAfter.Sub(now); wait > 0 && !asked {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	if err := f.countCached(ctx, r.Client); err != nil {
 		return reconcile.Result{}, err
 	}
 	known.meet(f.sets)
-	known.lookAfter = now.Add(min(time.Duration(f.looked)*perMachine, r.Limits.Period))
+	known.checkAfter = now.Add(min(time.Duration(f.looked)*perMachine, r.Limits.Period))
 	wait, err := r.judge(ctx, f, known, now)
-	r.memory.note(known)
+	r.state.note(known)
 	switch {
 	case err != nil && onlyConflict(err):
-		known.lookAfter = time.Time{}
+		known.checkAfter = time.Time{}
 		return reconcile.Result{RequeueAfter: conflictDelay}, nil
 	case err != nil:
-		known.lookAfter = time.Time{} // What was begun is to be done.
+		known.checkAfter = time.Time{} // What was begun must be done.
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: wait}, nil
 }
 
-// judge decides about a family and does what follows. It returns after what time to look again.
-func (r *Reconciler) judge(ctx context.Context, f *family, known *recollection, now time.Time) (time.Duration, error) {
+// judge decides about a family and does what follows. It returns after what time to check again.
+func (r *Reconciler) judge(ctx context.Context, f *family, known *familyState, now time.Time) (time.Duration, error) {
 	known.frozen = f.frozen()
-	sight, clear := r.sight(f, now)
+	observation, clear := r.observation(f, now)
 	switch {
 	case clear:
-		known.history = known.history.Learn(sight, r.Limits)
-	case !sight.Unfreeze:
+		known.history = known.history.Learn(observation, r.Limits)
+	case !observation.Unfreeze:
 		return 0, nil
 	}
-	decision := Decide(known.history, sight, r.Limits)
+	decision := Decide(known.history, observation, r.Limits)
 	resting := known.history.Resting(now)
 	switch {
 	case decision.Step == Thaw:
@@ -101,12 +101,12 @@ func (r *Reconciler) judge(ctx context.Context, f *family, known *recollection, 
 		r.stepped(known, f, now, wrote, err)
 		return r.Limits.Period, err
 	case decision.Step == Freeze && freezable(f), known.cutOff:
-		return r.stepLive(ctx, f, known, sight)
+		return r.stepLive(ctx, f, known, observation)
 	case resting:
 		// What was written then may not be in the cache yet.
 		return known.history.restUntil.Sub(now), nil
-	case sight.Frozen:
-		_, err := r.freeze(ctx, f, sight.Live, decision.High)
+	case observation.Frozen:
+		_, err := r.freeze(ctx, f, observation.Live, decision.High)
 		return decision.Wait, err
 	case f.marked():
 		_, err := r.thaw(ctx, f)
@@ -116,7 +116,7 @@ func (r *Reconciler) judge(ctx context.Context, f *family, known *recollection, 
 }
 
 // stepped notes that a step was taken, or found to be unfounded. One that failed before it wrote anything is none.
-func (r *Reconciler) stepped(known *recollection, f *family, now time.Time, wrote bool, err error) {
+func (r *Reconciler) stepped(known *familyState, f *family, now time.Time, wrote bool, err error) {
 	known.cutOff = err != nil && (wrote || known.cutOff)
 	if err != nil && !wrote {
 		return
@@ -125,13 +125,13 @@ func (r *Reconciler) stepped(known *recollection, f *family, now time.Time, wrot
 	known.history = known.history.Rested(now, r.Limits)
 }
 
-func (r *Reconciler) sight(f *family, now time.Time) (Observation, bool) {
+func (r *Reconciler) observation(f *family, now time.Time) (Observation, bool) {
 	wanted, known := f.wanted()
 	return Observation{Now: now, Wanted: wanted, Recorded: f.recorded(), Live: f.count(), Frozen: f.frozen(), Unfreeze: f.unfreeze()}, known
 }
 
-// stepLive freezes a family that has too many machines, if the API server says so too, and completes a step that was cut off.
-func (r *Reconciler) stepLive(ctx context.Context, cached *family, known *recollection, seen Observation) (time.Duration, error) {
+// stepLive freezes a family that has too many machines, if the API server reports it too, and completes a step that was cut off.
+func (r *Reconciler) stepLive(ctx context.Context, cached *family, known *familyState, seen Observation) (time.Duration, error) {
 	f, err := find(ctx, r.Live, known.key, false)
 	if err != nil {
 		return 0, err
@@ -142,16 +142,16 @@ func (r *Reconciler) stepLive(ctx context.Context, cached *family, known *recoll
 	if err := f.countLive(ctx, r.Live); err != nil {
 		return 0, err
 	}
-	sight, clear := r.sight(f, seen.Now)
+	observation, clear := r.observation(f, seen.Now)
 	if !clear {
 		return 0, nil
 	}
-	known.history = known.history.Learn(sight, r.Limits)
+	known.history = known.history.Learn(observation, r.Limits)
 	var wrote bool
-	switch decision := Decide(known.history, sight, r.Limits); {
-	case decision.Step == Freeze || sight.Frozen && decision.Step == Keep: // One that is frozen already was left half done.
-		wrote, err = r.freeze(ctx, f, sight.Live, decision.High)
-	case known.cutOff && !sight.Frozen && f.marked():
+	switch decision := Decide(known.history, observation, r.Limits); {
+	case decision.Step == Freeze || observation.Frozen && decision.Step == Keep: // One that is frozen already was left half done.
+		wrote, err = r.freeze(ctx, f, observation.Live, decision.High)
+	case known.cutOff && !observation.Frozen && f.marked():
 		wrote, err = r.thaw(ctx, f)
 	}
 	r.stepped(known, f, seen.Now, wrote, err)

@@ -14,7 +14,7 @@ const (
 
 // History is what is remembered of a family. Its zero value remembers nothing.
 type History struct {
-	// wanted is how many machines there might be when it was looked at last.
+	// wanted is how many machines there might be when it was checked last.
 	wanted int
 	// before is how many there might be until a while ago; it counts until the time beforeUntil.
 	before      int
@@ -31,7 +31,7 @@ type Observation struct {
 	Wanted int
 	// Recorded is how many its owners' status says that there are. Where nothing is remembered, they count as wanted before.
 	Recorded int
-	// Live is how many there are that nobody deletes and that are not set aside.
+	// Live is how many there are that nobody deletes and that are not preserved.
 	Live int
 	// Frozen reports whether it is frozen for an overshoot.
 	Frozen bool
@@ -39,16 +39,16 @@ type Observation struct {
 	Unfreeze bool
 }
 
-// Decision is what follows from a sight.
+// Decision is what follows from a observation.
 type Decision struct {
 	Step Step
 	// High is how many machines are tolerated.
 	High int
-	// Wait is after what time to look again without an event; zero is never.
+	// Wait is after what time to check again without an event; zero is never.
 	Wait time.Duration
 }
 
-// Learn returns the history with what a sight says about how many machines are wanted. Whoever wants fewer than before has
+// Learn returns the history with what a observation says about how many machines are wanted. Whoever wants fewer than before has
 // a period to delete the others: they are no overshoot.
 func (h History) Learn(s Observation, l Limits) History {
 	was := h.tolerated(s.Now)

@@ -10,7 +10,7 @@ var (
 	limits = Limits{Up: 2, Down: 1, Period: time.Minute}
 )
 
-// at returns a sight a number of seconds after the start.
+// at returns a observation a number of seconds after the start.
 func at(seconds, wanted, live int, change ...func(*Observation)) Observation {
 	s := Observation{Now: start.Add(time.Duration(seconds) * time.Second), Wanted: wanted, Recorded: wanted, Live: live}
 	for _, f := range change {
@@ -29,34 +29,34 @@ func recorded(s *Observation) { s.Recorded = s.Live }
 // F-20, F-22, F-23, F-24.
 func TestDecide(t *testing.T) {
 	for name, test := range map[string]struct {
-		// before are looked at first; steps that follow from them are taken.
-		before []Observation
-		sight  Observation
-		want   Decision
+		// before are checked first; steps that follow from them are taken.
+		before      []Observation
+		observation Observation
+		want        Decision
 	}{
-		"as many as wanted":             {sight: at(0, 3, 3), want: Decision{Step: Keep, High: 5}},
-		"as many as tolerated":          {sight: at(0, 3, 5), want: Decision{Step: Keep, High: 5}},
-		"one more":                      {sight: at(0, 3, 6), want: Decision{Step: Freeze, High: 5}},
-		"none wanted":                   {sight: at(0, 0, 3), want: Decision{Step: Freeze, High: 2}},
-		"still too many":                {sight: at(0, 3, 5, isFrozen), want: Decision{Step: Keep, High: 5}},
-		"few enough":                    {sight: at(0, 3, 4, isFrozen), want: Decision{Step: Thaw, High: 5}},
-		"too few":                       {sight: at(0, 3, 0, isFrozen), want: Decision{Step: Thaw, High: 5}},
-		"unfrozen by a person":          {sight: at(0, 3, 9, isFrozen, unfreeze), want: Decision{Step: Thaw, High: 5}},
-		"not to be frozen":              {sight: at(0, 3, 9, unfreeze), want: Decision{Step: Thaw, High: 5}},
-		"frozen just now, few enough":   {before: []Observation{at(0, 3, 6)}, sight: at(20, 3, 3, isFrozen), want: Decision{Step: Keep, High: 5, Wait: 40 * time.Second}},
-		"frozen a period ago":           {before: []Observation{at(0, 3, 6)}, sight: at(60, 3, 3, isFrozen), want: Decision{Step: Thaw, High: 5}},
-		"thawed just now, too many":     {before: []Observation{at(0, 3, 3, isFrozen)}, sight: at(59, 3, 6), want: Decision{Step: Keep, High: 5, Wait: time.Second}},
-		"thawed a period ago":           {before: []Observation{at(0, 3, 3, isFrozen)}, sight: at(60, 3, 6), want: Decision{Step: Freeze, High: 5}},
-		"frozen just now, and a person": {before: []Observation{at(0, 3, 6)}, sight: at(1, 3, 6, isFrozen, unfreeze), want: Decision{Step: Thaw, High: 5}},
-		"fewer wanted just now":         {before: []Observation{at(0, 9, 9)}, sight: at(10, 3, 9), want: Decision{Step: Keep, High: 11, Wait: time.Minute}},
-		"fewer wanted, but more made":   {before: []Observation{at(0, 9, 9)}, sight: at(10, 3, 12), want: Decision{Step: Freeze, High: 11}},
-		"fewer wanted a while ago":      {before: []Observation{at(0, 9, 9), at(10, 3, 9)}, sight: at(69, 3, 9), want: Decision{Step: Keep, High: 11, Wait: time.Second}},
-		"fewer wanted a period ago":     {before: []Observation{at(0, 9, 9), at(10, 3, 9)}, sight: at(70, 3, 9), want: Decision{Step: Freeze, High: 5}},
-		"ever fewer":                    {before: []Observation{at(0, 9, 9), at(10, 8, 9), at(60, 3, 9)}, sight: at(100, 3, 9), want: Decision{Step: Keep, High: 11, Wait: 20 * time.Second}},
-		"fewer, then more":              {before: []Observation{at(0, 9, 9), at(10, 3, 9), at(20, 9, 9)}, sight: at(30, 9, 12), want: Decision{Step: Freeze, High: 11}},
-		"a new process, fewer wanted":   {sight: at(0, 3, 9, recorded), want: Decision{Step: Keep, High: 11, Wait: time.Minute}},
-		"a new process, none recorded":  {sight: at(0, 3, 9, nothing), want: Decision{Step: Freeze, High: 5}},
-		"frozen, fewer wanted just now": {before: []Observation{at(0, 9, 12), at(70, 3, 8, isFrozen)}, sight: at(80, 3, 8, isFrozen), want: Decision{Step: Keep, High: 11}},
+		"as many as wanted":             {observation: at(0, 3, 3), want: Decision{Step: Keep, High: 5}},
+		"as many as tolerated":          {observation: at(0, 3, 5), want: Decision{Step: Keep, High: 5}},
+		"one more":                      {observation: at(0, 3, 6), want: Decision{Step: Freeze, High: 5}},
+		"none wanted":                   {observation: at(0, 0, 3), want: Decision{Step: Freeze, High: 2}},
+		"still too many":                {observation: at(0, 3, 5, isFrozen), want: Decision{Step: Keep, High: 5}},
+		"few enough":                    {observation: at(0, 3, 4, isFrozen), want: Decision{Step: Thaw, High: 5}},
+		"too few":                       {observation: at(0, 3, 0, isFrozen), want: Decision{Step: Thaw, High: 5}},
+		"unfrozen by a person":          {observation: at(0, 3, 9, isFrozen, unfreeze), want: Decision{Step: Thaw, High: 5}},
+		"not to be frozen":              {observation: at(0, 3, 9, unfreeze), want: Decision{Step: Thaw, High: 5}},
+		"frozen just now, few enough":   {before: []Observation{at(0, 3, 6)}, observation: at(20, 3, 3, isFrozen), want: Decision{Step: Keep, High: 5, Wait: 40 * time.Second}},
+		"frozen a period ago":           {before: []Observation{at(0, 3, 6)}, observation: at(60, 3, 3, isFrozen), want: Decision{Step: Thaw, High: 5}},
+		"thawed just now, too many":     {before: []Observation{at(0, 3, 3, isFrozen)}, observation: at(59, 3, 6), want: Decision{Step: Keep, High: 5, Wait: time.Second}},
+		"thawed a period ago":           {before: []Observation{at(0, 3, 3, isFrozen)}, observation: at(60, 3, 6), want: Decision{Step: Freeze, High: 5}},
+		"frozen just now, and a person": {before: []Observation{at(0, 3, 6)}, observation: at(1, 3, 6, isFrozen, unfreeze), want: Decision{Step: Thaw, High: 5}},
+		"fewer wanted just now":         {before: []Observation{at(0, 9, 9)}, observation: at(10, 3, 9), want: Decision{Step: Keep, High: 11, Wait: time.Minute}},
+		"fewer wanted, but more made":   {before: []Observation{at(0, 9, 9)}, observation: at(10, 3, 12), want: Decision{Step: Freeze, High: 11}},
+		"fewer wanted a while ago":      {before: []Observation{at(0, 9, 9), at(10, 3, 9)}, observation: at(69, 3, 9), want: Decision{Step: Keep, High: 11, Wait: time.Second}},
+		"fewer wanted a period ago":     {before: []Observation{at(0, 9, 9), at(10, 3, 9)}, observation: at(70, 3, 9), want: Decision{Step: Freeze, High: 5}},
+		"ever fewer":                    {before: []Observation{at(0, 9, 9), at(10, 8, 9), at(60, 3, 9)}, observation: at(100, 3, 9), want: Decision{Step: Keep, High: 11, Wait: 20 * time.Second}},
+		"fewer, then more":              {before: []Observation{at(0, 9, 9), at(10, 3, 9), at(20, 9, 9)}, observation: at(30, 9, 12), want: Decision{Step: Freeze, High: 11}},
+		"a new process, fewer wanted":   {observation: at(0, 3, 9, recorded), want: Decision{Step: Keep, High: 11, Wait: time.Minute}},
+		"a new process, none recorded":  {observation: at(0, 3, 9, nothing), want: Decision{Step: Freeze, High: 5}},
+		"frozen, fewer wanted just now": {before: []Observation{at(0, 9, 12), at(70, 3, 8, isFrozen)}, observation: at(80, 3, 8, isFrozen), want: Decision{Step: Keep, High: 11}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var h History
@@ -66,7 +66,7 @@ func TestDecide(t *testing.T) {
 					h = h.Rested(s.Now, limits)
 				}
 			}
-			if got := Decide(h.Learn(test.sight, limits), test.sight, limits); got != test.want {
+			if got := Decide(h.Learn(test.observation, limits), test.observation, limits); got != test.want {
 				t.Errorf("got %+v, want %+v", got, test.want)
 			}
 		})
@@ -117,7 +117,7 @@ func FuzzDecide(f *testing.F) {
 		var h History
 		var stepped time.Time
 		now, frozen := start, false
-		look := func(s Observation) Decision {
+		check := func(s Observation) Decision {
 			h = h.Learn(s, l)
 			d := Decide(h, s, l)
 			switch {
@@ -139,12 +139,12 @@ func FuzzDecide(f *testing.F) {
 		for ; len(story) >= 3; story = story[3:] {
 			now = now.Add(time.Duration(story[2]) * time.Second)
 			last = Observation{Now: now, Wanted: int(story[0]), Recorded: int(story[1]) / 2, Live: int(story[1]), Frozen: frozen}
-			look(last)
+			check(last)
 		}
 		// When nothing more happens it comes to rest by what it waits for itself, where the numbers say.
 		for range 4 {
 			last.Frozen = frozen
-			d := look(last)
+			d := check(last)
 			if d.Step != Keep {
 				d.Wait = l.Period
 			}

@@ -25,7 +25,7 @@ type family struct {
 	looked int
 }
 
-// root is who says how many machines there shall be.
+// root is who says how many machines there must be.
 func (f *family) root() client.Object {
 	if f.deployment != nil {
 		return f.deployment
@@ -117,10 +117,10 @@ func frozen(o client.Object) bool {
 	return ok
 }
 
-// counts reports whether a machine counts: nobody deletes it, and it is not set aside.
+// counts reports whether a machine counts: nobody deletes it, and it is not preserved.
 func counts(m metav1.Object) bool {
-	_, aside := m.GetAnnotations()[v1beta1.AnnotationPreservedUntil]
-	return m.GetDeletionTimestamp() == nil && !aside
+	_, preserved := m.GetAnnotations()[v1beta1.AnnotationPreservedUntil]
+	return m.GetDeletionTimestamp() == nil && !preserved
 }
 
 // find returns the family of a key without its machines, nil if there is none (any more): the root is gone or on its way,

@@ -19,7 +19,7 @@ const (
 type Limits struct {
 	// Up is how many machines more than replicas and surge are tolerated. At least 0.
 	Up int
-	// Down is how many fewer than tolerated there are to be until a freeze ends. At most Up: a fleet as it is declared must
+	// Down is how many fewer than tolerated there must be until a freeze ends. At most Up: a fleet as it is declared must
 	// not stay frozen.
 	Down int
 	// Period is the time that passes between two steps, a freeze or its end, of one family.

@@ -33,7 +33,7 @@ func split(key types.NamespacedName) (kind string, name types.NamespacedName) {
 	return kind, types.NamespacedName{Namespace: key.Namespace, Name: base}
 }
 
-// Wiring is the one table of what wakes the controller.
+// Wiring is the one table of what triggers the controller.
 func (r *Reconciler) Wiring() wiring.Controller {
 	return wiring.Controller{
 		// One at a time: families are many and looks are short.

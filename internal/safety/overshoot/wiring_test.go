@@ -10,7 +10,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Whatever changes a count or what it is held against is looked at; progress of machines and statuses are not.
+// Whatever changes a count or what it is held against is checked; progress of machines and statuses are not.
 //
 // F-26.
 func TestWhatIsNews(t *testing.T) {
@@ -31,7 +31,7 @@ func TestWhatIsNews(t *testing.T) {
 	for name, test := range map[string]struct{ got, want bool }{
 		"machine: status":      {machine(func(m *v1beta1.Machine) { m.Status.Phase = v1beta1.MachineRunning }), false},
 		"machine: deletion":    {machine(func(m *v1beta1.Machine) { m.DeletionTimestamp = &now }), true},
-		"machine: set aside":   {machine(func(m *v1beta1.Machine) { m.Annotations = map[string]string{v1beta1.AnnotationPreservedUntil: ""} }), true},
+		"machine: preserved":   {machine(func(m *v1beta1.Machine) { m.Annotations = map[string]string{v1beta1.AnnotationPreservedUntil: ""} }), true},
 		"machine: owner":       {machine(func(m *v1beta1.Machine) { m.OwnerReferences = owner }), true},
 		"owner: status":        {set(func(s *v1beta1.MachineSet) { s.Status.Replicas = 3 }), false},
 		"owner: specification": {set(func(s *v1beta1.MachineSet) { s.Generation = 2 }), true},
@@ -45,7 +45,7 @@ func TestWhatIsNews(t *testing.T) {
 	}
 }
 
-// A deployment and a set of one name are told apart, and a set that has a deployment is looked at with that.
+// A deployment and a set of one name are reported apart, and a set that has a deployment is checked with that.
 func TestFamilies(t *testing.T) {
 	keys := func(o client.Object) (names []string) {
 		for _, r := range familyOfSet(t.Context(), o) {

@@ -146,7 +146,7 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings, dri
 		}
 		machines.Drainer = drains
 		machines.Target = &machine.Target{Nodes: target.Client, Live: target.Live, APIEndpoint: endpoint, CABundle: ca}
-		drainTriggers = drains.Wakes()
+		drainTriggers = drains.Triggers()
 		if s.approveKubeletCSRs {
 			if err := addApproval(ctx, op, guarded, resolver, targetEvents); err != nil {
 				return fmt.Errorf("add the approval of kubelets' certificates: %w", err)

@@ -190,7 +190,7 @@ func (b *bench) newSet(replicas int32, change ...func(*v1beta1.MachineSet)) {
 	}
 	b.must(b.admin.Create(b.ctx(), set))
 	b.setPass("workers")
-	b.look("MachineSet/workers")
+	b.check("MachineSet/workers")
 }
 
 // newDeployment makes the deployment "web" with its set and machines.
@@ -201,7 +201,7 @@ func (b *bench) newDeployment(replicas int32) {
 	d.Spec.Selector.MatchLabels = map[string]string{"pool": "workers"}
 	d.Spec.Template = template()
 	b.must(b.admin.Create(b.ctx(), d))
-	b.look("MachineDeployment/web")
+	b.check("MachineDeployment/web")
 	b.deploymentPass()
 	for _, set := range b.allSets() {
 		b.setPass(set.Name)
@@ -221,8 +221,8 @@ func (b *bench) deploymentPass() {
 	b.must(err)
 }
 
-// look makes one pass of the safety controller, when one is due again.
-func (b *bench) look(family string) time.Duration {
+// check makes one pass of the safety controller, when one is due again.
+func (b *bench) check(family string) time.Duration {
 	b.Helper()
 	b.clock.Step(time.Second)
 	result, err := b.safety.Reconcile(b.ctx(), reconcile.Request{NamespacedName: b.key(family)})
@@ -259,11 +259,11 @@ func (b *bench) change(o client.Object, f func()) {
 	b.must(b.admin.Patch(b.ctx(), o, client.MergeFrom(was)))
 }
 
-// foreign makes n machines in the name of a set, as its controller would not, under labels of any kind.
-func (b *bench) foreign(set *v1beta1.MachineSet, n int, change ...func(*v1beta1.Machine)) (all []*v1beta1.Machine) {
+// others makes n machines in the name of a set, as its controller would not, under labels of any kind.
+func (b *bench) others(set *v1beta1.MachineSet, n int, change ...func(*v1beta1.Machine)) (all []*v1beta1.Machine) {
 	b.Helper()
 	for range n {
-		m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, GenerateName: "foreign-"}}
+		m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, GenerateName: "other-"}}
 		m.Labels = map[string]string{"pool": "workers"}
 		for key, value := range set.Spec.Selector.MatchLabels {
 			m.Labels[key] = value
@@ -318,7 +318,7 @@ func (b *bench) wantMetric(want float64) {
 	}
 }
 
-// wantEvents checks what was told since the last time.
+// wantEvents checks what was reported since the last time.
 func (b *bench) wantEvents(want ...string) {
 	b.Helper()
 	var got []string

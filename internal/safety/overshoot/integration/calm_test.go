@@ -15,13 +15,13 @@ import (
 func TestALateCacheFreezesNothing(t *testing.T) {
 	b := newBench(t)
 	b.newSet(2)
-	gone := b.foreign(b.set("workers"), 9)
+	gone := b.others(b.set("workers"), 9)
 	for _, m := range gone {
 		b.must(b.admin.Delete(b.ctx(), m))
 		b.late = append(b.late, *m)
 	}
 	for range 20 {
-		b.look("MachineSet/workers")
+		b.check("MachineSet/workers")
 	}
 	b.wantNoLabel(b.set("workers"))
 	if b.liveLists != 1 || b.writes != 0 {
@@ -30,22 +30,22 @@ func TestALateCacheFreezesNothing(t *testing.T) {
 	b.wantEvents()
 }
 
-// Machines that are on their way or set aside are no overshoot.
+// Machines that are on their way or preserved are no overshoot.
 //
 // F-20.
 func TestMachinesThatDoNotCount(t *testing.T) {
 	b := newBench(t)
 	b.newSet(2)
-	aside := func(m *v1beta1.Machine) {
+	preserved := func(m *v1beta1.Machine) {
 		m.Annotations = map[string]string{v1beta1.AnnotationPreservedUntil: time.Now().Add(time.Hour).Format(time.RFC3339)}
 	}
-	b.foreign(b.set("workers"), 9, aside)
-	for _, m := range b.foreign(b.set("workers"), 9, func(m *v1beta1.Machine) { m.Finalizers = []string{v1beta1.MachineFinalizer} }) {
+	b.others(b.set("workers"), 9, preserved)
+	for _, m := range b.others(b.set("workers"), 9, func(m *v1beta1.Machine) { m.Finalizers = []string{v1beta1.MachineFinalizer} }) {
 		b.must(b.admin.Delete(b.ctx(), m))
 	}
-	b.foreign(b.set("workers"), 9, func(m *v1beta1.Machine) { m.OwnerReferences = nil })
+	b.others(b.set("workers"), 9, func(m *v1beta1.Machine) { m.OwnerReferences = nil })
 	for range 3 {
-		b.look("MachineSet/workers")
+		b.check("MachineSet/workers")
 	}
 	b.wantNoLabel(b.set("workers"))
 	if b.writes != 0 || b.liveLists != 0 {
@@ -66,14 +66,14 @@ func TestScalingDownIsNoOvershoot(t *testing.T) {
 			if restarted {
 				b.restart()
 			}
-			wait := b.look("MachineSet/workers")
+			wait := b.check("MachineSet/workers")
 			b.wantNoLabel(b.set("workers"))
 			if wait <= 0 || wait > limits.Period {
-				t.Errorf("looks again after %s", wait)
+				t.Errorf("checks again after %s", wait)
 			}
 			// They do not go.
 			b.clock.Step(wait)
-			b.look("MachineSet/workers")
+			b.check("MachineSet/workers")
 			set = b.set("workers")
 			b.wantFrozen(set, set.Status.Conditions)
 		})
@@ -97,14 +97,14 @@ func TestMachinesThatAreHandedOverCountOnce(t *testing.T) {
 		copied.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(other, v1beta1.GroupVersion.WithKind("MachineSet"))}
 		b.late = append(b.late, copied)
 	}
-	b.look("MachineDeployment/web")
+	b.check("MachineDeployment/web")
 	b.wantNoLabel(d)
 	if b.liveLists != 0 {
 		t.Error("they were counted twice")
 	}
 }
 
-// A freeze that is cut off is completed, and at rest nothing is written.
+// A freeze that is cut off is completed, and in a settled fleet nothing is written.
 //
 // F-23, F-26.
 func TestAFreezeThatWasCutOffIsCompleted(t *testing.T) {
@@ -114,17 +114,17 @@ func TestAFreezeThatWasCutOffIsCompleted(t *testing.T) {
 				b := newBench(t)
 				b.newDeployment(1)
 				set := b.allSets()[0]
-				b.foreign(&set, 9)
+				b.others(&set, 9)
 				b.overtaken(cutAt)
-				patient := b.look("MachineDeployment/web")
+				patient := b.check("MachineDeployment/web")
 				if patient <= 0 || patient > 5*time.Second {
-					t.Errorf("looks again after %s", patient)
+					t.Errorf("checks again after %s", patient)
 				}
 				if restarted {
 					b.restart()
 				}
 				b.clock.Step(patient)
-				b.look("MachineDeployment/web")
+				b.check("MachineDeployment/web")
 				d, frozen := b.deployment(), b.set(set.Name)
 				b.wantFrozen(d, d.Status.Conditions)
 				b.wantFrozen(frozen, frozen.Status.Conditions)
@@ -133,10 +133,10 @@ func TestAFreezeThatWasCutOffIsCompleted(t *testing.T) {
 				b.writes = 0
 				for range 5 {
 					b.clock.Step(limits.Period)
-					b.look("MachineDeployment/web")
+					b.check("MachineDeployment/web")
 				}
 				if b.writes != 0 {
-					t.Errorf("%d writes at rest", b.writes)
+					t.Errorf("%d writes when settled", b.writes)
 				}
 			})
 		}
@@ -150,19 +150,19 @@ func TestAFreezeThatWasCutOffIsNoShorter(t *testing.T) {
 	b := newBench(t)
 	b.newDeployment(1)
 	set := b.allSets()[0]
-	b.foreign(&set, 9)
+	b.others(&set, 9)
 	b.overtaken(4)
-	wait := b.look("MachineDeployment/web")
+	wait := b.check("MachineDeployment/web")
 	b.setPass(set.Name)
 	b.wantLive(1)
 	b.clock.Step(wait)
-	b.look("MachineDeployment/web")
+	b.check("MachineDeployment/web")
 	d, frozen := b.deployment(), b.set(set.Name)
 	b.wantFrozen(d, d.Status.Conditions)
 	b.wantFrozen(frozen, frozen.Status.Conditions)
 
 	b.clock.Step(limits.Period)
-	b.look("MachineDeployment/web")
+	b.check("MachineDeployment/web")
 	b.wantNoLabel(b.deployment())
 	b.wantNoLabel(b.set(set.Name))
 }
@@ -174,16 +174,16 @@ func TestAThawThatWasCutOffIsCompleted(t *testing.T) {
 	b := newBench(t)
 	b.newDeployment(1)
 	set := b.allSets()[0]
-	b.foreign(&set, 9)
-	b.look("MachineDeployment/web")
+	b.others(&set, 9)
+	b.check("MachineDeployment/web")
 	b.setPass(set.Name)
 	b.wantLive(1)
 	b.clock.Step(limits.Period)
 	b.overtaken(2)
-	b.look("MachineDeployment/web")
+	b.check("MachineDeployment/web")
 	b.wantNoLabel(b.deployment())
 	b.restart()
-	b.look("MachineDeployment/web")
+	b.check("MachineDeployment/web")
 	b.wantNoLabel(b.set(set.Name))
 }
 
@@ -193,14 +193,14 @@ func TestAThawThatWasCutOffIsCompleted(t *testing.T) {
 func TestASetThatIsTakenOverIsNoOvershoot(t *testing.T) {
 	b := newBench(t)
 	b.newDeployment(1)
-	b.look("MachineDeployment/web")
+	b.check("MachineDeployment/web")
 	b.newSet(9)
 	joined, d := b.set("workers"), b.deployment()
 	b.change(joined, func() {
 		joined.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d, v1beta1.GroupVersion.WithKind("MachineDeployment"))}
 	})
-	b.look("MachineSet/workers")
-	b.look("MachineDeployment/web")
+	b.check("MachineSet/workers")
+	b.check("MachineDeployment/web")
 	b.wantNoLabel(b.deployment())
 	b.wantNoLabel(b.set("workers"))
 	if b.writes != 0 {

@@ -11,19 +11,19 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Somebody makes machines in the name of a set: it makes none until the surplus is gone, and says so. It deletes the
+// Somebody makes machines in the name of a set: it makes none until the surplus is gone, and reports it. It deletes the
 // surplus as ever.
 //
 // F-20, F-23.
 func TestASetWithTooManyMachinesIsFrozen(t *testing.T) {
 	b := newBench(t)
 	b.newSet(2)
-	b.foreign(b.set("workers"), 2)
-	b.look("MachineSet/workers")
+	b.others(b.set("workers"), 2)
+	b.check("MachineSet/workers")
 	b.wantNoLabel(b.set("workers")) // As many as are tolerated.
 
-	b.foreign(b.set("workers"), 1)
-	b.look("MachineSet/workers")
+	b.others(b.set("workers"), 1)
+	b.check("MachineSet/workers")
 	set := b.set("workers")
 	b.wantFrozen(set, set.Status.Conditions)
 	const message = "There are 5 machines although at most 4 may be. No more are made until some are gone."
@@ -47,13 +47,13 @@ func TestASetWithTooManyMachinesIsFrozen(t *testing.T) {
 	}
 
 	// It stays so for a period.
-	if wait := b.look("MachineSet/workers"); wait <= 0 || wait > limits.Period {
-		t.Errorf("looks again after %s", wait)
+	if wait := b.check("MachineSet/workers"); wait <= 0 || wait > limits.Period {
+		t.Errorf("checks again after %s", wait)
 	}
 	b.setPass("workers")
 	b.wantLive(1)
 	b.clock.Step(limits.Period)
-	b.look("MachineSet/workers")
+	b.check("MachineSet/workers")
 	b.wantNoLabel(b.set("workers"))
 	b.wantMetric(0)
 	b.setPass("workers")
@@ -72,12 +72,12 @@ func TestADeploymentIsFrozenWithItsSets(t *testing.T) {
 	b.newDeployment(3) // and a surge of 1
 	b.wantLive(3)
 	set := &b.allSets()[0]
-	b.foreign(set, 3)
-	b.look("MachineDeployment/web")
+	b.others(set, 3)
+	b.check("MachineDeployment/web")
 	b.wantNoLabel(b.deployment())
 
-	b.foreign(set, 1)
-	b.look("MachineDeployment/web")
+	b.others(set, 1)
+	b.check("MachineDeployment/web")
 	b.deploymentPass()
 	b.setPass(set.Name)
 	d, frozen := b.deployment(), b.set(set.Name)
@@ -94,7 +94,7 @@ func TestADeploymentIsFrozenWithItsSets(t *testing.T) {
 	b.wantLive(3)
 
 	b.clock.Step(limits.Period)
-	b.look("MachineDeployment/web")
+	b.check("MachineDeployment/web")
 	b.wantNoLabel(b.deployment())
 	b.wantNoLabel(b.set(set.Name))
 	b.deploymentPass()
@@ -111,8 +111,8 @@ func TestAPersonEndsAFreeze(t *testing.T) {
 			b := newBench(t)
 			b.newDeployment(1)
 			set := &b.allSets()[0]
-			b.foreign(set, 9)
-			b.look("MachineDeployment/web")
+			b.others(set, 9)
+			b.check("MachineDeployment/web")
 			d := b.deployment()
 			b.wantFrozen(d, d.Status.Conditions)
 
@@ -122,7 +122,7 @@ func TestAPersonEndsAFreeze(t *testing.T) {
 				asked = b.set(set.Name)
 			}
 			b.change(asked, func() { asked.SetAnnotations(map[string]string{v1beta1.AnnotationUnfreeze: "", "other": "stays"}) })
-			b.look("MachineDeployment/web")
+			b.check("MachineDeployment/web")
 			for _, o := range []client.Object{b.deployment(), b.set(set.Name)} {
 				b.wantNoLabel(o)
 				if _, there := o.GetAnnotations()[v1beta1.AnnotationUnfreeze]; there {
@@ -136,10 +136,10 @@ func TestAPersonEndsAFreeze(t *testing.T) {
 			b.wantMetric(0)
 
 			b.clock.Step(limits.Period - 10*time.Second)
-			b.look("MachineDeployment/web")
+			b.check("MachineDeployment/web")
 			b.wantNoLabel(b.deployment())
 			b.clock.Step(10 * time.Second)
-			b.look("MachineDeployment/web")
+			b.check("MachineDeployment/web")
 			d = b.deployment()
 			b.wantFrozen(d, d.Status.Conditions)
 		})
@@ -154,15 +154,15 @@ func TestAPersonsFreezeIsLeftAlone(t *testing.T) {
 	b.newDeployment(1)
 	set, d := &b.allSets()[0], b.deployment()
 	b.change(d, func() { d.Labels = map[string]string{v1beta1.LabelFreeze: "true"} })
-	b.foreign(set, 9)
-	b.look("MachineDeployment/web")
+	b.others(set, 9)
+	b.check("MachineDeployment/web")
 	frozen := b.set(set.Name)
 	b.wantFrozen(frozen, frozen.Status.Conditions)
 	b.wantMetric(1)
 
 	b.setPass(set.Name)
 	b.clock.Step(limits.Period)
-	b.look("MachineDeployment/web")
+	b.check("MachineDeployment/web")
 	b.wantNoLabel(b.set(set.Name))
 	b.wantMetric(0)
 	if got := b.deployment().Labels[v1beta1.LabelFreeze]; got != "true" {
@@ -171,7 +171,7 @@ func TestAPersonsFreezeIsLeftAlone(t *testing.T) {
 
 	d = b.deployment()
 	b.change(d, func() { d.Annotations = map[string]string{v1beta1.AnnotationUnfreeze: ""} })
-	b.look("MachineDeployment/web")
+	b.check("MachineDeployment/web")
 	d = b.deployment()
 	if _, there := d.Annotations[v1beta1.AnnotationUnfreeze]; there || d.Labels[v1beta1.LabelFreeze] != "true" {
 		t.Errorf("labels are %v, annotations %v", d.Labels, d.Annotations)
@@ -184,8 +184,8 @@ func TestAPersonsFreezeIsLeftAlone(t *testing.T) {
 func TestAPersonMayFreezeWhileWeThaw(t *testing.T) {
 	b := newBench(t)
 	b.newSet(1)
-	b.foreign(b.set("workers"), 9)
-	b.look("MachineSet/workers")
+	b.others(b.set("workers"), 9)
+	b.check("MachineSet/workers")
 	b.setPass("workers")
 	b.clock.Step(limits.Period)
 	b.beforeWrite = func() error {
@@ -194,12 +194,12 @@ func TestAPersonMayFreezeWhileWeThaw(t *testing.T) {
 		b.change(set, func() { set.Labels[v1beta1.LabelFreeze] = "mine" })
 		return nil
 	}
-	if wait := b.look("MachineSet/workers"); wait <= 0 {
-		t.Error("does not look again")
+	if wait := b.check("MachineSet/workers"); wait <= 0 {
+		t.Error("does not check again")
 	}
-	b.look("MachineSet/workers")
+	b.check("MachineSet/workers")
 	b.clock.Step(limits.Period)
-	b.look("MachineSet/workers")
+	b.check("MachineSet/workers")
 	if got := b.set("workers").Labels[v1beta1.LabelFreeze]; got != "mine" {
 		t.Errorf("the label is %q", got)
 	}

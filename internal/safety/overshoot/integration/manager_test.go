@@ -69,11 +69,11 @@ func (b *bench) flood(set *v1beta1.MachineSet) (stop func()) {
 	for range 8 {
 		makers.Go(func() {
 			for ctx.Err() == nil {
-				m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, GenerateName: "foreign-", Labels: set.Spec.Selector.MatchLabels}}
+				m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, GenerateName: "other-", Labels: set.Spec.Selector.MatchLabels}}
 				m.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, v1beta1.GroupVersion.WithKind("MachineSet"))}
 				m.Spec = *set.Spec.Template.Spec.DeepCopy()
 				if err := b.admin.Create(ctx, m); err != nil && ctx.Err() == nil {
-					b.Errorf("create a foreign machine: %v", err)
+					b.Errorf("create another machine: %v", err)
 					return
 				}
 			}

@@ -27,7 +27,7 @@ type cached struct {
 	names    []any
 }
 
-func newCached(foreign int) *cached {
+func newCached(others int) *cached {
 	c := &cached{nodes: map[string]*corev1.Node{}}
 	add := func(n *corev1.Node) {
 		c.nodes[n.Name] = n
@@ -37,8 +37,8 @@ func newCached(foreign int) *cached {
 		c.machines = append(c.machines, s.Machine)
 		add(s.Node)
 	}
-	for i := range foreign {
-		add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("foreign-%05d", i), UID: types.UID(fmt.Sprint(i))}})
+	for i := range others {
+		add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("other-%05d", i), UID: types.UID(fmt.Sprint(i))}})
 	}
 	return c
 }
@@ -82,8 +82,8 @@ func (c *cached) Get(_ context.Context, key client.ObjectKey, o client.Object, o
 }
 
 // checking returns a Reconciler of three machines in a cluster with Nodes of others.
-func checking(foreign int) *Reconciler {
-	c := newCached(foreign)
+func checking(others int) *Reconciler {
+	c := newCached(others)
 	return New(Options{Client: c, Nodes: &Nodes{Cached: c, Live: c}, BuiltIn: policy(), Clock: testclock.NewFakePassiveClock(minutes(60))})
 }
 
@@ -96,9 +96,9 @@ func passOf(t testing.TB, r *Reconciler) {
 // What a pass costs depends on the machines, and not on the Nodes of others.
 //
 // H-20.
-func TestForeignNodesCostAPassNothing(t *testing.T) {
-	bytes := func(foreign int) int64 {
-		r := checking(foreign)
+func TestOtherNodesCostAPassNothing(t *testing.T) {
+	bytes := func(others int) int64 {
+		r := checking(others)
 		return testing.Benchmark(func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
@@ -114,19 +114,19 @@ func TestForeignNodesCostAPassNothing(t *testing.T) {
 }
 
 // H-20.
-func TestForeignNodesAskForNoPass(t *testing.T) {
+func TestOtherNodesAskForNoPass(t *testing.T) {
 	r := checking(100)
 	nodes := r.Wiring().Watches[3]
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer q.ShutDown()
-	for name, want := range map[string]int{"foreign-00001": 0, "node-m01": 1} {
+	for name, want := range map[string]int{"other-00001": 0, "node-m01": 1} {
 		node := r.Nodes.Cached.(*cached).nodes[name]
-		for _, tell := range []func(){
+		for _, report := range []func(){
 			func() { nodes.Keys.Create(t.Context(), event.CreateEvent{Object: node}, q) },
 			func() { nodes.Keys.Update(t.Context(), event.UpdateEvent{ObjectOld: node, ObjectNew: node}, q) },
 			func() { nodes.Keys.Delete(t.Context(), event.DeleteEvent{Object: node}, q) },
 		} {
-			tell()
+			report()
 			if got := q.Len(); got != want {
 				t.Errorf("%s: %d passes asked for, want %d", name, got, want)
 			}
@@ -138,10 +138,10 @@ func TestForeignNodesAskForNoPass(t *testing.T) {
 	}
 }
 
-func BenchmarkPassAmongForeignNodes(b *testing.B) {
-	for _, foreign := range []int{0, 20_000} {
-		b.Run(fmt.Sprint(foreign), func(b *testing.B) {
-			r := checking(foreign)
+func BenchmarkPassAmongOtherNodes(b *testing.B) {
+	for _, others := range []int{0, 20_000} {
+		b.Run(fmt.Sprint(others), func(b *testing.B) {
+			r := checking(others)
 			b.ReportAllocs()
 			for b.Loop() {
 				passOf(b, r)

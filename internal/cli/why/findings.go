@@ -26,7 +26,7 @@ func (e *explanation) class(first *metav1.Condition) {
 	if e.ClassMissing {
 		if first.Reason != v1beta1.ReasonClassNotFound {
 			m := MeaningOf("", v1beta1.ReasonClassNotFound)
-			e.add(Finding{About: about, Reason: v1beta1.ReasonClassNotFound, What: m.Says, Ends: m.Ends, Do: m.Do})
+			e.add(Finding{About: about, Reason: v1beta1.ReasonClassNotFound, What: m.Explanation, Ends: m.Ends, Do: m.Do})
 		}
 		return
 	}
@@ -37,7 +37,7 @@ func (e *explanation) class(first *metav1.Condition) {
 	if ready != nil && ready.Status == metav1.ConditionFalse {
 		m := MeaningOf(ClassReady, ready.Reason)
 		e.add(Finding{
-			About: about, Condition: v1beta1.ConditionReady, Reason: ready.Reason, What: m.Says, Message: ready.Message,
+			About: about, Condition: v1beta1.ConditionReady, Reason: ready.Reason, What: m.Explanation, Message: ready.Message,
 			Since: at(ready.LastTransitionTime.Time), Ends: m.Ends, Do: m.Do,
 		})
 	}
@@ -155,20 +155,20 @@ func (e *explanation) others() {
 			e.add(Finding{About: "machineset/" + e.Set.Name, Reason: OwnerDeleting, What: "Its set is being deleted; Kubernetes deletes the machine with it.", Since: at(e.Set.DeletionTimestamp.Time)})
 		}
 		if m.Status.ObservedGeneration < m.Generation && len(m.Status.Conditions) > 0 {
-			e.add(Finding{About: e.about, Reason: Unobserved, What: "Its specification changed, and no process has said yet that it acted upon that.", Ends: "It does within seconds where the provider's process is at work."})
+			e.add(Finding{About: e.about, Reason: Unobserved, What: "Its specification changed, and no process has said yet that it acted upon that.", Ends: "It does within seconds where the provider's process is running."})
 		}
 		return
 	}
-	foreign := e.foreignFinalizers()
-	if len(foreign) == 0 {
+	others := e.otherFinalizers()
+	if len(others) == 0 {
 		return
 	}
 	f := Finding{
-		About: e.about, Reason: ForeignFinalizers, What: "Finalizers of others hold the object too: " + strings.Join(foreign, ", ") + ".",
+		About: e.about, Reason: OtherFinalizers, What: "Finalizers of others hold the object too: " + strings.Join(others, ", ") + ".",
 		Ends: "It goes when their owners take them off.", Do: "See what each is for before you take one off by hand.",
 	}
-	if len(foreign) == len(m.Finalizers) {
-		f.What = "Machinist holds it no longer; finalizers of others do: " + strings.Join(foreign, ", ") + "."
+	if len(others) == len(m.Finalizers) {
+		f.What = "Machinist holds it no longer; finalizers of others do: " + strings.Join(others, ", ") + "."
 		f.Since = at(m.DeletionTimestamp.Time)
 		e.findings = nil
 	}

@@ -13,9 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// bell puts machines into a controller's queue. It never blocks, and what is rung before the controller starts is kept
+// trigger puts machines into a controller's queue. It never blocks, and what is rung before the controller starts is kept
 // for it.
-type bell struct {
+type trigger struct {
 	// hear, if set, takes the machines instead of a queue.
 	hear func(types.NamespacedName)
 
@@ -24,7 +24,7 @@ type bell struct {
 	early map[reconcile.Request]bool
 }
 
-func (b *bell) ring(machine types.NamespacedName) {
+func (b *trigger) enqueue(machine types.NamespacedName) {
 	if b.hear != nil {
 		b.hear(machine)
 		return
@@ -42,8 +42,8 @@ func (b *bell) ring(machine types.NamespacedName) {
 	b.early[request] = true
 }
 
-// source connects the bell with the queue of the controller that watches it.
-func (b *bell) source() source.Source {
+// source connects the trigger with the queue of the controller that watches it.
+func (b *trigger) source() source.Source {
 	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -56,8 +56,8 @@ func (b *bell) source() source.Source {
 	})
 }
 
-// inherit keeps for the controller of this bell what is kept by another one. Who hears the machines itself keeps them.
-func (b *bell) inherit(other *bell) {
+// inherit keeps for the controller of this trigger what is kept by another one. Who hears the machines itself keeps them.
+func (b *trigger) inherit(other *trigger) {
 	other.mu.Lock()
 	defer other.mu.Unlock()
 	if b.hear == nil {

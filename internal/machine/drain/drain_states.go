@@ -9,8 +9,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// memory is what the controller knows of the machines on their way out.
-type memory struct {
+// drainStates is what the controller knows of the machines on their way out.
+type drainStates struct {
 	mu       sync.Mutex
 	machines map[types.NamespacedName]*record
 }
@@ -29,28 +29,28 @@ type record struct {
 	volumesOutcome Outcome
 	volumesPass    volumesPass
 
-	// woken are pods to try again now, since their PodDisruptionBudget has changed.
-	woken map[types.UID]bool
+	// triggered are pods to try again now, since their PodDisruptionBudget has changed.
+	triggered map[types.UID]bool
 }
 
 // drainPass is what one pass over a node leaves for the next one.
 type drainPass struct {
-	look    time.Duration
+	recheck time.Duration
 	tries   map[types.UID]Try
 	report  report
 	denials int // in a row
 }
 
-// volumesPass is what one look at a node's volumes leaves for the next one.
+// volumesPass is what one check a node's volumes leaves for the next one.
 type volumesPass struct {
-	look   time.Duration
-	since  time.Time // what is read must be as new
-	report report
+	recheck time.Duration
+	since   time.Time // what is read must be as new
+	report  report
 }
 
-// admitDrain takes a request to its record. first is true when the drain was not known, changed when it is to be looked
+// admitDrain takes a request to its record. first is true when the drain was not known, changed when it must be looked
 // at again because the request has changed.
-func (m *memory) admitDrain(request Request) (r *record, first, changed bool) {
+func (m *drainStates) admitDrain(request Request) (r *record, first, changed bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r = m.machines[request.Machine]
@@ -65,7 +65,7 @@ func (m *memory) admitDrain(request Request) (r *record, first, changed bool) {
 	return r, first, changed
 }
 
-// supersededBy tells whether the request is for another drain than the one recorded: of another node, or one that began
+// supersededBy shows whether the request is for another drain than the one recorded: of another node, or one that began
 // after this one was done, as happens when a machine is updated in place twice.
 func (r *record) supersededBy(request Request) bool {
 	return r.drain != nil &&
@@ -74,7 +74,7 @@ func (r *record) supersededBy(request Request) bool {
 }
 
 // admitVolumes is like admitDrain for the wait for volumes.
-func (m *memory) admitVolumes(request VolumesRequest) (r *record, first bool) {
+func (m *drainStates) admitVolumes(request VolumesRequest) (r *record, first bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r = m.machines[request.Machine]
@@ -92,7 +92,7 @@ func (m *memory) admitVolumes(request VolumesRequest) (r *record, first bool) {
 	return r, first
 }
 
-func (m *memory) newRecord(machine types.NamespacedName, uid types.UID) *record {
+func (m *drainStates) newRecord(machine types.NamespacedName, uid types.UID) *record {
 	if m.machines == nil {
 		m.machines = map[types.NamespacedName]*record{}
 	}
@@ -101,8 +101,8 @@ func (m *memory) newRecord(machine types.NamespacedName, uid types.UID) *record 
 	return r
 }
 
-// task returns what is to be done for a machine: a drain, or else a wait for volumes, or neither.
-func (m *memory) task(machine types.NamespacedName) (r *record, drain *Request, volumes *VolumesRequest) {
+// task returns what must be done for a machine: a drain, or else a wait for volumes, or neither.
+func (m *drainStates) task(machine types.NamespacedName) (r *record, drain *Request, volumes *VolumesRequest) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r = m.machines[machine]
@@ -116,47 +116,47 @@ func (m *memory) task(machine types.NamespacedName) (r *record, drain *Request, 
 	return r, drain, volumes
 }
 
-// wanted tells whether a drain is still to go on: it was neither forgotten nor ended.
-func (m *memory) wanted(machine types.NamespacedName, r *record) bool {
+// wanted shows whether a drain is still to go on: it was neither forgotten nor ended.
+func (m *drainStates) wanted(machine types.NamespacedName, r *record) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.machines[machine] == r && !r.drainOutcome.Done
 }
 
-func (m *memory) forget(machine types.NamespacedName) {
+func (m *drainStates) forget(machine types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.machines, machine)
 }
 
-// wake notes that the pods of a machine may be tried again.
-func (m *memory) wake(machine types.NamespacedName, pod types.UID) {
+// trigger notes that the pods of a machine may be tried again.
+func (m *drainStates) notify(machine types.NamespacedName, pod types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if r := m.machines[machine]; r != nil {
-		if r.woken == nil {
-			r.woken = map[types.UID]bool{}
+		if r.triggered == nil {
+			r.triggered = map[types.UID]bool{}
 		}
-		r.woken[pod] = true
+		r.triggered[pod] = true
 	}
 }
 
-// takeWoken returns the pods to try again and clears them.
-func (m *memory) takeWoken(r *record) map[types.UID]bool {
+// takeTriggered returns the pods to try again and clears them.
+func (m *drainStates) takeTriggered(r *record) map[types.UID]bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	woken := r.woken
-	r.woken = nil
-	return woken
+	triggered := r.triggered
+	r.triggered = nil
+	return triggered
 }
 
-func (m *memory) drainOutcomeOf(r *record) Outcome {
+func (m *drainStates) drainOutcomeOf(r *record) Outcome {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return r.drainOutcome
 }
 
-func (m *memory) volumesOutcomeOf(r *record) Outcome {
+func (m *drainStates) volumesOutcomeOf(r *record) Outcome {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return r.volumesOutcome
@@ -164,7 +164,7 @@ func (m *memory) volumesOutcomeOf(r *record) Outcome {
 
 // setDrainOutcome records an outcome. What is done stays so: a pass that was under way when the drain was forced has no
 // say any more.
-func (m *memory) setDrainOutcome(r *record, o Outcome) {
+func (m *drainStates) setDrainOutcome(r *record, o Outcome) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !r.drainOutcome.Done {
@@ -173,7 +173,7 @@ func (m *memory) setDrainOutcome(r *record, o Outcome) {
 }
 
 // setVolumesOutcome is like setDrainOutcome for the wait for volumes.
-func (m *memory) setVolumesOutcome(r *record, o Outcome) {
+func (m *drainStates) setVolumesOutcome(r *record, o Outcome) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !r.volumesOutcome.Done {

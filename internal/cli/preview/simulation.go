@@ -19,15 +19,15 @@ import (
 	"machinist.dev/machinist/internal/rollout/handover"
 )
 
-// play is a deployment whose controllers are played: what they decide is the production code's, what the world makes of it
+// simulation is a deployment whose controllers are played: what they decide is the production code's, what the world makes of it
 // is ideal.
-type play struct {
+type simulation struct {
 	deployment *v1beta1.MachineDeployment
 	now        time.Time
 	sets       []*v1beta1.MachineSet
 	machines   map[types.UID][]*v1beta1.Machine // by set
 	made       int
-	// last is what the last pass foresaw.
+	// last is the preview of the last pass.
 	last machinedeployment.Previewed
 	// asleep are sets that had nothing to do, and of which nothing has changed since.
 	asleep map[types.UID]bool
@@ -36,8 +36,8 @@ type play struct {
 	propagated, released map[string]bool
 }
 
-func newPlay(f Fleet) *play {
-	p := &play{deployment: f.After.DeepCopy(), now: f.Now, machines: map[types.UID][]*v1beta1.Machine{}, propagated: map[string]bool{}, released: map[string]bool{}, asleep: map[types.UID]bool{}}
+func newSimulation(f Fleet) *simulation {
+	p := &simulation{deployment: f.After.DeepCopy(), now: f.Now, machines: map[types.UID][]*v1beta1.Machine{}, propagated: map[string]bool{}, released: map[string]bool{}, asleep: map[types.UID]bool{}}
 	for _, set := range f.Sets {
 		set = set.DeepCopy()
 		set.Status.ObservedGeneration = set.Generation
@@ -56,10 +56,10 @@ func newPlay(f Fleet) *play {
 // mostPasses bounds the passes within one wave: a hand-over takes four for each set.
 const mostPasses = 1000
 
-var errEndless = errors.New("the rollout has no end that can be foreseen")
+var errEndless = errors.New("the rollout has no end that can be previewed")
 
 // decide lets the controllers decide and act until they wait for the world. It returns what they did, nil if nothing.
-func (p *play) decide() (*Wave, error) {
+func (p *simulation) decide() (*Wave, error) {
 	w := &Wave{Create: map[string]int32{}}
 	for range mostPasses {
 		f, err := machinedeployment.Preview(p.deployment, p.sets, p.machines, p.now)
@@ -92,7 +92,7 @@ func (p *play) decide() (*Wave, error) {
 }
 
 // scale makes the sets what a pass wants them to be.
-func (p *play) scale(wanted []*v1beta1.MachineSet) (acted bool) {
+func (p *simulation) scale(wanted []*v1beta1.MachineSet) (acted bool) {
 	byUID := make(map[types.UID]*v1beta1.MachineSet, len(p.sets))
 	for _, set := range p.sets {
 		byUID[set.UID] = set
@@ -100,7 +100,7 @@ func (p *play) scale(wanted []*v1beta1.MachineSet) (acted bool) {
 	sets := make([]*v1beta1.MachineSet, 0, len(wanted))
 	for _, set := range wanted {
 		if set.UID == "" {
-			set.UID, set.Generation, set.CreationTimestamp = types.UID("foreseen/"+set.Name), 1, metav1.NewTime(p.now)
+			set.UID, set.Generation, set.CreationTimestamp = types.UID("future/"+set.Name), 1, metav1.NewTime(p.now)
 			acted = true
 		} else if before := byUID[set.UID]; !equality.Semantic.DeepEqual(before, set) {
 			if !equality.Semantic.DeepEqual(before.Spec, set.Spec) {
@@ -113,13 +113,13 @@ func (p *play) scale(wanted []*v1beta1.MachineSet) (acted bool) {
 	}
 	p.sets = sets
 	if acted {
-		clear(p.asleep) // in a hand-over sets look at one another
+		clear(p.asleep) // in a hand-over sets check one another
 	}
 	return acted
 }
 
 // act does what a set's controller does next.
-func (p *play) act(set *v1beta1.MachineSet, w *Wave) (acted bool) {
+func (p *simulation) act(set *v1beta1.MachineSet, w *Wave) (acted bool) {
 	s := machineset.State{Set: set, Machines: p.machines[set.UID], Receiver: p.receiverOf(set), Expecting: p.expecting(set), Surge: int(p.last.MaxSurge),
 		MaxInFlight: p.maxInFlight(), Now: p.now}
 	plan := machineset.Decide(s)
@@ -136,7 +136,7 @@ func (p *play) act(set *v1beta1.MachineSet, w *Wave) (acted bool) {
 	}
 	for _, update := range plan.HandOver {
 		to := update.To.DeepCopy()
-		to.Generation++ // what it shall be has changed
+		to.Generation++ // what it must be has changed
 		p.machines[set.UID] = slices.DeleteFunc(p.machines[set.UID], func(m *v1beta1.Machine) bool { return m.UID == to.UID })
 		p.machines[s.Receiver.UID] = append(p.machines[s.Receiver.UID], to)
 		w.Update = append(w.Update, to.Name)
@@ -161,7 +161,7 @@ func (p *play) act(set *v1beta1.MachineSet, w *Wave) (acted bool) {
 	return true
 }
 
-func (p *play) replace(set types.UID, m *v1beta1.Machine) {
+func (p *simulation) replace(set types.UID, m *v1beta1.Machine) {
 	for i, old := range p.machines[set] {
 		if old.UID == m.UID {
 			p.machines[set][i] = m
@@ -170,9 +170,9 @@ func (p *play) replace(set types.UID, m *v1beta1.Machine) {
 }
 
 // create returns a machine of the set that is not launched yet.
-func (p *play) create(set *v1beta1.MachineSet) *v1beta1.Machine {
+func (p *simulation) create(set *v1beta1.MachineSet) *v1beta1.Machine {
 	p.made++
-	name := fmt.Sprintf("%s%d", foreseen, p.made)
+	name := fmt.Sprintf("%s%d", previewed, p.made)
 	labels := maps.Clone(set.Spec.Template.ObjectMeta.Labels)
 	if labels == nil {
 		labels = map[string]string{}
@@ -187,11 +187,11 @@ func (p *play) create(set *v1beta1.MachineSet) *v1beta1.Machine {
 	}
 }
 
-// foreseen begins the names of machines that do not exist. No machine has such a name.
-const foreseen = "foreseen/"
+// previewed begins the names of machines that do not exist. No machine has such a name.
+const previewed = "future/"
 
-// receiverOf returns the set that the given one has to hand machines over to, nil if none is ready.
-func (p *play) receiverOf(set *v1beta1.MachineSet) *v1beta1.MachineSet {
+// receiverOf returns the set that the given one has to hand machines over to, nil if there is none ready.
+func (p *simulation) receiverOf(set *v1beta1.MachineSet) *v1beta1.MachineSet {
 	order, ok := handover.OrderOf(set.Annotations)
 	for _, to := range p.sets {
 		if ok && to.Name == order.To && to.Annotations[v1beta1.AnnotationReceiveFrom] == set.Name {
@@ -202,7 +202,7 @@ func (p *play) receiverOf(set *v1beta1.MachineSet) *v1beta1.MachineSet {
 }
 
 // expecting reports whether machines are being handed over to the set.
-func (p *play) expecting(set *v1beta1.MachineSet) bool {
+func (p *simulation) expecting(set *v1beta1.MachineSet) bool {
 	return slices.ContainsFunc(p.sets, func(from *v1beta1.MachineSet) bool {
 		to := p.receiverOf(from)
 		return to != nil && to.UID == set.UID
@@ -210,7 +210,7 @@ func (p *play) expecting(set *v1beta1.MachineSet) bool {
 }
 
 // maxInFlight is how many failed machines are replaced at a time.
-func (p *play) maxInFlight() int {
+func (p *simulation) maxInFlight() int {
 	limit := p.deployment.Spec.Remediation.MaxInFlightOrDefault()
 	n, err := intstr.GetScaledValueFromIntOrPercent(&limit, int(p.deployment.ReplicasOrDefault()), true)
 	if err != nil {
@@ -220,7 +220,7 @@ func (p *play) maxInFlight() int {
 }
 
 // count notes how many machines there are at the end of a wave's decisions, before the world has followed.
-func (p *play) count(w *Wave) {
+func (p *simulation) count(w *Wave) {
 	for _, machines := range p.machines {
 		for _, m := range machines {
 			w.Existing++
@@ -235,21 +235,21 @@ func (p *play) count(w *Wave) {
 	}
 }
 
-// available reports whether the machine is what it shall be, and has been Ready for long enough.
-func (p *play) available(m *v1beta1.Machine) bool {
+// available reports whether the machine is what it must be, and has been Ready for long enough.
+func (p *simulation) available(m *v1beta1.Machine) bool {
 	ready := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady)
 	return m.DeletionTimestamp.IsZero() && !handover.Updating(m) && ready != nil && ready.Status == metav1.ConditionTrue &&
 		!ready.LastTransitionTime.After(p.longAgo())
 }
 
 // longAgo is since when a machine has to be Ready in order to be available now.
-func (p *play) longAgo() time.Time {
+func (p *simulation) longAgo() time.Time {
 	return p.now.Add(-time.Duration(p.deployment.Spec.MinReadySeconds) * time.Second)
 }
 
 // follow lets the world do what was decided: what was deleted is gone, what was made or changed is up and available. It
 // reports whether anything was left to do. Machines that are in trouble stay as they are. No time passes.
-func (p *play) follow() (acted bool) {
+func (p *simulation) follow() (acted bool) {
 	for uid, machines := range p.machines {
 		var rest []*v1beta1.Machine
 		for _, m := range machines {
@@ -272,16 +272,16 @@ func (p *play) follow() (acted bool) {
 }
 
 // up returns the machine as one that runs and is available.
-func (p *play) up(m *v1beta1.Machine) *v1beta1.Machine {
+func (p *simulation) up(m *v1beta1.Machine) *v1beta1.Machine {
 	m = m.DeepCopy()
 	m.Status.Phase = v1beta1.MachineRunning
 	if m.Spec.ProviderID == "" {
-		m.Spec.ProviderID = "foreseen://" + m.Name
+		m.Spec.ProviderID = "future://" + m.Name
 	}
 	for _, kind := range []string{v1beta1.ConditionReady, v1beta1.ConditionUpToDate} {
 		meta.RemoveStatusCondition(&m.Status.Conditions, kind)
 		meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{
-			Type: kind, Status: metav1.ConditionTrue, Reason: "Foreseen", LastTransitionTime: metav1.NewTime(p.longAgo()), ObservedGeneration: m.Generation})
+			Type: kind, Status: metav1.ConditionTrue, Reason: "Previewed", LastTransitionTime: metav1.NewTime(p.longAgo()), ObservedGeneration: m.Generation})
 	}
 	return m
 }

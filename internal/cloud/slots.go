@@ -11,24 +11,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// Slots bounds how many creations are under way at the cloud at a time. Nobody is blocked: who finds no place is told
-// so, queues up, and is woken when it is its turn.
+// Slots bounds how many creations are under way at the cloud at a time. Nobody is blocked: who finds no place is reported
+// so, queues up, and is triggered when it is its turn.
 //
 // A place and a turn belong to a machine until it leaves, which everybody does who has no use for them any more, also
 // after an error: then nothing is ever lost by one that does not come back.
 type Slots struct {
 	limit int
 
-	mu    sync.Mutex
-	taken map[types.NamespacedName]bool
-	// waiting is in the order of arrival. The first of them, as many as places are free, have been woken.
+	mu       sync.Mutex
+	acquired map[types.NamespacedName]bool
+	// waiting is in the order of arrival. The first of them, as many as places are free, have been triggered.
 	waiting []types.NamespacedName
 	queue   workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
 
 // NewSlots returns that many places, at least one.
 func NewSlots(limit int) *Slots {
-	return &Slots{limit: max(limit, 1), taken: map[types.NamespacedName]bool{}}
+	return &Slots{limit: max(limit, 1), acquired: map[types.NamespacedName]bool{}}
 }
 
 // Limit returns how many places there are.
@@ -38,7 +38,7 @@ func (p *Slots) Limit() int { return p.limit }
 func (p *Slots) Acquire(machine types.NamespacedName) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.taken[machine] {
+	if p.acquired[machine] {
 		return true
 	}
 	turn := slices.Index(p.waiting, machine)
@@ -46,11 +46,11 @@ func (p *Slots) Acquire(machine types.NamespacedName) bool {
 		turn = len(p.waiting)
 		p.waiting = append(p.waiting, machine)
 	}
-	if turn >= p.limit-len(p.taken) {
+	if turn >= p.limit-len(p.acquired) {
 		return false
 	}
 	p.waiting = slices.Delete(p.waiting, turn, turn+1)
-	p.taken[machine] = true
+	p.acquired[machine] = true
 	return true
 }
 
@@ -58,7 +58,7 @@ func (p *Slots) Acquire(machine types.NamespacedName) bool {
 func (p *Slots) Occupy(machine types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.taken[machine] = true
+	p.acquired[machine] = true
 	p.waiting = slices.DeleteFunc(p.waiting, func(w types.NamespacedName) bool { return w == machine })
 }
 
@@ -68,8 +68,8 @@ func (p *Slots) Release(machine types.NamespacedName) {
 	defer p.mu.Unlock()
 	turn := slices.Index(p.waiting, machine)
 	switch {
-	case p.taken[machine]:
-		delete(p.taken, machine)
+	case p.acquired[machine]:
+		delete(p.acquired, machine)
 	case turn >= 0:
 		p.waiting = slices.Delete(p.waiting, turn, turn+1)
 	default:
@@ -78,7 +78,7 @@ func (p *Slots) Release(machine types.NamespacedName) {
 	if p.queue == nil {
 		return
 	}
-	for _, next := range p.waiting[:min(max(p.limit-len(p.taken), 0), len(p.waiting))] {
+	for _, next := range p.waiting[:min(max(p.limit-len(p.acquired), 0), len(p.waiting))] {
 		p.queue.Add(reconcile.Request{NamespacedName: next})
 	}
 }

@@ -42,7 +42,7 @@ func collect(all map[types.UID]wanted, p Policy, wishes []Wish) {
 		switch {
 		case w.Forced:
 			return 2
-		case w.Hold:
+		case w.Restrict:
 			return 1
 		}
 		return 0
@@ -79,7 +79,7 @@ func (p *pass) mark(ctx context.Context, wishes map[types.UID]wanted, s Situatio
 			continue
 		}
 		if done++; done > maxMarks {
-			p.wakeIn(time.Millisecond)
+			p.requeueIn(time.Millisecond)
 			break
 		}
 		errs = append(errs, p.fulfil(ctx, w, s))
@@ -93,7 +93,7 @@ func fulfilled(w Wish, m *v1beta1.Machine) bool {
 	return c != nil && (c.Status == metav1.ConditionTrue) == w.Mark && c.Reason == w.Reason.Reason
 }
 
-// fulfil gives a machine the condition, if it deserves it when it is looked at where it is written.
+// fulfil gives a machine the condition, if it deserves it when it is checked where it is written.
 func (p *pass) fulfil(ctx context.Context, w wanted, s Situation) error {
 	m := &v1beta1.Machine{}
 	if err := p.Live.Get(ctx, client.ObjectKeyFromObject(w.Subject.Machine), m); err != nil {
@@ -112,7 +112,7 @@ func (p *pass) fulfil(ctx context.Context, w wanted, s Situation) error {
 		}
 		v := Evaluate(w.policy, m, node, s.Now, s.Clocks.In(w.Subject.domains()...))
 		if v.Health != Unhealthy {
-			p.wakeIn(max(v.RecheckAfter, conflictDelay)) // The cache is late.
+			p.requeueIn(max(v.RecheckAfter, conflictDelay)) // The cache is late.
 			return nil
 		}
 	}
@@ -133,7 +133,7 @@ func (p *pass) fulfil(ctx context.Context, w wanted, s Situation) error {
 	if err != nil {
 		return fmt.Errorf("set %s of machine %s: %w", v1beta1.ConditionRemediationRequested, client.ObjectKeyFromObject(m), err)
 	}
-	result := resultHeld
+	result := resultExhausted
 	if w.Mark {
 		result = resultRequested
 		p.event(m, corev1.EventTypeWarning, v1beta1.ConditionRemediationRequested, message)
@@ -212,7 +212,7 @@ func (p *pass) apply(ctx context.Context, m *v1beta1.Machine, version string, co
 	return after.Status.Conditions, nil
 }
 
-// recordRows writes down who replaces whom, in the sets of machines whose policy counts that.
+// recordRows writes down who replaces those that, in the sets of machines whose policy counts that.
 func (p *pass) recordRows(ctx context.Context, groups []group) error {
 	counting := map[types.UID]bool{}
 	for _, g := range groups {
@@ -229,7 +229,7 @@ func (p *pass) recordRows(ctx context.Context, groups []group) error {
 	vacancies := map[types.UID][]Vacancy{}
 	for set, machines := range p.sets {
 		// A set all of whose machines are being replaced has none that is judged.
-		if known := p.memory.vacancies[set]; counting[set] || len(known) > 0 || !slices.ContainsFunc(machines, judged) {
+		if known := p.state.vacancies[set]; counting[set] || len(known) > 0 || !slices.ContainsFunc(machines, judged) {
 			found, left := Succeed(machines, known, p.now)
 			for _, s := range found {
 				if err := p.recordRow(ctx, s); err != nil {
@@ -241,7 +241,7 @@ func (p *pass) recordRows(ctx context.Context, groups []group) error {
 			}
 		}
 	}
-	p.memory.vacancies = vacancies
+	p.state.vacancies = vacancies
 	return errors.Join(errs...)
 }
 

@@ -8,15 +8,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// memory is all that a Reconciler remembers. Losing it makes clocks start anew, and may lose count of a replacement whose
+// state is all that a Reconciler remembers. Losing it makes clocks start anew, and may lose count of a replacement whose
 // predecessor is gone already.
-type memory struct {
+type state struct {
 	mu sync.Mutex
-	recollection
+	checkState
 }
 
-// recollection is what is remembered.
-type recollection struct {
+// state is what is remembered.
+type checkState struct {
 	// machines is how many there were when they were last judged.
 	machines int
 	// began is when the first pass was made.
@@ -26,36 +26,36 @@ type recollection struct {
 	recovered map[string]time.Time
 	// statusWritten is when the status of each check was last written.
 	statusWritten map[types.UID]time.Time
-	// refusals are why the built-in policy remediates nothing, by namespace.
-	refusals map[string]string
+	// rejections are why the built-in policy remediates nothing, by namespace.
+	restrictions map[string]string
 	// seen are when signals were first observed, as of the last pass that judged.
 	seen *Observations
 	// vacancies are the replacements that were not seen yet, by set.
 	vacancies map[types.UID][]Vacancy
 }
 
-func newMemory() *memory {
-	return &memory{recollection: recollection{
+func newState() *state {
+	return &state{checkState: checkState{
 		melting: map[string]bool{}, recovered: map[string]time.Time{}, statusWritten: map[types.UID]time.Time{},
-		refusals: map[string]string{}, vacancies: map[types.UID][]Vacancy{},
+		restrictions: map[string]string{}, vacancies: map[types.UID][]Vacancy{},
 	}}
 }
 
 // sizeOfFleet returns how many machines there were when they were last judged. Event handlers ask for it.
-func (m *memory) sizeOfFleet() int {
+func (m *state) sizeOfFleet() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.machines
 }
 
-func (m *memory) keepSize(n int) {
+func (m *state) keepSize(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.machines = n
 }
 
 // followMeltdown takes note of where it melts, and returns the domains where that began and where it ended.
-func (r *recollection) followMeltdown(now time.Time, d Meltdown) (began, ended []string) {
+func (r *checkState) followMeltdown(now time.Time, d Meltdown) (began, ended []string) {
 	for domain := range d {
 		if !r.melting[domain] {
 			began = append(began, domain)
@@ -75,10 +75,10 @@ func (r *recollection) followMeltdown(now time.Time, d Meltdown) (began, ended [
 }
 
 // forgetOld drops what is of no use any more.
-func (r *recollection) forgetOld(now time.Time, checks map[types.UID]bool) {
+func (r *checkState) forgetOld(now time.Time, checks map[types.UID]bool) {
 	maps.DeleteFunc(r.statusWritten, func(uid types.UID, _ time.Time) bool { return !checks[uid] })
-	maps.DeleteFunc(r.recovered, func(_ string, t time.Time) bool { return now.Sub(t) > keptRecovery })
+	maps.DeleteFunc(r.recovered, func(_ string, t time.Time) bool { return now.Sub(t) > storedRecovery })
 }
 
-// keptRecovery is longer than any timeout of a policy matters.
-const keptRecovery = 7 * 24 * time.Hour
+// storedRecovery is longer than any timeout of a policy matters.
+const storedRecovery = 7 * 24 * time.Hour

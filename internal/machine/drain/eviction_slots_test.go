@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-func TestEvictionsWaitForTheirPlace(t *testing.T) {
+func TestEvictionsWaitForTheirSlot(t *testing.T) {
 	b := newBench(t, aNode("m1"), aNode("m2"), on("m1", aPod("a/web-1")), on("m2", aPod("a/web-2")))
 	limiter := NewLimiter(1)
 	b.restart(Options{Evictions: limiter})
@@ -18,8 +18,8 @@ func TestEvictionsWaitForTheirPlace(t *testing.T) {
 	b.work.take()
 	b.onEvict = func(pod string) {
 		b.onEvict = nil
-		if next := b.runPass("m2"); next != maxLook {
-			t.Errorf("who waits for a place comes back after %s, want %s", next, maxLook)
+		if next := b.runPass("m2"); next != maxRecheck {
+			t.Errorf("who waits for a place comes back after %s, want %s", next, maxRecheck)
 		}
 		if got := b.work.take(); got != nil {
 			t.Errorf("work for %v while the place is taken", got)
@@ -34,7 +34,7 @@ func TestEvictionsWaitForTheirPlace(t *testing.T) {
 	b.expectEvictions("web-2")
 }
 
-func TestWhoIsForgottenLeavesThePlaceToOthers(t *testing.T) {
+func TestAForgottenMachineReleasesItsSlot(t *testing.T) {
 	b := newBench(t, aNode("m1"), aNode("m2"), on("m1", aPod("a/web-1")), on("m2", aPod("a/web-2")))
 	b.restart(Options{Evictions: NewLimiter(1)})
 	b.drain("m1")
@@ -77,8 +77,8 @@ func TestWhoNoLongerNeedsAPlaceLeavesItToOthers(t *testing.T) {
 
 	b.Forget(key("m2"))
 	limiter.acquire(key("x"), 0, nil)
-	limiter.acquire(key("m2"), 0, b.Controller.work.ring) // as a pass does that Forget overtakes
-	limiter.acquire(key("m3"), 0, b.Controller.work.ring)
+	limiter.acquire(key("m2"), 0, b.Controller.work.enqueue) // as a pass does that Forget overtakes
+	limiter.acquire(key("m3"), 0, b.Controller.work.enqueue)
 	limiter.release()
 	b.runPass("m2")
 	if got := fmt.Sprint(b.work.take()); got != "[m2 m3]" {

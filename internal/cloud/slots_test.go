@@ -32,8 +32,8 @@ func named(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: "ns", Name: name}
 }
 
-// woken returns whom the queue brings.
-func (h *hall) woken() (names []string) {
+// triggered returns those that the queue brings.
+func (h *hall) enqueued() (names []string) {
 	for h.queue.Len() > 0 {
 		request, _ := h.queue.Get()
 		h.queue.Done(request)
@@ -42,62 +42,62 @@ func (h *hall) woken() (names []string) {
 	return names
 }
 
-func (h *hall) wantTake(name string, want bool) {
+func (h *hall) wantAcquired(name string, want bool) {
 	h.t.Helper()
 	if got := h.Acquire(named(name)); got != want {
 		h.t.Errorf("Take(%s) = %v", name, got)
 	}
 }
 
-func (h *hall) wantWoken(want ...string) {
+func (h *hall) wantEnqueued(want ...string) {
 	h.t.Helper()
-	if got := h.woken(); !slices.Equal(got, want) {
-		h.t.Errorf("woken: %v, want %v", got, want)
+	if got := h.enqueued(); !slices.Equal(got, want) {
+		h.t.Errorf("triggered: %v, want %v", got, want)
 	}
 }
 
 // M-54.
-func TestPlacesAreForThoseWhoCameFirst(t *testing.T) {
+func TestSlotsAreFirstComeFirstServed(t *testing.T) {
 	h := newHall(t, 2)
-	h.wantTake("a", true)
-	h.wantTake("b", true)
-	h.wantTake("a", true) // It has one.
+	h.wantAcquired("a", true)
+	h.wantAcquired("b", true)
+	h.wantAcquired("a", true) // It has one.
 	for _, late := range []string{"c", "d", "e"} {
-		h.wantTake(late, false)
+		h.wantAcquired(late, false)
 	}
-	h.wantWoken()
+	h.wantEnqueued()
 	h.Release(named("a"))
-	h.wantWoken("c")
-	h.wantTake("d", false) // The place is free, and not for it.
-	h.wantTake("f", false)
-	h.wantTake("c", true)
+	h.wantEnqueued("c")
+	h.wantAcquired("d", false) // The place is free, and not for it.
+	h.wantAcquired("f", false)
+	h.wantAcquired("c", true)
 	h.Release(named("d")) // Gone while it waited.
-	h.wantWoken()
+	h.wantEnqueued()
 	h.Release(named("b"))
-	h.wantWoken("e")
+	h.wantEnqueued("e")
 	h.Release(named("e")) // It came, and has no use for the place any more.
-	h.wantWoken("f")
-	h.wantTake("f", true)
+	h.wantEnqueued("f")
+	h.wantAcquired("f", true)
 	h.Release(named("nobody"))
-	h.wantWoken()
+	h.wantEnqueued()
 }
 
-// A process that starts finds creations under way that it did not begin. None is begun until they are few enough.
+// A process that starts finds creations under way that it did not begin. No other begins until they are few enough.
 //
 // M-54.
-func TestCreationsOfAnotherProcessTakePlacesToo(t *testing.T) {
+func TestCreationsOfAnotherProcessTakeSlotsToo(t *testing.T) {
 	h := newHall(t, 1)
-	h.wantTake("a", true)
-	h.wantTake("b", false)
+	h.wantAcquired("a", true)
+	h.wantAcquired("b", false)
 	h.Occupy(named("b"))
 	h.Occupy(named("c"))
-	h.wantTake("d", false)
+	h.wantAcquired("d", false)
 	for _, done := range []string{"a", "c"} {
 		h.Release(named(done))
-		h.wantWoken()
+		h.wantEnqueued()
 	}
 	h.Release(named("b"))
-	h.wantWoken("d")
+	h.wantEnqueued("d")
 }
 
 // Whatever machines do, no more than the limit have places, nobody is forgotten who waits, and all get their turn.
@@ -131,7 +131,7 @@ func TestEveryMachineGetsAPlaceInTheEnd(t *testing.T) {
 				holding = slices.Delete(holding, i, i+1)
 				done++
 			}
-			for _, name := range h.woken() {
+			for _, name := range h.enqueued() {
 				if !slices.Contains(awake, name) && !slices.Contains(holding, name) {
 					awake = append(awake, name)
 				}

@@ -6,15 +6,15 @@ import (
 )
 
 func TestABellIsHeardByWhoeverComesLater(t *testing.T) {
-	var b bell
-	b.ring(key("m2"))
-	b.ring(key("m1"))
-	b.ring(key("m2"))
+	var b trigger
+	b.enqueue(key("m2"))
+	b.enqueue(key("m1"))
+	b.enqueue(key("m2"))
 	q := startSource(t, b.source())
 	if got := fmt.Sprint(q.take()); got != "[m1 m2]" {
 		t.Errorf("got %s from before the start, want [m1 m2]", got)
 	}
-	b.ring(key("m3"))
+	b.enqueue(key("m3"))
 	if got := fmt.Sprint(q.take()); got != "[m3]" {
 		t.Errorf("got %s, want [m3]", got)
 	}

@@ -11,29 +11,29 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// memory is what the Reconciler knows of families from one look to the next.
-type memory struct {
+// state is what the Reconciler knows of families from one check to the next.
+type state struct {
 	mu       sync.Mutex
-	families map[types.NamespacedName]*recollection
+	families map[types.NamespacedName]*familyState
 	gauge    *prometheus.GaugeVec
 }
 
-// recollection is what is known of one family. A queue gives a key to one worker at a time, whose it is then.
-type recollection struct {
+// state is what is known of one family. A queue gives a key to one worker at a time, whose it is then.
+type familyState struct {
 	key     types.NamespacedName
 	root    types.UID
 	history History
 	// sets are those that were seen last.
 	sets []types.UID
-	// lookAfter is before when its machines are not counted again.
-	lookAfter time.Time
-	frozen    bool
-	// cutOff reports that a step wrote something and then failed. It is to be completed, whatever is seen by then.
+	// checkAfter is before when its machines are not counted again.
+	checkAfter time.Time
+	frozen     bool
+	// cutOff reports that a step wrote something and then failed. It must be completed, whatever is seen by then.
 	cutOff bool
 }
 
 // meet notes the sets of the family. What a set brings along that was taken over with its machines was wanted before.
-func (known *recollection) meet(sets []*v1beta1.MachineSet) {
+func (known *familyState) meet(sets []*v1beta1.MachineSet) {
 	uids := make([]types.UID, 0, len(sets))
 	for _, set := range sets {
 		if set.Status.Replicas > 0 && !slices.Contains(known.sets, set.UID) {
@@ -44,41 +44,41 @@ func (known *recollection) meet(sets []*v1beta1.MachineSet) {
 	known.sets = uids
 }
 
-func newMemory(gauge *prometheus.GaugeVec) *memory {
-	m := &memory{families: map[types.NamespacedName]*recollection{}, gauge: gauge}
-	m.tell(0)
+func newState(gauge *prometheus.GaugeVec) *state {
+	m := &state{families: map[types.NamespacedName]*familyState{}, gauge: gauge}
+	m.report(0)
 	return m
 }
 
 // of returns what is known of a family: nothing, if there is another root of the same name now.
-func (m *memory) of(key types.NamespacedName, root types.UID) *recollection {
+func (m *state) of(key types.NamespacedName, root types.UID) *familyState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if known := m.families[key]; known != nil && known.root == root {
 		copied := *known
 		return &copied
 	}
-	return &recollection{key: key, root: root}
+	return &familyState{key: key, root: root}
 }
 
 // note keeps what is known of a family from now on.
-func (m *memory) note(known *recollection) {
+func (m *state) note(known *familyState) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.families[known.key] = known
-	m.tell(m.frozen())
+	m.report(m.frozen())
 }
 
-func (m *memory) forget(key types.NamespacedName) {
+func (m *state) forget(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if _, known := m.families[key]; known {
 		delete(m.families, key)
-		m.tell(m.frozen())
+		m.report(m.frozen())
 	}
 }
 
-func (m *memory) frozen() int {
+func (m *state) frozen() int {
 	n := 0
 	for _, known := range m.families {
 		if known.frozen {
@@ -88,7 +88,7 @@ func (m *memory) frozen() int {
 	return n
 }
 
-func (m *memory) tell(frozen int) {
+func (m *state) report(frozen int) {
 	if m.gauge != nil {
 		m.gauge.WithLabelValues(v1beta1.ReasonOvershoot).Set(float64(frozen))
 	}
@@ -98,9 +98,9 @@ func (m *memory) tell(frozen int) {
 // neither knows what the other does. It is for simulations, and must not be called during a pass.
 func (r *Reconciler) Fork(o Options) *Reconciler {
 	f := New(o)
-	for key, known := range r.memory.families {
+	for key, known := range r.state.families {
 		copied := *known
-		f.memory.families[key] = &copied
+		f.state.families[key] = &copied
 	}
 	return f
 }

@@ -43,10 +43,10 @@ func (p *pass) apply(ctx context.Context, v *view) error {
 		// What was only counted its controller sees already, and deletes nothing of.
 		counts := counted.ReceiveFrom != "" && wanted[i] > 0 && before+wanted[i] <= counted.Live
 		if wanted[i] != 0 && !counts && (err == nil || ambiguous(err)) {
-			p.known.tell(set.UID, counted.Live, before, before+wanted[i], max(after.Generation, set.Generation+1))
+			p.known.recordWrite(set.UID, counted.Live, before, before+wanted[i], max(after.Generation, set.Generation+1))
 		}
 		if unacceptable(err) {
-			v.refuse(v1beta1.ReasonInvalidConfiguration, fmt.Errorf("change set %s: %w", set.Name, err))
+			v.noteRejection(v1beta1.ReasonInvalidConfiguration, fmt.Errorf("change set %s: %w", set.Name, err))
 			continue
 		}
 		if err != nil {
@@ -170,9 +170,9 @@ func (p *pass) create(ctx context.Context, v *view, replicas int32) error {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil // everything here is about to go
 	}
-	p.doubt(err)
+	p.noteAmbiguous(err)
 	err = fmt.Errorf("create set %s: %w", set.Name, err)
-	v.refuse(v1beta1.ReasonMachineSetCreateError, err)
+	v.noteRejection(v1beta1.ReasonMachineSetCreateError, err)
 	if unacceptable(err) {
 		return nil
 	}
@@ -185,9 +185,9 @@ func unacceptable(err error) bool {
 }
 
 // refuse notes why the API server did not accept a set; the first reason is the one that is told.
-func (v *view) refuse(reason string, err error) {
-	if v.refused == nil {
-		v.refusal, v.refused = reason, err
+func (v *view) noteRejection(reason string, err error) {
+	if v.rejected == nil {
+		v.rejectedReason, v.rejected = reason, err
 	}
 }
 
@@ -195,18 +195,18 @@ func (v *view) refuse(reason string, err error) {
 // next pass; a name that belongs to something else is a collision, and the count of collisions makes another name.
 func (p *pass) nameTaken(ctx context.Context, v *view) error {
 	d := p.deployment
-	v.hindrance = fmt.Sprintf("the name %s is taken", v.successor.Name)
+	v.noSuccessorReason = fmt.Sprintf("the name %s is taken", v.successor.Name)
 	var taken v1beta1.MachineSet
 	switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(v.successor), &taken); {
 	case apierrors.IsNotFound(err):
-		p.wakeIn(retryConflict) // It was deleted meanwhile.
+		p.requeueIn(retryConflict) // It was deleted meanwhile.
 		return nil
 	case err != nil:
 		return fmt.Errorf("find out who has the name of set %s: %w", v.successor.Name, err)
 	}
 	if metav1.IsControlledBy(&taken, d) && sameRevision(&taken.Spec.Template.Spec, &d.Spec.Template.Spec) && madeAfter(&taken, v.rolloutAfter) {
-		p.inDoubt = true // decide on live lists until the cache has it
-		p.wakeIn(retryConflict)
+		p.unconfirmedWrite = true // decide on live lists until the cache has it
+		p.requeueIn(retryConflict)
 		return nil
 	}
 	changed := d.DeepCopy()
@@ -222,7 +222,7 @@ func (p *pass) nameTaken(ctx context.Context, v *view) error {
 	}
 	p.echo.Record(changed)
 	p.deployment = changed
-	p.wakeIn(retryConflict)
+	p.requeueIn(retryConflict)
 	return nil
 }
 
@@ -232,7 +232,7 @@ func (p *pass) cleanUp(ctx context.Context, v *view) error {
 		err := p.Client.Delete(ctx, set, client.Preconditions{UID: &set.UID, ResourceVersion: &set.ResourceVersion},
 			client.PropagationPolicy(metav1.DeletePropagationBackground))
 		if client.IgnoreNotFound(err) != nil {
-			p.doubt(err)
+			p.noteAmbiguous(err)
 			return fmt.Errorf("delete the expired set %s: %w", set.Name, err)
 		}
 	}
@@ -242,14 +242,14 @@ func (p *pass) cleanUp(ctx context.Context, v *view) error {
 // patchSet writes what differs between before and after, unless someone else wrote the set meanwhile.
 func (p *pass) patchSet(ctx context.Context, before, after *v1beta1.MachineSet) error {
 	err := p.Client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	p.doubt(err)
+	p.noteAmbiguous(err)
 	return err
 }
 
 // doubt notes that the outcome of a write is unknown, if that is what the error means.
-func (p *pass) doubt(err error) {
+func (p *pass) noteAmbiguous(err error) {
 	if err != nil && ambiguous(err) {
-		p.inDoubt = true
+		p.unconfirmedWrite = true
 	}
 }
 

@@ -37,10 +37,10 @@ func (p *pass) claim(ctx context.Context, selector labels.Selector) ([]*v1beta1.
 			return nil, err
 		}
 	}
-	if p.memory.takeStrays(p.known) {
+	if p.shared.takeOrphanSetSeen(p.known) {
 		adopted, err := p.adopt(ctx, selector, owned)
 		if err != nil {
-			p.memory.keepStrays(p.known)
+			p.shared.keepOrphanSetSeen(p.known)
 			return nil, err
 		}
 		sets = append(sets, adopted...)
@@ -78,7 +78,7 @@ func (p *pass) ownedSets(ctx context.Context) ([]*v1beta1.MachineSet, error) {
 			sets = append(sets, &now)
 		}
 	}
-	p.proven = asNew(found, sets)
+	p.cacheConfirmed = atLeastAsNew(found, sets)
 	return sets, nil
 }
 
@@ -137,7 +137,7 @@ func (p *pass) machinesOf(ctx context.Context, sets []*v1beta1.MachineSet) (map[
 		return found, nil
 	}
 	// Asked first: the lists are then at least as new.
-	seen := p.marksSeen()
+	seen := p.cacheAsNewAsSpec()
 	var cached []*v1beta1.Machine
 	for _, set := range sets {
 		machines, err := index.Shared[v1beta1.Machine](ctx, p.Client, &v1beta1.MachineList{}, client.InNamespace(namespace), client.MatchingFields{index.MachineByOwner: string(set.UID)})
@@ -180,7 +180,7 @@ func (p *pass) machinesOf(ctx context.Context, sets []*v1beta1.MachineSet) (map[
 			counted = append(counted, m)
 		}
 	}
-	p.proven = p.proven && asNew(cached, counted)
+	p.cacheConfirmed = p.cacheConfirmed && atLeastAsNew(cached, counted)
 	return found, nil
 }
 
@@ -192,7 +192,7 @@ func orderTakenBack(set *v1beta1.MachineSet) bool {
 
 // marksSeen reports whether the cache of Machines is as new as the deployment's specification. Whoever lowers replicas
 // marks machines before: a mark that is not seen would cost another machine, and of another set.
-func (p *pass) marksSeen() bool {
+func (p *pass) cacheAsNewAsSpec() bool {
 	if p.MachineCacheVersion == nil {
 		return false
 	}
@@ -206,17 +206,17 @@ func (p *pass) mayShrink(sets []*v1beta1.MachineSet) bool {
 	if p.deployment.ReplicasOrDefault() <= 0 {
 		return false
 	}
-	var told int32
+	var replicas int32
 	for _, set := range sets {
-		told += max(0, set.ReplicasOrDefault())
+		replicas += max(0, set.ReplicasOrDefault())
 	}
 	newest := slices.MaxFunc(sets, func(a, b *v1beta1.MachineSet) int { return cmp.Compare(revisionOf(a), revisionOf(b)) })
-	return max(told, sizedForOf(newest)) > p.deployment.ReplicasOrDefault()
+	return max(replicas, sizedForOf(newest)) > p.deployment.ReplicasOrDefault()
 }
 
 // asNew reports whether what a cache shows is at least as new as what a live list did: the same objects, none of them in
 // an older version. A cache that began later than this process's last write may still begin before it.
-func asNew[T client.Object](cached, live []T) bool {
+func atLeastAsNew[T client.Object](cached, live []T) bool {
 	if len(cached) != len(live) {
 		return false
 	}
@@ -239,8 +239,8 @@ func asNew[T client.Object](cached, live []T) bool {
 // counting drops machines that were set aside for inspection: they are nobody's until they are deleted.
 func counting(machines []*v1beta1.Machine) []*v1beta1.Machine {
 	return slices.DeleteFunc(machines, func(m *v1beta1.Machine) bool {
-		_, aside := m.Annotations[v1beta1.AnnotationPreservedUntil]
-		return aside
+		_, preserved := m.Annotations[v1beta1.AnnotationPreservedUntil]
+		return preserved
 	})
 }
 

@@ -36,23 +36,23 @@ func (c conditions) find(kind string) *metav1.Condition {
 }
 
 // set writes a condition that is True or False, with a reason for each.
-func (c conditions) set(kind string, holds bool, reason, otherwise, message string) {
+func (c conditions) set(kind string, isTrue bool, reason, otherwise, message string) {
 	condition := metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason, Message: message}
-	if !holds {
+	if !isTrue {
 		condition.Status, condition.Reason = metav1.ConditionFalse, otherwise
 	}
 	c.put(condition)
 }
 
 // setOnce writes a condition that is left out until it first holds.
-func (c conditions) setOnce(kind string, holds bool, reason, otherwise, message, over string) {
-	if !holds && c.find(kind) == nil {
+func (c conditions) setOnce(kind string, isTrue bool, reason, otherwise, message, over string) {
+	if !isTrue && c.find(kind) == nil {
 		return
 	}
-	if !holds {
+	if !isTrue {
 		message = over
 	}
-	c.set(kind, holds, reason, otherwise, message)
+	c.set(kind, isTrue, reason, otherwise, message)
 }
 
 // rollingOut tells whether machines are being exchanged, and what is waited for.
@@ -69,7 +69,7 @@ func (c conditions) rollingOut(v *view, r rollout) {
 	default:
 		condition.Reason, condition.Message = v1beta1.ReasonRolloutBlocked, sentence(r.waiting, "")
 	}
-	if old := v.unrenewed(); old != "" {
+	if old := v.olderThanRolloutAfter(); old != "" {
 		condition.Message = strings.TrimPrefix(condition.Message+" "+sentence(old, ""), " ")
 	}
 	c.put(condition)
@@ -113,4 +113,33 @@ func (c conditions) ofSets(v *view, status *v1beta1.MachineDeploymentStatus) {
 		failure = &metav1.Condition{}
 	}
 	c.setOnce(v1beta1.ConditionReplicaFailure, failure.Status == metav1.ConditionTrue, failure.Reason, v1beta1.ReasonNoFailure, failure.Message, "Machines can be created and deleted.")
+}
+
+// unrenewed says that instances are older than spec.rolloutAfter and stay so; empty if there are none. With strategy InPlace
+// machines change hands for the revision that it makes, and nothing of it is for the provider to change: who asked for new
+// instances has to know that there will be none.
+func (v *view) olderThanRolloutAfter() string {
+	if v.state.Strategy != v1beta1.StrategyInPlace || v.rolloutAfter.IsZero() {
+		return ""
+	}
+	var old int32
+	for _, of := range v.machines {
+		for _, m := range of {
+			if m.DeletionTimestamp.IsZero() && launchedBefore(m, v.rolloutAfter) {
+				old++
+			}
+		}
+	}
+	if old == 0 {
+		return ""
+	}
+	return fmt.Sprintf("nothing renews %s made before spec.rolloutAfter: with strategy InPlace it reaches only what is made later", wording.Count(old, "machine"))
+}
+
+// launchedBefore reports whether the machine's instance is older than that; if it was replaced, the last one counts.
+func launchedBefore(m *v1beta1.Machine, t time.Time) bool {
+	if in := m.Status.Instance; in != nil && in.LaunchTime != nil && !in.LaunchTime.Time.Before(t) {
+		return false
+	}
+	return m.CreationTimestamp.Time.Before(t)
 }

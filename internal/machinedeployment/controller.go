@@ -55,7 +55,7 @@ type Options struct {
 // Reconciler brings the MachineSets of MachineDeployments to what they shall be.
 type Reconciler struct {
 	Options
-	memory *memory
+	shared *sharedState
 	echo   *wiring.OwnWrites
 }
 
@@ -67,7 +67,7 @@ func New(o Options) *Reconciler {
 	if o.Stopped == nil {
 		o.Stopped = func() (string, string) { return "", "" }
 	}
-	return &Reconciler{Options: o, memory: newMemory(), echo: &wiring.OwnWrites{}}
+	return &Reconciler{Options: o, shared: newSharedState(), echo: &wiring.OwnWrites{}}
 }
 
 // Register adds the controller to a manager whose cache has the indexes of package index.
@@ -107,15 +107,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, nil
 	}
 	now := r.Clock.Now()
-	known := r.memory.of(req.NamespacedName, d.UID)
+	known := r.shared.get(req.NamespacedName, d.UID)
 	known.observed(d)
-	if wait := known.settle(d.Generation, r.memory.newsOf(known, false), now); wait > 0 {
+	if wait := known.debounce(d.Generation, r.shared.machineEventsOf(known, false), now); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	r.memory.newsOf(known, true)
+	r.shared.machineEventsOf(known, true)
 	p := &pass{Reconciler: r, deployment: d, known: known, now: now}
 	err := p.run(ctx)
-	known.trusted = !p.inDoubt && (known.trusted || err == nil && p.proven)
+	known.trusted = !p.unconfirmedWrite && (known.trusted || err == nil && p.cacheConfirmed)
 	if apierrors.IsConflict(err) || errors.Is(err, errStale) {
 		// Somebody wrote in between; their write wakes us as well, this is only the belt to the braces.
 		logf.FromContext(ctx).V(1).Info("Looking again at what has changed meanwhile", "cause", err.Error())
@@ -124,7 +124,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: p.wakeAfter}, nil
+	return reconcile.Result{RequeueAfter: p.requeueAfter}, nil
 }
 
 // errStale is returned by a pass that found out that the deployment is not what the cache says.
@@ -147,6 +147,6 @@ func (p *pass) current(ctx context.Context) error {
 }
 
 func (r *Reconciler) forget(req reconcile.Request) {
-	r.memory.forget(req.NamespacedName)
+	r.shared.forget(req.NamespacedName)
 	r.Metrics.forget(req.String())
 }

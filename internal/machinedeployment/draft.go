@@ -12,27 +12,27 @@ import (
 // and shrink, which keep the bounds.
 type draft struct {
 	State
-	told  []int32    // replicas as the sets have them now
-	roles []Role     // as the sets have them now
-	why   [][]string // reasons, by set
+	before []int32    // replicas as the sets have them now
+	roles  []Role     // as the sets have them now
+	why    [][]string // reasons, by set
 	// forPeople says that the rollout waits for people to select machines, and for nothing else.
 	forPeople bool
 }
 
 func newDraft(s State) *draft {
-	d := &draft{State: s, told: make([]int32, len(s.Sets)), roles: make([]Role, len(s.Sets)), why: make([][]string, len(s.Sets))}
+	d := &draft{State: s, before: make([]int32, len(s.Sets)), roles: make([]Role, len(s.Sets)), why: make([][]string, len(s.Sets))}
 	d.Sets = slices.Clone(s.Sets)
 	for i := range d.Sets {
 		if d.Sets[i].Leaving {
 			d.Sets[i].Replicas = 0
 		}
-		d.told[i] = d.Sets[i].Replicas
+		d.before[i] = d.Sets[i].Replicas
 		// Without a reason nobody has a part in a hand-over.
 		d.roles[i], d.Sets[i].Role = d.Sets[i].Role, Role{}
 		if s.Strategy == v1beta1.StrategyInPlace {
 			d.Sets[i].Available -= d.Sets[i].Updating
 		}
-		d.Sets[i].doomedBefore = doomed(d.Sets[i])
+		d.Sets[i].pendingBefore = pendingDeletions(d.Sets[i])
 	}
 	return d
 }
@@ -47,14 +47,14 @@ func ceiling(s Set) int32 {
 }
 
 // doomed is the number of live machines that the set is told to delete, or was until now.
-func doomed(s Set) int32 { return max(0, s.Live-min(s.Replicas, s.Least)) }
+func pendingDeletions(s Set) int32 { return max(0, s.Live-min(s.Replicas, s.Least)) }
 
 // surely is the number of machines that remain available when the set has deleted those that it is told to delete.
-func surely(s Set) int32 {
+func guaranteedAvailable(s Set) int32 {
 	if s.Leaving {
 		return 0
 	}
-	return max(0, s.Available-s.doomedBefore-max(0, doomed(s)-s.doomedBefore-s.Spare))
+	return max(0, s.Available-s.pendingBefore-max(0, pendingDeletions(s)-s.pendingBefore-s.Spare))
 }
 
 // harmless is the lowest number of replicas that costs the set no available machine, as far as is known now: one may have
@@ -75,14 +75,14 @@ func (d *draft) sum(of func(Set) int32) int32 {
 }
 
 // room is how many machines may be added over all sets; negative if there are too many.
-func (d *draft) room() int32 { return d.Replicas + d.MaxSurge - d.sum(ceiling) }
+func (d *draft) capacity() int32 { return d.Replicas + d.MaxSurge - d.sum(ceiling) }
 
 // minAvailable is how many machines must stay available.
 func (d *draft) minAvailable() int32 { return d.MinAvailable(d.Replicas) }
 
 // held is how many machines sets do not delete yet although they are told to: they are available, and too few would stay
 // so. That happens when a machine became available that was none when the set was told.
-func (d *draft) held(which func(i int) bool) int32 {
+func (d *draft) blockedDeletions(which func(i int) bool) int32 {
 	var among, all, available int32
 	for i, set := range d.Sets {
 		if set.Leaving {
@@ -104,12 +104,12 @@ func (d *draft) grow(i int, to int32, why string) int32 {
 	if set.Leaving || d.Frozen {
 		return 0
 	}
-	n := min(to, ceiling(*set)+d.room()) - set.Replicas
+	n := min(to, ceiling(*set)+d.capacity()) - set.Replicas
 	if n <= 0 {
 		return 0
 	}
 	set.Replicas += n
-	d.because(i, why)
+	d.addReason(i, why)
 	return n
 }
 
@@ -120,8 +120,8 @@ func (d *draft) shrink(i int, to int32, why string) int32 {
 		return 0
 	}
 	lowest := harmless(*set)
-	switch spare := d.sum(surely) - d.minAvailable(); {
-	case spare >= surely(*set):
+	switch spare := d.sum(guaranteedAvailable) - d.minAvailable(); {
+	case spare >= guaranteedAvailable(*set):
 		lowest = 0
 	case spare > 0:
 		lowest -= spare
@@ -134,11 +134,11 @@ func (d *draft) shrink(i int, to int32, why string) int32 {
 	// as it is for the like reason.)
 	set.Most = max(set.Most, set.Replicas)
 	set.Replicas -= n
-	d.because(i, why)
+	d.addReason(i, why)
 	return n
 }
 
-func (d *draft) because(i int, why string) {
+func (d *draft) addReason(i int, why string) {
 	if !slices.Contains(d.why[i], why) {
 		d.why[i] = append(d.why[i], why)
 	}
@@ -147,7 +147,7 @@ func (d *draft) because(i int, why string) {
 // grew reports whether any set has more replicas than it was told.
 func (d *draft) grew() bool {
 	for i, set := range d.Sets {
-		if set.Replicas > d.told[i] {
+		if set.Replicas > d.before[i] {
 			return true
 		}
 	}
@@ -158,7 +158,7 @@ func (d *draft) grew() bool {
 func (d *draft) scales() []Scale {
 	var down, up []Scale
 	for i, set := range d.Sets {
-		scale := Scale{Set: i, From: d.told[i], To: set.Replicas, Why: strings.Join(d.why[i], ", ")}
+		scale := Scale{Set: i, From: d.before[i], To: set.Replicas, Why: strings.Join(d.why[i], ", ")}
 		switch {
 		case scale.To < scale.From:
 			down = append(down, scale)

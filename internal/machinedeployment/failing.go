@@ -34,7 +34,7 @@ type failures struct {
 }
 
 // recall takes up what a status says of the set's machines, unless the set is known already.
-func (f *failures) recall(set *v1beta1.MachineSet, described []v1beta1.FailedMachine) {
+func (f *failures) restore(set *v1beta1.MachineSet, described []v1beta1.FailedMachine) {
 	if f.set == set.UID {
 		return
 	}
@@ -76,7 +76,7 @@ func (f *failures) observe(set types.UID, machines []*v1beta1.Machine, seen []la
 	}
 	for _, m := range machines {
 		switch {
-		case m.DeletionTimestamp.IsZero() && machinestate.Refused(m) != nil:
+		case m.DeletionTimestamp.IsZero() && machinestate.Unlaunchable(m) != nil:
 			// It may recover without being replaced, so it counts only while it is refused.
 			inARow++
 		case failedToLaunch(m):
@@ -99,7 +99,7 @@ func (f *failures) observe(set types.UID, machines []*v1beta1.Machine, seen []la
 // they count only as long.
 func updatesRefused(machines []*v1beta1.Machine) (n int) {
 	for _, m := range machines {
-		if handover.Refused(m) {
+		if handover.UpdateRejected(m) {
 			n++
 		}
 	}

@@ -203,7 +203,7 @@ func TestAStatusDescribesAtMostTenFailedMachines(t *testing.T) {
 
 // What is remembered of a set can be added to from the first look on, whichever set it is: also where nothing was recalled
 // and the set has no UID yet, as one that is only previewed.
-func TestFailuresCanBeNotedFromTheFirstLookOn(t *testing.T) {
+func TestFailuresCanBeRecordedBeforeTheFirstPass(t *testing.T) {
 	var f failures
 	m := &v1beta1.Machine{}
 	m.Name, m.Status.Phase, m.Status.FailureReason = "web-1", v1beta1.MachineFailed, v1beta1.FailureCreateError

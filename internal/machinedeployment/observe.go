@@ -12,7 +12,7 @@ import (
 
 // count says what a plan needs to know of a set from the set and its machines. wakeIn is the time until a machine
 // becomes available by age alone, 0 if there is none.
-func count(set *v1beta1.MachineSet, machines []*v1beta1.Machine, minReadySeconds int32, now time.Time) (counted Set, wakeIn time.Duration) {
+func count(set *v1beta1.MachineSet, machines []*v1beta1.Machine, minReadySeconds int32, now time.Time) (counted Set, requeueAfter time.Duration) {
 	replicas := max(0, set.ReplicasOrDefault())
 	counted = Set{Name: set.Name, Replicas: replicas, Least: replicas, Most: replicas, Leaving: !set.DeletionTimestamp.IsZero()}
 	var firstAvailable *machinestate.Precedence
@@ -56,7 +56,7 @@ func count(set *v1beta1.MachineSet, machines []*v1beta1.Machine, minReadySeconds
 			}
 			continue
 		case ready:
-			wakeIn = sooner(wakeIn, left)
+			requeueAfter = sooner(requeueAfter, left)
 		}
 		unavailable = append(unavailable, precedence)
 	}
@@ -65,7 +65,7 @@ func count(set *v1beta1.MachineSet, machines []*v1beta1.Machine, minReadySeconds
 			counted.Spare++
 		}
 	}
-	return counted, wakeIn
+	return counted, requeueAfter
 }
 
 // sooner returns the earlier of two delays, of which 0 is never.

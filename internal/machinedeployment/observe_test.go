@@ -45,11 +45,11 @@ func TestCount(t *testing.T) {
 	now := noon.Add(10 * time.Minute)
 	type ms = []*v1beta1.Machine
 	tests := []struct {
-		name     string
-		machines ms
-		seconds  int32
-		want     Set
-		wake     time.Duration
+		name         string
+		machines     ms
+		seconds      int32
+		want         Set
+		requeueAfter time.Duration
 	}{
 		{"nothing", nil, 0, Set{}, 0},
 		{"all there is", ms{
@@ -79,9 +79,9 @@ func TestCount(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			set := setOf("a", 1, noon)
 			test.want.Name = set.Name
-			got, wake := count(set, test.machines, test.seconds, now)
-			if got != test.want || wake != test.wake {
-				t.Errorf("counted %+v, wake in %s; expected %+v, %s", got, wake, test.want, test.wake)
+			got, requeueAfter := count(set, test.machines, test.seconds, now)
+			if got != test.want || requeueAfter != test.requeueAfter {
+				t.Errorf("counted %+v, wake in %s; expected %+v, %s", got, requeueAfter, test.want, test.requeueAfter)
 			}
 		})
 	}

@@ -64,7 +64,7 @@ type Set struct {
 
 	// doomedBefore are machines that the set was told to delete before this plan. It may have chosen them already, when
 	// others were unavailable than are now.
-	doomedBefore int32
+	pendingBefore int32
 }
 
 // Plan says what to do now.

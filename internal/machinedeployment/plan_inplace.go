@@ -55,20 +55,20 @@ func (d *draft) finishHandOver() (waiting string) {
 		left, to := set.Live-set.Replicas, d.named(set.MoveTo)
 		switch {
 		case to < 0 || d.Sets[to].Leaving:
-			set.relieve()
+			set.clearOrder()
 			if left > 0 {
-				d.keep(i, "nobody takes its machines over")
+				d.setToLive(i, "nobody takes its machines over")
 			}
 		case set.Moves == 0 && set.Behind:
 			waiting = fmt.Sprintf("set %s to hear that it hands over no more machines", set.Name)
 		case set.Moves == 0:
-			set.relieve()
-			d.keep(i, "what it did not hand over")
+			set.clearOrder()
+			d.setToLive(i, "what it did not hand over")
 		case left <= 0:
-			set.relieve()
+			set.clearOrder()
 		case set.BySelection && set.Selected < left:
 			set.Moves = 0
-			d.keep(i, "not selected any more")
+			d.setToLive(i, "not selected any more")
 			waiting = fmt.Sprintf("set %s to hear that it hands over no more machines", set.Name)
 		default:
 			waiting = fmt.Sprintf("%s of set %s to be handed over to set %s", wording.Count(left, "machine"), set.Name, d.Sets[to].Name)
@@ -84,7 +84,7 @@ func (d *draft) finishHandOver() (waiting string) {
 }
 
 // relieve takes a set's order away.
-func (s *Set) relieve() { s.MoveTo, s.Moves, s.BySelection = "", 0, false }
+func (s *Set) clearOrder() { s.MoveTo, s.Moves, s.BySelection = "", 0, false }
 
 // sourceOf returns the set that has an order to hand machines over to set i.
 func (d *draft) sourceOf(i int) string {
@@ -101,7 +101,7 @@ func (d *draft) countReceived() (any bool) {
 	for i, set := range d.Sets {
 		if d.roles[i].ReceiveFrom != "" && !set.Leaving && set.Live > set.Replicas {
 			d.Sets[i].Role = d.roles[i]
-			d.keep(i, "machines handed over")
+			d.setToLive(i, "machines handed over")
 			any = true
 		}
 	}
@@ -109,9 +109,9 @@ func (d *draft) countReceived() (any bool) {
 }
 
 // keep tells a set to have the machines that it has. That adds none and removes none, so no bound is asked.
-func (d *draft) keep(i int, why string) {
+func (d *draft) setToLive(i int, why string) {
 	d.Sets[i].Replicas = d.Sets[i].Live
-	d.because(i, why)
+	d.addReason(i, why)
 }
 
 func (d *draft) named(name string) int {
@@ -135,19 +135,19 @@ func (d *draft) giveUpLost() {
 // inPlace plans the next step of a rollout that hands machines over to the wanted revision, where they are updated. It
 // returns what the rollout waits for.
 func (d *draft) inPlace() string {
-	var kept int32
+	var oldReplicas int32
 	for i, set := range d.Sets {
 		if !d.old(i) {
 			continue
 		}
-		kept += set.Replicas
+		oldReplicas += set.Replicas
 	}
-	d.grow(d.Current, d.Replicas-kept, "new revision")
+	d.grow(d.Current, d.Replicas-oldReplicas, "new revision")
 	current := &d.Sets[d.Current]
 	from := d.source()
-	switch leaving := d.sum(doomed); {
-	case from < 0 && d.Manual && kept > 0:
-		return d.awaitSelection(kept)
+	switch leaving := d.sum(pendingDeletions); {
+	case from < 0 && d.Manual && oldReplicas > 0:
+		return d.awaitSelection(oldReplicas)
 	case from < 0 && current.Available < d.Replicas:
 		return fmt.Sprintf("%d of %s of the new revision up to date and available", current.Available, wording.Count(d.Replicas, "machine"))
 	case from < 0:
@@ -172,16 +172,16 @@ func (d *draft) inPlace() string {
 	source.Most = max(source.Most, source.Replicas)
 	source.Replicas -= n
 	source.MoveTo, source.Moves, source.BySelection = current.Name, n, d.Manual
-	d.because(from, "handed over to "+current.Name)
+	d.addReason(from, "handed over to "+current.Name)
 	return ""
 }
 
 // awaitSelection says what is waited for while nobody has selected any of the machines that old sets keep. That may take
 // weeks; what takes its time until then are updates under way.
-func (d *draft) awaitSelection(kept int32) string {
+func (d *draft) awaitSelection(oldReplicas int32) string {
 	current := d.Sets[d.Current]
-	selection := fmt.Sprintf("the label %s on some of %s of an old revision", v1beta1.LabelSelectedForUpdate, wording.Count(kept, "machine"))
-	if wanted := d.Replicas - kept; current.Available < wanted {
+	selection := fmt.Sprintf("the label %s on some of %s of an old revision", v1beta1.LabelSelectedForUpdate, wording.Count(oldReplicas, "machine"))
+	if wanted := d.Replicas - oldReplicas; current.Available < wanted {
 		return fmt.Sprintf("%d of %s of the new revision up to date and available, and %s", current.Available, wording.Count(wanted, "machine"), selection)
 	}
 	d.forPeople = true
@@ -201,16 +201,16 @@ func (d *draft) mayMove(from int) (n int32, hindrance string) {
 			replicas += set.Replicas
 		}
 	}
-	inReserve := replicas + surely(current) - d.minAvailable()
+	inReserve := replicas + guaranteedAvailable(current) - d.minAvailable()
 	if inReserve <= 0 {
 		return 0, fmt.Sprintf("%d of %s of the new revision up to date and available, at most %d may be otherwise, before any of %s of an old revision is updated",
 			current.Available, wording.Count(current.Replicas, "machine"), d.MaxUnavailable, wording.Count(replicas, "machine"))
 	}
 	all, idle := d.movable(source)
-	n = min(all, inReserve, idle+max(0, d.sum(surely)-d.minAvailable()))
+	n = min(all, inReserve, idle+max(0, d.sum(guaranteedAvailable)-d.minAvailable()))
 	if n <= 0 {
 		return 0, fmt.Sprintf("%d available, and at least %d must be (replicas %d − maxUnavailable %d) before any of %s of an old revision is updated",
-			d.sum(surely), d.minAvailable(), d.Replicas, d.MaxUnavailable, wording.Count(replicas, "machine"))
+			d.sum(guaranteedAvailable), d.minAvailable(), d.Replicas, d.MaxUnavailable, wording.Count(replicas, "machine"))
 	}
 	return n, ""
 }

@@ -97,7 +97,7 @@ func (d *draft) releaseMarked(active []int, n int32) (owed int32) {
 	for _, i := range active {
 		set := d.Sets[i]
 		// Marked machines go first, so those that the set is already told to delete are of them.
-		marked := min(max(0, set.Marked-doomed(set)), set.Replicas, n)
+		marked := min(max(0, set.Marked-pendingDeletions(set)), set.Replicas, n)
 		if marked == 0 {
 			continue
 		}
@@ -123,7 +123,7 @@ func (d *draft) growInProportion(active []int, n int32) {
 		}
 		active = launching
 	}
-	for k, part := range share(min(n, d.room()), d.replicasOf(active)) {
+	for k, part := range share(min(n, d.capacity()), d.replicasOf(active)) {
 		d.grow(active[k], d.Sets[active[k]].Replicas+part, "share of replicas")
 	}
 }

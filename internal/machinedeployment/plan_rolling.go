@@ -59,7 +59,7 @@ func (d *draft) shrinkOld() (bool, string) {
 	}
 	current := d.Sets[d.Current]
 	// What is held back stays as long as it is needed.
-	inReserve := replicas + d.held(d.old) + surely(current) - d.minAvailable()
+	inReserve := replicas + d.blockedDeletions(d.old) + guaranteedAvailable(current) - d.minAvailable()
 	if inReserve <= 0 {
 		return false, fmt.Sprintf("%s, and at least %d must be available (replicas %d − maxUnavailable %d) before any of %s of an old revision may go",
 			waitingForAvailable(current, current.Replicas), d.minAvailable(), d.Replicas, d.MaxUnavailable, wording.Count(replicas, "machine"))
@@ -91,13 +91,13 @@ func (d *draft) shrinkOld() (bool, string) {
 			wording.Count(d.dying(), "machine"), d.MaxSurge+d.MaxUnavailable, d.MaxSurge, d.MaxUnavailable)
 	}
 	return false, fmt.Sprintf("%d available, and at least %d must be (replicas %d − maxUnavailable %d) before any of %s of an old revision may go",
-		d.sum(surely), d.minAvailable(), d.Replicas, d.MaxUnavailable, wording.Count(replicas, "machine"))
+		d.sum(guaranteedAvailable), d.minAvailable(), d.Replicas, d.MaxUnavailable, wording.Count(replicas, "machine"))
 }
 
 // dying is the number of machines that are being deleted or about to be.
 func (d *draft) dying() int32 {
 	everywhere := func(int) bool { return true }
-	return max(0, d.sum(func(s Set) int32 { return s.Deleting + doomed(s) })-d.held(everywhere))
+	return max(0, d.sum(func(s Set) int32 { return s.Deleting + pendingDeletions(s) })-d.blockedDeletions(everywhere))
 }
 
 // mayDelete is how many deletions more a rollout may cause now.

@@ -22,8 +22,8 @@ type rollout struct {
 	// forPeople is a reason where nothing happens until somebody deletes or selects machines, or empty.
 	forPeople string
 	// refused says what set the API server did not accept and why, refusal is the reason to give.
-	refused error
-	refusal string
+	rejected       error
+	rejectedReason string
 	// began is the reason for which a new revision began in this pass, or empty.
 	began string
 	// advanced says that the numbers of machines came closer to the end.
@@ -46,8 +46,8 @@ func progressing(before *metav1.Condition, r rollout) (condition metav1.Conditio
 		name = "the wanted revision"
 	}
 	switch {
-	case r.refused != nil:
-		return is(metav1.ConditionFalse, r.refusal, sentence("cannot "+r.refused.Error(), "")), false
+	case r.rejected != nil:
+		return is(metav1.ConditionFalse, r.rejectedReason, sentence("cannot "+r.rejected.Error(), "")), false
 	case (r.paused || r.frozen) && had(v1beta1.ReasonProgressDeadlineExceeded):
 		return is(metav1.ConditionFalse, v1beta1.ReasonProgressDeadlineExceeded, sentence("no progress before it was stopped", r.waiting)), false
 	case r.paused:

@@ -67,7 +67,7 @@ func TestProgressing(t *testing.T) {
 			"Unknown", v1beta1.ReasonWaitingForSelection, "Set x is the new revision: someone.", true, 0},
 		{"somebody has selected", before(v1beta1.ReasonWaitingForSelection), rollout{set: "x", doing: "a 3→2", still: time.Hour},
 			"True", v1beta1.ReasonMachineSetUpdated, "Set x is progressing: a 3→2.", true, time.Millisecond},
-		{"set refused", nil, rollout{set: "x", refused: errors.New("create set x: too long"), refusal: v1beta1.ReasonMachineSetCreateError},
+		{"set refused", nil, rollout{set: "x", rejected: errors.New("create set x: too long"), rejectedReason: v1beta1.ReasonMachineSetCreateError},
 			"False", v1beta1.ReasonMachineSetCreateError, "Cannot create set x: too long.", false, 0},
 	}
 	for _, test := range tests {

@@ -20,8 +20,8 @@ const betweenReports = time.Second
 
 // report writes the status that follows from the pass.
 func (p *pass) report(ctx context.Context, v *view, selector string) error {
-	status, wakeIn := statusOf(p.deployment, v, selector, p.now)
-	p.wakeIn(wakeIn)
+	status, requeueAfter := statusOf(p.deployment, v, selector, p.now)
+	p.requeueIn(requeueAfter)
 	return p.writeStatus(ctx, status)
 }
 
@@ -39,7 +39,7 @@ func (p *pass) writeStatus(ctx context.Context, status *v1beta1.MachineDeploymen
 		return nil
 	}
 	if rest := betweenReports - p.now.Sub(p.known.reportedAt); rest > 0 && !urgent(&d.Status, status) {
-		p.wakeIn(rest)
+		p.requeueIn(rest)
 		return nil
 	}
 	changed := d.DeepCopy()

@@ -20,7 +20,7 @@ const mostFailedMachines = 10
 
 // statusOf computes the status from what a pass found and decided. wakeIn is the time until a lack of progress must be
 // looked at again, 0 if it need not.
-func statusOf(d *v1beta1.MachineDeployment, v *view, selector string, now time.Time) (status *v1beta1.MachineDeploymentStatus, wakeIn time.Duration) {
+func statusOf(d *v1beta1.MachineDeployment, v *view, selector string, now time.Time) (status *v1beta1.MachineDeploymentStatus, requeueAfter time.Duration) {
 	status = d.Status.DeepCopy()
 	status.Conditions = conditionlimit.Fleet.Apply(status.Conditions)
 	status.Selector = selector
@@ -90,7 +90,7 @@ func countInto(status *v1beta1.MachineDeploymentStatus, v *view) {
 			if carries(m.Labels, set.Spec.Template.ObjectMeta.Labels) {
 				status.FullyLabeledReplicas++
 			}
-			if machinestate.Failed(m) || machinestate.Refused(m) != nil {
+			if machinestate.Failed(m) || machinestate.Unlaunchable(m) != nil {
 				status.FailedMachines = append(status.FailedMachines, failedMachine(m))
 			}
 		}
@@ -133,13 +133,13 @@ func (v *view) rollout(d *v1beta1.MachineDeployment, status *v1beta1.MachineDepl
 	outdated := v.outdated()
 	before := d.Status
 	r := rollout{
-		paused:     v.state.Paused,
-		frozen:     v.state.Frozen,
-		failing:    v.state.Failing,
-		onlyWanted: v.current >= 0 && outdated == 0 && v.updating() == 0,
-		refused:    v.refused,
-		refusal:    v.refusal,
-		began:      v.began,
+		paused:         v.state.Paused,
+		frozen:         v.state.Frozen,
+		failing:        v.state.Failing,
+		onlyWanted:     v.current >= 0 && outdated == 0 && v.updating() == 0,
+		rejected:       v.rejected,
+		rejectedReason: v.rejectedReason,
+		began:          v.began,
 		advanced: status.UpdatedReplicas > before.UpdatedReplicas || status.ReadyReplicas > before.ReadyReplicas ||
 			status.AvailableReplicas > before.AvailableReplicas ||
 			v.state.updatesInPlace() && status.UpToDateReplicas > before.UpToDateReplicas ||

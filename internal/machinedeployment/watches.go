@@ -41,7 +41,7 @@ func (r *Reconciler) deploymentsOfSet(ctx context.Context, object client.Object)
 			continue
 		}
 		key := client.ObjectKeyFromObject(&deployments.Items[i])
-		r.memory.straySeen(key)
+		r.shared.orphanSetSeen(key)
 		requests = append(requests, reconcile.Request{NamespacedName: key})
 	}
 	return requests
@@ -56,11 +56,11 @@ func (r *Reconciler) deploymentOfMachine(_ context.Context, object client.Object
 	}
 	key := types.NamespacedName{Namespace: m.Namespace, Name: name}
 	if owner := metav1.GetControllerOfNoCopy(m); owner != nil && failedToLaunch(m) {
-		r.memory.launchFailed(key, launchFailure{set: owner.UID, machine: failedMachine(m)})
+		r.shared.launchFailed(key, launchFailure{set: owner.UID, machine: failedMachine(m)})
 	}
 	gone := !m.DeletionTimestamp.IsZero() && len(m.Finalizers) == 0
 	if gone || m.DeletionTimestamp.IsZero() && meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady) {
-		r.memory.machineNews(key)
+		r.shared.recordMachineEvent(key)
 	}
 	return []reconcile.Request{{NamespacedName: key}}
 }
@@ -104,12 +104,12 @@ func machineChanged() predicate.Predicate {
 	return onUpdate(func(before, after client.Object) bool {
 		a, aok := before.(*v1beta1.Machine)
 		b, bok := after.(*v1beta1.Machine)
-		return aok && bok && (glanceAt(a) != glanceAt(b) || !maps.Equal(a.Labels, b.Labels))
+		return aok && bok && (fieldsOf(a) != fieldsOf(b) || !maps.Equal(a.Labels, b.Labels))
 	})
 }
 
 // glance is all that a deployment looks at in a machine beside its labels.
-type glance struct {
+type machineFields struct {
 	controller             types.UID
 	deleting, launched     bool
 	phase                  v1beta1.MachinePhase
@@ -120,12 +120,12 @@ type glance struct {
 	toBeReplaced           bool
 	updating, updateFailed bool
 	refused                bool
-	marked, aside          bool
+	marked, preserved      bool
 	priority               string
 }
 
-func glanceAt(m *v1beta1.Machine) glance {
-	g := glance{
+func fieldsOf(m *v1beta1.Machine) machineFields {
+	g := machineFields{
 		controller:   controllerOf(m),
 		deleting:     !m.DeletionTimestamp.IsZero(),
 		launched:     m.Spec.ProviderID != "",
@@ -134,13 +134,13 @@ func glanceAt(m *v1beta1.Machine) glance {
 		upToDate:     meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionUpToDate),
 		remediation:  meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested),
 		toBeReplaced: machinestate.ToBeReplaced(m),
-		refused:      m.DeletionTimestamp.IsZero() && machinestate.Refused(m) != nil,
+		refused:      m.DeletionTimestamp.IsZero() && machinestate.Unlaunchable(m) != nil,
 		updating:     handover.Updating(m),
-		updateFailed: handover.Refused(m),
+		updateFailed: handover.UpdateRejected(m),
 		priority:     m.Annotations[v1beta1.AnnotationDeletePriority],
 	}
 	_, g.marked = m.Annotations[v1beta1.AnnotationDeleteMachine]
-	_, g.aside = m.Annotations[v1beta1.AnnotationPreservedUntil]
+	_, g.preserved = m.Annotations[v1beta1.AnnotationPreservedUntil]
 	if ready := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady); ready != nil {
 		g.ready, g.readySince = ready.Status, ready.LastTransitionTime.UTC()
 	}

@@ -31,7 +31,7 @@ type world struct {
 	sizedFor            int32
 	bad                 map[string]bool // templates whose machines do not launch
 	outage              bool            // no machine becomes available
-	known               *recollection
+	known               *deploymentState
 	clock               time.Time
 	machines, revisions int
 	crashIn             int   // writes until the deployment's and the sets' controllers die; 0 is never
@@ -80,7 +80,7 @@ const (
 
 func newWorld(t *testing.T, strategy v1beta1.DeploymentStrategyType, replicas, surge, unavailable int32) *world {
 	return &world{t: t, log: &strings.Builder{}, strategy: strategy, replicas: replicas, surge: surge, unavailable: unavailable, template: "a",
-		sizedFor: Unknown, bad: map[string]bool{}, known: &recollection{told: map[types.UID]told{}}, clock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+		sizedFor: Unknown, bad: map[string]bool{}, known: &deploymentState{unobserved: map[types.UID]unobservedReplicas{}}, clock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 }
 
 func (w *world) set(name string) *playedSet {
@@ -180,7 +180,7 @@ func (w *world) state() State {
 	slices.SortFunc(w.sets, func(a, b *playedSet) int { return cmp.Compare(a.revision, b.revision) })
 	for i, set := range w.sets {
 		counted, _ := count(set.object(), set.objects(), 0, w.clock)
-		w.known.recall(set.object(), &counted)
+		w.known.widen(set.object(), &counted)
 		s.Sets = append(s.Sets, counted)
 		if set.name == w.template {
 			s.Current = i
@@ -246,7 +246,7 @@ func (w *world) crashes() bool {
 	if w.crashIn--; w.crashIn > 0 {
 		return false
 	}
-	w.known = &recollection{told: map[types.UID]told{}}
+	w.known = &deploymentState{unobserved: map[types.UID]unobservedReplicas{}}
 	for _, s := range w.sets {
 		s.creates, s.victims, s.gives = 0, nil, nil
 	}
@@ -254,9 +254,9 @@ func (w *world) crashes() bool {
 }
 
 // assign gives a set, which was told to have so many machines, its part in a hand-over and checks that nothing that was handed over can be deleted for it.
-func (w *world) assign(set *playedSet, role Role, told int32) {
+func (w *world) assign(set *playedSet, role Role, replicas int32) {
 	w.t.Helper()
-	if surplus := set.live() - max(told, set.replicas); surplus > 0 {
+	if surplus := set.live() - max(replicas, set.replicas); surplus > 0 {
 		if set.MoveTo != "" && role.MoveTo == "" || set.ReceiveFrom != "" && role.ReceiveFrom == "" {
 			w.t.Fatalf("set %s has %d machines too many and no part in a hand-over any more\n%s\n%s", set.name, surplus, w.log, w)
 		}
@@ -275,11 +275,11 @@ func (w *world) write(set *playedSet, scale Scale, role Role, state State) {
 	}
 	mayExist, surelyAvailable := w.mayExist(), w.surelyAvailable()
 	live, stay := set.live(), w.stay()
-	var told int32
+	var total int32
 	for _, s := range w.sets {
-		told += s.replicas
+		total += s.replicas
 	}
-	unchanged := w.strategy == v1beta1.StrategyInPlace && state.SizedFor == w.replicas && told <= w.replicas
+	unchanged := w.strategy == v1beta1.StrategyInPlace && state.SizedFor == w.replicas && total <= w.replicas
 	counts := set.ReceiveFrom != "" && scale.To > scale.From && scale.To <= live
 	set.replicas = scale.To
 	set.generation++
@@ -288,7 +288,7 @@ func (w *world) write(set *playedSet, scale Scale, role Role, state State) {
 		w.t.Fatalf("%s: %s leaves %d machines, of %d wanted\n%s", set.name, scale, after, w.replicas, w.log)
 	}
 	if !counts {
-		w.known.tell(types.UID(set.name), live, scale.From, scale.To, set.generation)
+		w.known.recordWrite(types.UID(set.name), live, scale.From, scale.To, set.generation)
 	}
 	if after := w.mayExist(); after > mayExist && after > w.replicas+state.MaxSurge {
 		w.t.Fatalf("%s: %s lets %d machines exist, more than replicas %d + maxSurge %d\n%s", set.name, scale, after, w.replicas, state.MaxSurge, w.log)
@@ -424,9 +424,9 @@ func (w *world) play() {
 			w.t.Fatalf("does not come to rest\n%s", w.log)
 		}
 		before := w.String()
-		told := w.told()
+		replicas := w.replicasBySet()
 		wrote := w.pass()
-		if changed := changes(told, w.told()); changed != "" {
+		if changed := changes(replicas, w.replicasBySet()); changed != "" {
 			fmt.Fprintf(w.log, "  %s\n", changed)
 		}
 		w.round()
@@ -444,7 +444,7 @@ func (w *world) play() {
 	}
 }
 
-func (w *world) told() map[string]int32 {
+func (w *world) replicasBySet() map[string]int32 {
 	replicas := map[string]int32{}
 	for _, s := range w.sets {
 		replicas[s.name] = s.replicas

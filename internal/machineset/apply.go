@@ -20,15 +20,15 @@ import (
 const conflictDelay = time.Second
 
 // deeds are what a pass did, for its events.
-type deeds struct {
+type actions struct {
 	created, adopted, released, handedOver, deleted, remediated []*v1beta1.Machine
 }
 
 // apply does what the plan says, at most one batch of it. again is false where the next round would have to wait.
 func (p *pass) apply(ctx context.Context, plan Plan) (again bool, err error) {
-	if plan.Counts() {
+	if plan.DependsOnCount() {
 		if confirmed, err := p.confirm(ctx); err != nil || !confirmed {
-			p.wakeIn(conflictDelay)
+			p.requeueIn(conflictDelay)
 			return false, err
 		}
 	}
@@ -42,9 +42,9 @@ func (p *pass) apply(ctx context.Context, plan Plan) (again bool, err error) {
 	)
 	switch {
 	case err != nil && onlyConflicts(err):
-		p.wakeIn(conflictDelay)
+		p.requeueIn(conflictDelay)
 		return false, nil
-	case err != nil, p.heldBack:
+	case err != nil, p.deletionBlocked:
 		return false, err
 	}
 	again, err = p.create(ctx, plan.Create)
@@ -95,7 +95,7 @@ func (p *pass) update(ctx context.Context, updates []Update) error {
 		}
 		return true, p.Client.Patch(ctx, changed, patch)
 	})
-	p.memory.sent(updated, p.state.Now)
+	p.known.sent(updated, p.state.Now)
 	return err
 }
 
@@ -131,7 +131,7 @@ func (p *pass) adopt(ctx context.Context, orphans []*v1beta1.Machine) error {
 	p.done.adopted = append(p.done.adopted, adopted...)
 	for _, m := range orphans {
 		if !slices.Contains(adopted, m) {
-			p.refusedAdoption[m.UID] = true
+			p.notAdoptable[m.UID] = true
 		}
 	}
 	return err
@@ -142,18 +142,18 @@ func (p *pass) adopt(ctx context.Context, orphans []*v1beta1.Machine) error {
 func (p *pass) scaleDown(ctx context.Context, victims []*v1beta1.Machine, chosen bool) (err error) {
 	victims = victims[:min(len(victims), maxBatch)]
 	if len(victims) > 0 && p.deployment != nil {
-		if p.state.Kept.Elsewhere > 0 { // other sets may be about to delete by the same count
+		if p.state.Availability.Elsewhere > 0 { // other sets may be about to delete by the same count
 			p.shared.shrinking.Lock()
 			defer p.shared.shrinking.Unlock()
 		}
-		if victims, err = p.keep(ctx, victims); err != nil {
+		if victims, err = p.deletable(ctx, victims); err != nil {
 			return err
 		}
 	}
-	kept := p.state.Kept
+	availability := p.state.Availability
 	deleted, err := p.each("delete", victims, func(m *v1beta1.Machine) (bool, error) {
 		preconditions := client.Preconditions{UID: &m.UID}
-		if chosen || kept.Least > 0 && !kept.counts(m, p.state.Set.Spec.MinReadySeconds, p.state.Now) {
+		if chosen || availability.MinAvailable > 0 && !availability.counts(m, p.state.Set.Spec.MinReadySeconds, p.state.Now) {
 			preconditions.ResourceVersion = &m.ResourceVersion
 		}
 		return true, p.Client.Delete(ctx, reference(m), preconditions)
@@ -177,7 +177,7 @@ func (p *pass) remediate(ctx context.Context, candidates []*v1beta1.Machine) err
 	if err := p.countInFlight(ctx); err != nil {
 		return err
 	}
-	lost, broken := lostFirst(candidates)
+	lost, broken := splitLost(candidates)
 	free := max(0, p.state.MaxInFlight-p.state.InFlight)
 	tried := slices.Concat(lost[:min(len(lost), maxBatch)], broken[:min(len(broken), free)])
 	deleted, err := p.each("replace", tried, func(cached *v1beta1.Machine) (bool, error) {
@@ -185,8 +185,8 @@ func (p *pass) remediate(ctx context.Context, candidates []*v1beta1.Machine) err
 		if err := p.Live.Get(ctx, client.ObjectKeyFromObject(cached), m); err != nil {
 			return false, err
 		}
-		if m.UID != cached.UID || !remediable(m) || p.state.Recoveries.wellAgain(m, p.state.Now) > 0 || !metav1.IsControlledBy(m, p.state.Set) ||
-			lostForSure(m) != lostForSure(cached) {
+		if m.UID != cached.UID || !remediable(m) || p.state.Recoveries.graceLeft(m, p.state.Now) > 0 || !metav1.IsControlledBy(m, p.state.Set) ||
+			instanceLost(m) != instanceLost(cached) {
 			return false, nil
 		}
 		return true, p.Client.Delete(ctx, reference(m), client.Preconditions{UID: &m.UID, ResourceVersion: &m.ResourceVersion})
@@ -207,24 +207,24 @@ func (p *pass) remediate(ctx context.Context, candidates []*v1beta1.Machine) err
 
 // noteRemediated takes note of machines that were deleted in order to replace them.
 func (p *pass) noteRemediated(deleted []*v1beta1.Machine) {
-	lost, broken := lostFirst(deleted)
+	lost, broken := splitLost(deleted)
 	in, _ := p.shared.replacementsOf(p.state.Set.UID)
 	again := false
 	for _, m := range lost {
 		// One that was itself a replacement, of either kind, begins a row of its own kind now.
-		again = again || slices.Contains(p.memory.lostReplacements, m.Name)
-		p.memory.lostReplacements = p.memory.lostReplacements.Begin(m.Name)
+		again = again || slices.Contains(p.known.lostReplacements, m.Name)
+		p.known.lostReplacements = p.known.lostReplacements.Begin(m.Name)
 		in = in.without(m.Name)
 	}
 	if again {
-		p.memory.lost.fail(p.state.Now, minRemediationBackoff, maxRemediationBackoff)
+		p.known.lost.fail(p.state.Now, minRemediationBackoff, maxRemediationBackoff)
 	}
 	for _, m := range broken {
 		in = in.Begin(m.Name)
-		p.memory.lostReplacements = p.memory.lostReplacements.without(m.Name)
+		p.known.lostReplacements = p.known.lostReplacements.without(m.Name)
 	}
 	if len(broken) > 0 {
-		p.memory.remediation.fail(p.state.Now, minRemediationBackoff, maxRemediationBackoff)
+		p.known.remediation.fail(p.state.Now, minRemediationBackoff, maxRemediationBackoff)
 	}
 	p.shared.keepReplacements(p.state.Set.UID, in)
 }
@@ -246,8 +246,8 @@ func (p *pass) each(verb string, machines []*v1beta1.Machine, f func(*v1beta1.Ma
 			did = append(did, m)
 		}
 		if ambiguous(errs[i]) {
-			p.memory.mistrust()
-			p.shared.doubt()
+			p.known.requireLiveList()
+			p.shared.recordAmbiguousWrite()
 		}
 	}
 	return did, errors.Join(errs...)
@@ -256,7 +256,7 @@ func (p *pass) each(verb string, machines []*v1beta1.Machine, f func(*v1beta1.Ma
 // cacheIsLate ends the pass after what it does now: the cache would have the same decided again and again.
 func (p *pass) cacheIsLate() {
 	p.late = true
-	p.wakeIn(conflictDelay)
+	p.requeueIn(conflictDelay)
 }
 
 // deletionFailed notes an error for the condition ReplicaFailure.

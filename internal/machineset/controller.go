@@ -24,7 +24,7 @@ const (
 	parallelWrites = 64
 
 	// provenBatch is how many machines a set creates at once when its last creations succeeded.
-	provenBatch = 16
+	confirmedBatch = 16
 
 	// maxBatch is how many machines a set creates or deletes until it counts again.
 	maxBatch = 500
@@ -70,7 +70,7 @@ type Options struct {
 // Reconciler keeps the number of machines of MachineSets.
 type Reconciler struct {
 	Options
-	shared *memory
+	shared *sharedState
 	echo   *wiring.OwnWrites
 }
 
@@ -88,15 +88,15 @@ func New(o Options) *Reconciler {
 	if o.NewName == nil {
 		o.NewName = func(set string) string { return set + "-" + rand.String(5) }
 	}
-	return &Reconciler{Options: o, shared: newMemory(), echo: &wiring.OwnWrites{}}
+	return &Reconciler{Options: o, shared: newSharedState(), echo: &wiring.OwnWrites{}}
 }
 
 // Reconcile makes one pass over a set.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	p := &pass{Reconciler: r, key: req.NamespacedName, began: r.Clock.Now(), refusedAdoption: map[types.UID]bool{}}
+	p := &pass{Reconciler: r, key: req.NamespacedName, began: r.Clock.Now(), notAdoptable: map[types.UID]bool{}}
 	err := p.run(ctx)
-	if p.memory != nil {
-		p.announce()
+	if p.known != nil {
+		p.recordActions()
 	}
 	switch {
 	case errors.Is(err, errGone):
@@ -105,7 +105,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	case err != nil:
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: p.wakeAfter}, nil
+	return reconcile.Result{RequeueAfter: p.requeueAfter}, nil
 }
 
 // pass is one look at one set.
@@ -114,25 +114,25 @@ type pass struct {
 	key   types.NamespacedName
 	began time.Time
 
-	memory     *recollection
+	known      *setState
 	state      State
 	deployment *v1beta1.MachineDeployment
 	// trusted says that the machines may be counted, marksSeen that they are at least as new as the set's spec.
-	trusted, marksSeen bool
+	trusted, asNewAsSpec bool
 
 	// batch is how many machines the next round may create; 0 before the first.
 	batch int
 	// refusedAdoption are orphans that a live read showed not to be.
-	refusedAdoption map[types.UID]bool
+	notAdoptable map[types.UID]bool
 	// failure is why a machine could not be created or deleted.
 	failure Reason
 	// heldBack says that machines were not deleted that the cache let go.
-	heldBack bool
+	deletionBlocked bool
 	// late says that the API server does not have machines, or not as ones to be replaced, which the cache has.
 	late bool
-	done deeds
+	done actions
 	// wakeAfter is when to look again without an event; zero is never.
-	wakeAfter time.Duration
+	requeueAfter time.Duration
 }
 
 func (p *pass) run(ctx context.Context) error {
@@ -141,8 +141,8 @@ func (p *pass) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if plan.Rests() {
-			p.wakeIn(plan.Wait)
+		if plan.Settled() {
+			p.requeueIn(plan.Wait)
 			return p.report(ctx, plan)
 		}
 		if p.Clock.Since(p.began) >= statusInterval {
@@ -152,11 +152,11 @@ func (p *pass) run(ctx context.Context) error {
 		}
 		again, err := p.apply(ctx, plan)
 		if err != nil || !again {
-			p.wakeIn(plan.Wait)
+			p.requeueIn(plan.Wait)
 			return firstOf(err, p.reportAfter(ctx))
 		}
 	}
-	p.wakeIn(time.Millisecond)
+	p.requeueIn(time.Millisecond)
 	return p.reportAfter(ctx)
 }
 
@@ -169,8 +169,8 @@ func (p *pass) decide(ctx context.Context) (Plan, error) {
 		return Plan{}, err
 	}
 	plan := Decide(p.state)
-	if live, atLeast := p.needsLive(plan); live && atLeast != "" && p.memory.awaited != atLeast {
-		p.memory.awaited = atLeast
+	if live, atLeast := p.needsLive(plan); live && atLeast != "" && p.known.awaited != atLeast {
+		p.known.awaited = atLeast
 		plan = plan.withoutCounting(cacheLag + time.Duration(len(p.state.Machines))*cacheLagPerMachine)
 	} else if live {
 		if err := p.observeLive(ctx, atLeast); err != nil {
@@ -182,8 +182,8 @@ func (p *pass) decide(ctx context.Context) (Plan, error) {
 		plan = Decide(p.state)
 	}
 	var wait time.Duration
-	plan.Update, wait = p.memory.dueUpdates(plan.Update, p.state.Now)
-	p.wakeIn(wait)
+	plan.Update, wait = p.known.dueUpdates(plan.Update, p.state.Now)
+	p.requeueIn(wait)
 	return plan, nil
 }
 
@@ -192,24 +192,24 @@ func (p *pass) count(ctx context.Context) error {
 	if err := p.countInFlight(ctx); err != nil {
 		return err
 	}
-	if err := p.countRoom(ctx); err != nil {
+	if err := p.readCapacity(ctx); err != nil {
 		return err
 	}
-	return p.countKept(ctx)
+	return p.readAvailability(ctx)
 }
 
 // needsLive reports whether a plan made from the cache must be made again from a live LIST, and how new that has to be:
 // "" is as new as can be.
 func (p *pass) needsLive(plan Plan) (live bool, atLeast string) {
 	switch {
-	case plan.Counts() && !p.trusted:
+	case plan.DependsOnCount() && !p.trusted:
 		return true, ""
-	case plan.Chosen && !p.marksSeen:
-		return true, p.memory.specVersion
-	case plan.Create > 0 && !p.marksSeen && p.exchanges():
+	case plan.Chosen && !p.asNewAsSpec:
+		return true, p.known.specVersion
+	case plan.Create > 0 && !p.asNewAsSpec && p.exchanges():
 		// The deployment raises replicas for machines that were handed over. Such a machine must have been seen, or
 		// another would be made in its place.
-		return true, p.memory.specVersion
+		return true, p.known.specVersion
 	}
 	return false, ""
 }
@@ -220,9 +220,9 @@ func (p *pass) exchanges() bool {
 }
 
 // wakeIn asks for another pass after d at the latest; zero is never.
-func (p *pass) wakeIn(d time.Duration) {
-	if d > 0 && (p.wakeAfter == 0 || d < p.wakeAfter) {
-		p.wakeAfter = d
+func (p *pass) requeueIn(d time.Duration) {
+	if d > 0 && (p.requeueAfter == 0 || d < p.requeueAfter) {
+		p.requeueAfter = d
 	}
 }
 

@@ -44,14 +44,14 @@ func comingUp(m *v1beta1.Machine) bool {
 }
 
 // heldBack reports whether so many machines in a row were replaced before this one that it shall not be.
-func heldBack(m *v1beta1.Machine) bool {
+func retriesExhausted(m *v1beta1.Machine) bool {
 	return !conditionIsTrue(m, v1beta1.ConditionRemediationRequested) && machinestate.RemediationReason(m) == v1beta1.ReasonRetriesExhausted
 }
 
 // remediable reports whether the set may delete the machine in order to replace it.
 func remediable(m *v1beta1.Machine) bool {
 	return live(m) && machinestate.ToBeReplaced(m) && !machinestate.Paused(m) && !has(m.Annotations, v1beta1.AnnotationSkipRemediation) &&
-		knownTypeVersion(m.Labels) && machinestate.Refused(m) == nil && !preservation.Due(m) && !heldBack(m)
+		knownTypeVersion(m.Labels) && machinestate.Unlaunchable(m) == nil && !preservation.Due(m) && !retriesExhausted(m)
 }
 
 // knownTypeVersion reports whether an object with these labels was written for a schema that this package knows.
@@ -64,7 +64,7 @@ func knownTypeVersion(labels map[string]string) bool {
 func preserved(m *v1beta1.Machine) bool { return preservation.Preserved(m) }
 
 // sameRecipe reports whether both would make the same instance.
-func sameRecipe(a, b *v1beta1.MachineSpec) bool {
+func sameInstanceSpec(a, b *v1beta1.MachineSpec) bool {
 	return a.Provider == b.Provider && a.Version == b.Version &&
 		equality.Semantic.DeepEqual(a.ClassRef, b.ClassRef) &&
 		equality.Semantic.DeepEqual(a.ProviderSpec, b.ProviderSpec) &&
@@ -78,7 +78,7 @@ func has(m map[string]string, key string) bool {
 }
 
 // concerns reports whether a set has to look at a change of its machine.
-func concerns(was, is *v1beta1.Machine) bool {
+func affectsSet(was, is *v1beta1.Machine) bool {
 	if live(was) != live(is) || was.UID != is.UID ||
 		!maps.Equal(was.Labels, is.Labels) || !maps.Equal(was.Annotations, is.Annotations) ||
 		!equality.Semantic.DeepEqual(was.OwnerReferences, is.OwnerReferences) {

@@ -48,7 +48,7 @@ func TestWhichMachineEventsConcernASet(t *testing.T) {
 		was := newMachine("a", up)
 		is := was.DeepCopy()
 		test.change(is)
-		if got := concerns(was, is); got != test.want {
+		if got := affectsSet(was, is); got != test.want {
 			t.Errorf("%s: %v, want %v", test.name, got, test.want)
 		}
 	}
@@ -56,7 +56,7 @@ func TestWhichMachineEventsConcernASet(t *testing.T) {
 	is := was.DeepCopy()
 	is.Status.Phase = v1beta1.MachineDeleting
 	setCondition(is, v1beta1.ConditionReady, false, v1beta1.ReasonDraining, 0)
-	if concerns(was, is) {
+	if affectsSet(was, is) {
 		t.Error("the course of a deletion concerns the set")
 	}
 }
@@ -108,7 +108,7 @@ func TestOnlyConflicts(t *testing.T) {
 
 // Where something undoes what the template brings, the set must not patch in a loop.
 func TestUpdatesThatDoNotHoldAreRepeatedSlowly(t *testing.T) {
-	r := &recollection{generation: 1}
+	r := &setState{generation: 1}
 	m := newMachine("a")
 	updates := []Update{{From: m}}
 	due, _ := r.dueUpdates(updates, epoch)

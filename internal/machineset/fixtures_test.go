@@ -143,7 +143,7 @@ func leaving(m *v1beta1.Machine) {
 	m.DeletionTimestamp = &metav1.Time{Time: epoch.Add(-time.Minute)}
 }
 
-func foreignLabels(m *v1beta1.Machine) { m.Labels["pool"] = "others" }
+func otherLabels(m *v1beta1.Machine) { m.Labels["pool"] = "others" }
 
 func abandoned(m *v1beta1.Machine) { m.OwnerReferences = nil }
 
@@ -202,12 +202,12 @@ func (p Plan) String() string {
 	}
 	list("update", updates)
 	list("delete", p.Delete)
-	list("hold", p.Held)
+	list("hold", p.Blocked)
 	list("replace", p.Remediate)
 	if p.Create > 0 {
 		parts = append(parts, fmt.Sprintf("create %d", p.Create))
 	}
-	for _, why := range []Reason{p.Refused, p.Frozen} {
+	for _, why := range []Reason{p.CreationBlocked, p.Frozen} {
 		if why.Reason != "" {
 			parts = append(parts, "but "+why.Reason)
 		}

@@ -30,16 +30,16 @@ func (p *pass) observe(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("get the set: %w", err)
 	}
-	p.memory = p.shared.of(set)
-	p.memory.observed(set)
+	p.known = p.shared.get(set)
+	p.known.observed(set)
 	p.state = State{Set: set, MaxInFlight: remediationLimit(set.Spec.Remediation, set.ReplicasOrDefault()), Now: p.Clock.Now()}
 	if p.Stopped != nil {
 		p.state.Stopped = p.Stopped()
 	}
 	// Read first: the list is then at least as new.
-	seen := p.seen()
-	p.trusted = p.memory.floor != "" && reached(seen, p.memory.floor)
-	p.marksSeen = reached(seen, p.memory.specVersion)
+	seen := p.cacheVersion()
+	p.trusted = p.known.minResourceVersion != "" && reached(seen, p.known.minResourceVersion)
+	p.asNewAsSpec = reached(seen, p.known.specVersion)
 	machines, err := p.cachedMachines(ctx, set)
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ func (p *pass) observe(ctx context.Context) error {
 }
 
 // seen returns the resource version up to which the cache of Machines is complete, "" if that is not known.
-func (r *Reconciler) seen() string {
+func (r *Reconciler) cacheVersion() string {
 	if r.MachineCacheVersion == nil {
 		return ""
 	}
@@ -82,10 +82,10 @@ func (p *pass) orphans(ctx context.Context) ([]*v1beta1.Machine, error) {
 	if err := p.Client.List(ctx, list, client.InNamespace(p.key.Namespace), client.MatchingFields{orphanIndex: orphanValue}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list machines without a controller: %w", err)
 	}
-	p.state.Preserved = wereOurs(p.state.Set, list.Items)
+	p.state.Preserved = countPreserved(p.state.Set, list.Items)
 	var orphans []*v1beta1.Machine
 	for i := range list.Items {
-		if m := &list.Items[i]; adoptable(m, selector) && !p.refusedAdoption[m.UID] {
+		if m := &list.Items[i]; adoptable(m, selector) && !p.notAdoptable[m.UID] {
 			orphans = append(orphans, m)
 		}
 	}
@@ -110,7 +110,7 @@ func (p *pass) observeLive(ctx context.Context, atLeast string) error {
 		options.Raw = &metav1.ListOptions{ResourceVersion: atLeast, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}
 	}
 	list := &v1beta1.MachineList{}
-	_, doubts := p.shared.proven()
+	_, ambiguousBefore := p.shared.cacheRequirement()
 	all, err := index.Shared[v1beta1.Machine](ctx, p.Live, list, options)
 	if err != nil {
 		return fmt.Errorf("list machines live: %w", err)
@@ -133,10 +133,10 @@ func (p *pass) observeLive(ctx context.Context, atLeast string) error {
 	p.state.Orphans = slices.DeleteFunc(p.state.Orphans, func(m *v1beta1.Machine) bool {
 		return slices.ContainsFunc(p.state.Machines, func(owned *v1beta1.Machine) bool { return owned.UID == m.UID })
 	})
-	p.marksSeen = true
+	p.asNewAsSpec = true
 	if atLeast == "" {
-		p.trusted, p.memory.floor = true, list.ResourceVersion
-		p.shared.prove(list.ResourceVersion, doubts)
+		p.trusted, p.known.minResourceVersion = true, list.ResourceVersion
+		p.shared.confirmCache(list.ResourceVersion, ambiguousBefore)
 	}
 	return nil
 }
@@ -193,20 +193,20 @@ func surgeOf(d *v1beta1.MachineDeployment) int {
 // countInFlight brings up to date which remediations are in flight, in this set and in the others of its deployment.
 func (p *pass) countInFlight(ctx context.Context) error {
 	s := &p.state
-	s.NextCreation, s.CreationFailure = p.memory.creation.until, p.memory.creationFailure
+	s.NextCreation, s.CreationFailure = p.known.creation.until, p.known.creationFailure
 	in, recovered := p.settle(s.Set, s.Machines)
 	if recovered {
-		p.memory.remediation = backoff{}
+		p.known.remediation = backoff{}
 	}
-	s.NextRemediation = p.memory.remediation.until
-	p.memory.recoveries = p.memory.recoveries.follow(s.Machines, s.Now)
-	s.Recoveries = p.memory.recoveries
+	s.NextRemediation = p.known.remediation.until
+	p.known.recoveries = p.known.recoveries.follow(s.Machines, s.Now)
+	s.Recoveries = p.known.recoveries
 	s.InFlight = in
-	lost, recovered := p.memory.lostReplacements.Settle(s.Machines, int(s.Set.ReplicasOrDefault()), s.Set.Spec.MinReadySeconds, s.Now)
-	if p.memory.lostReplacements = lost; recovered {
-		p.memory.lost = backoff{}
+	lost, recovered := p.known.lostReplacements.Settle(s.Machines, int(s.Set.ReplicasOrDefault()), s.Set.Spec.MinReadySeconds, s.Now)
+	if p.known.lostReplacements = lost; recovered {
+		p.known.lost = backoff{}
 	}
-	s.LostReplacements, s.NextLost = lost, p.memory.lost.until
+	s.LostReplacements, s.NextLost = lost, p.known.lost.until
 	if p.deployment == nil || !slices.ContainsFunc(s.Machines, remediable) {
 		return nil
 	}
@@ -222,7 +222,7 @@ func (p *pass) countInFlight(ctx context.Context) error {
 		in, _ := p.settle(sibling, machines)
 		s.InFlight += in
 		if in > 0 {
-			p.wakeIn(minRemediationBackoff) // No event of another set's machines says that its turn is over.
+			p.requeueIn(minRemediationBackoff) // No event of another set's machines says that its turn is over.
 		}
 	}
 	return nil

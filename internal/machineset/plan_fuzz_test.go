@@ -73,7 +73,7 @@ func (w *world) happen() {
 			w.add(abandoned)
 		}
 		if w.rand.Intn(8) == 0 {
-			w.state.Kept = Kept{Least: w.rand.Intn(9), Elsewhere: w.rand.Intn(5), UpToDate: w.rand.Intn(3) == 0}
+			w.state.Availability = Availability{MinAvailable: w.rand.Intn(9), Elsewhere: w.rand.Intn(5), UpToDate: w.rand.Intn(3) == 0}
 		}
 		if len(w.machines) == 0 {
 			continue
@@ -102,7 +102,7 @@ func (w *world) happen() {
 		case 11:
 			m.Annotations[v1beta1.AnnotationPaused] = ""
 		case 12:
-			foreignLabels(m)
+			otherLabels(m)
 		case 13:
 			m.OwnerReferences = nil
 		case 14:
@@ -145,12 +145,12 @@ func (w *world) plan() Plan {
 func (w *world) check(p Plan) {
 	w.Helper()
 	s, replicas := w.state, int(w.state.Set.ReplicasOrDefault())
-	lives, kept := 0, 0
+	lives, active := 0, 0
 	for _, m := range s.Machines {
 		if live(m) {
 			lives++
 			if m.Labels["pool"] == "workers" {
-				kept++
+				active++
 			}
 		}
 	}
@@ -160,10 +160,10 @@ func (w *world) check(p Plan) {
 	if all := len(s.Machines) + p.Create; p.Create > 0 && all > 2*max(replicas, int(s.Set.Status.Replicas))+s.Surge+10 {
 		w.Fatalf("%d machines exceed the ceiling: %s", all, p)
 	}
-	if going := len(p.Delete) + len(p.Held); going > 0 && kept-going != replicas {
-		w.Fatalf("of %d machines %d remain for %d replicas: %s", kept, kept-going, replicas, p)
+	if going := len(p.Delete) + len(p.Blocked); going > 0 && active-going != replicas {
+		w.Fatalf("of %d machines %d remain for %d replicas: %s", active, active-going, replicas, p)
 	}
-	w.checkKept(p)
+	w.checkAvailability(p)
 	if len(p.Delete) > 0 && (p.Create > 0 || len(p.Adopt) > 0 || len(p.Remediate) > 0) {
 		w.Fatalf("it deletes a surplus and does something else about the number: %s", p)
 	}
@@ -185,7 +185,7 @@ func (w *world) check(p Plan) {
 			}
 		}
 	}
-	if _, budgeted := lostFirst(p.Remediate); len(budgeted) > 0 && s.InFlight+len(budgeted) > s.MaxInFlight {
+	if _, budgeted := splitLost(p.Remediate); len(budgeted) > 0 && s.InFlight+len(budgeted) > s.MaxInFlight {
 		w.Fatalf("%d replacements in flight and %d more exceed %d: %s", s.InFlight, len(budgeted), s.MaxInFlight, p)
 	}
 	for _, m := range p.Remediate {
@@ -212,11 +212,11 @@ func (w *world) check(p Plan) {
 }
 
 // checkKept fails if available machines go although they are needed, or stay although they are not. (S-16)
-func (w *world) checkKept(p Plan) {
+func (w *world) checkAvailability(p Plan) {
 	w.Helper()
 	s := w.state
-	counts := func(m *v1beta1.Machine) bool { return s.Kept.counts(m, s.Set.Spec.MinReadySeconds, s.Now) }
-	after, gone := s.Kept.Elsewhere, 0
+	counts := func(m *v1beta1.Machine) bool { return s.Availability.counts(m, s.Set.Spec.MinReadySeconds, s.Now) }
+	after, gone := s.Availability.Elsewhere, 0
 	for _, m := range s.Machines {
 		if counts(m) {
 			after++
@@ -228,13 +228,13 @@ func (w *world) checkKept(p Plan) {
 			gone++
 		}
 	}
-	if gone > 0 && after < s.Kept.Least {
-		w.Fatalf("%d are available after it, and %d are needed: %s", after, s.Kept.Least, p)
+	if gone > 0 && after < s.Availability.MinAvailable {
+		w.Fatalf("%d are available after it, and %d are needed: %s", after, s.Availability.MinAvailable, p)
 	}
-	if len(p.Held) > 0 && after > s.Kept.Least {
-		w.Fatalf("%d are available after it, and only %d are needed: %s", after, s.Kept.Least, p)
+	if len(p.Blocked) > 0 && after > s.Availability.MinAvailable {
+		w.Fatalf("%d are available after it, and only %d are needed: %s", after, s.Availability.MinAvailable, p)
 	}
-	for _, m := range p.Held {
+	for _, m := range p.Blocked {
 		if !counts(m) {
 			w.Fatalf("%s is of no use and stays: %s", m.Name, p)
 		}
@@ -282,7 +282,7 @@ func (w *world) carryOut(p Plan, wholly bool) {
 			changed := m.DeepCopy()
 			leaving(changed)
 			replace(m, changed)
-			if lostForSure(m) {
+			if instanceLost(m) {
 				continue
 			}
 			w.in = w.in.Begin(m.Name)
@@ -300,15 +300,15 @@ func (w *world) carryOut(p Plan, wholly bool) {
 
 // settle leaves the world alone: plans carried out must come to rest, with as many machines as are wanted.
 func (w *world) settle() {
-	w.state.Kept = Kept{}
+	w.state.Availability = Availability{}
 	var p Plan
 	for range 100 {
-		if p = w.plan(); p.Rests() {
+		if p = w.plan(); p.Settled() {
 			break
 		}
 		w.carryOut(p, true)
 	}
-	if !p.Rests() {
+	if !p.Settled() {
 		w.Fatalf("it does not come to rest: %s", p)
 	}
 	if diff := cmp.Diff(p.String(), Decide(w.state).String()); diff != "" {
@@ -321,7 +321,7 @@ func (w *world) settle() {
 			lives++
 		}
 	}
-	if replicas := int(w.state.Set.ReplicasOrDefault()); lives != replicas && p.Refused.Reason == "" {
+	if replicas := int(w.state.Set.ReplicasOrDefault()); lives != replicas && p.CreationBlocked.Reason == "" {
 		w.Fatalf("at rest with %d machines for %d replicas: %s", lives, replicas, p)
 	}
 }

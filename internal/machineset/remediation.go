@@ -21,7 +21,7 @@ const (
 
 // withdrawal is how long whoever marked a machine has to take that back when it becomes Ready. Marks are set and taken back
 // from other caches than the set's, and after an outage all of them come up at once.
-const withdrawal = time.Minute
+const recoveryGrace = time.Minute
 
 // remediationCandidates returns the machines that failed or were found unhealthy and may be replaced, newest first: what
 // broke most recently was never of use, or of use for the shortest time. Those that recovered since they were marked may
@@ -31,7 +31,7 @@ func remediationCandidates(machines []*v1beta1.Machine, seen recoveries, now tim
 		if !remediable(m) {
 			continue
 		}
-		if left := seen.wellAgain(m, now); left > 0 {
+		if left := seen.graceLeft(m, now); left > 0 {
 			if wait == 0 || left < wait {
 				wait = left
 			}
@@ -47,14 +47,14 @@ func remediationCandidates(machines []*v1beta1.Machine, seen recoveries, now tim
 
 // lostForSure reports whether the machine is lost whatever is done, so that nothing is saved by replacing it later: its
 // instance is gone, or about to be taken away.
-func lostForSure(m *v1beta1.Machine) bool {
+func instanceLost(m *v1beta1.Machine) bool {
 	return machinestate.Vanished(m) || machinestate.Interrupted(m) && !machinestate.Failed(m)
 }
 
 // lostFirst returns those of the candidates that are lost for sure, and the others. Only the others use up budget.
-func lostFirst(candidates []*v1beta1.Machine) (lost, others []*v1beta1.Machine) {
+func splitLost(candidates []*v1beta1.Machine) (lost, others []*v1beta1.Machine) {
 	for _, m := range candidates {
-		if lostForSure(m) {
+		if instanceLost(m) {
 			lost = append(lost, m)
 		} else {
 			others = append(others, m)
@@ -113,7 +113,7 @@ func (seen recoveries) follow(machines []*v1beta1.Machine, now time.Time) recove
 // wellAgain returns for how much longer a machine is not replaced since it is Ready although a check has marked it; zero
 // or less if it is not so. That time counts from when this process saw both, since two hosts wrote down when each began. A
 // process that never lasts so long goes by these times when they leave no doubt.
-func (seen recoveries) wellAgain(m *v1beta1.Machine, now time.Time) time.Duration {
+func (seen recoveries) graceLeft(m *v1beta1.Machine, now time.Time) time.Duration {
 	r, began, recovered := recoveryOf(m)
 	if !recovered {
 		return 0
@@ -122,7 +122,7 @@ func (seen recoveries) wellAgain(m *v1beta1.Machine, now time.Time) time.Duratio
 	if !known {
 		at = now
 	}
-	return min(at.Add(withdrawal).Sub(now), began.Add(withdrawal+clockDifference).Sub(now))
+	return min(at.Add(recoveryGrace).Sub(now), began.Add(recoveryGrace+clockDifference).Sub(now))
 }
 
 // clockDifference is by how much the clocks of two hosts may differ.
@@ -161,7 +161,7 @@ func Resume(machines []*v1beta1.Machine, replicas int, minReadySeconds int32, no
 		}
 		lives++
 		starting := comingUp(m) || running(m) && ready(m) && !machinestate.Available(m, minReadySeconds, now)
-		if starting && !machinestate.ToBeReplaced(m) && machinestate.Refused(m) == nil {
+		if starting && !machinestate.ToBeReplaced(m) && machinestate.Unlaunchable(m) == nil {
 			in = append(in, m.Name)
 		}
 	}

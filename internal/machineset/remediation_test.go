@@ -112,7 +112,7 @@ func TestRemediationLimit(t *testing.T) {
 func TestReplacementsThatVanishInARowAreWaitedFor(t *testing.T) {
 	set := aSet(2)
 	p := &pass{Reconciler: New(Options{}), state: State{Set: set, Now: epoch}}
-	p.memory = p.shared.of(set)
+	p.known = p.shared.get(set)
 	settle := func(machines ...*v1beta1.Machine) {
 		p.state.Machines = machines
 		if err := p.countInFlight(t.Context()); err != nil {
@@ -121,7 +121,7 @@ func TestReplacementsThatVanishInARowAreWaitedFor(t *testing.T) {
 	}
 	replace := func(victim, by string) {
 		p.noteRemediated([]*v1beta1.Machine{newMachine(victim, lost)})
-		p.memory.lostReplacements = p.memory.lostReplacements.Assign([]string{by})
+		p.known.lostReplacements = p.known.lostReplacements.Assign([]string{by})
 	}
 	b := newMachine("b", up)
 	settle(newMachine("a", lost), b)

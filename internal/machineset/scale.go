@@ -21,7 +21,7 @@ const (
 	maxReplicas = 100000
 
 	// refusalsTolerated is how many machines of one configuration may be refused until no more are made of it.
-	refusalsTolerated = 3
+	maxRejectedMachines = 3
 
 	// frozenPoll is how often a set that would create looks whether the process may do so again.
 	frozenPoll = 10 * time.Second
@@ -44,9 +44,9 @@ type State struct {
 	// Surge is how many machines the set's deployment may have above its replicas.
 	Surge int
 	// Over is by how many the set's replicas exceed what its deployment has room for.
-	Over int
+	OverCapacity int
 	// Kept is what keeps available machines from being deleted.
-	Kept Kept
+	Availability Availability
 	// MaxInFlight is how many failed or unhealthy machines may be in the course of being replaced; InFlight is how many
 	// are, over all sets of the deployment.
 	MaxInFlight, InFlight int
@@ -81,15 +81,15 @@ type Plan struct {
 	HandOver []Update
 	// Delete are machines to be deleted since there are too many. They were chosen from others if Chosen. Held are available
 	// ones that would have to go as well, and stay until the deployment can do without them.
-	Delete, Held []*v1beta1.Machine
-	Chosen       bool
+	Delete, Blocked []*v1beta1.Machine
+	Chosen          bool
 	// Remediate are machines to be deleted in order to replace them.
 	Remediate []*v1beta1.Machine
 	// Create is how many machines to make.
 	Create int
 
 	// Refused says why fewer machines are made than are missing.
-	Refused Reason
+	CreationBlocked Reason
 	// Frozen says why none are made, where that is for safety.
 	Frozen Reason
 	// Unadopted are orphans that are left alone, for the reason given.
@@ -107,10 +107,10 @@ type Plan struct {
 type Update struct{ From, To *v1beta1.Machine }
 
 // Rests reports whether there is nothing to do.
-func (p Plan) Rests() bool { return !p.Counts() && len(p.Release) == 0 && len(p.Update) == 0 }
+func (p Plan) Settled() bool { return !p.DependsOnCount() && len(p.Release) == 0 && len(p.Update) == 0 }
 
 // Counts reports whether the plan depends on how many machines there are.
-func (p Plan) Counts() bool {
+func (p Plan) DependsOnCount() bool {
 	return len(p.Adopt) > 0 || len(p.HandOver) > 0 || len(p.Delete) > 0 || len(p.Remediate) > 0 || p.Create > 0
 }
 
@@ -127,7 +127,7 @@ func Decide(s State) Plan {
 	var p Plan
 	selector, unusable := selectorOf(s.Set)
 	if unusable.Reason != "" {
-		p.Refused = unusable
+		p.CreationBlocked = unusable
 		return p
 	}
 	if !s.Set.DeletionTimestamp.IsZero() {
@@ -137,7 +137,7 @@ func Decide(s State) Plan {
 	replicas := int(s.Set.ReplicasOrDefault())
 
 	members := make([]*v1beta1.Machine, 0, len(s.Machines))
-	kept := make([]*v1beta1.Machine, 0, len(s.Machines))
+	active := make([]*v1beta1.Machine, 0, len(s.Machines))
 	for _, m := range s.Machines {
 		matches := selector.Matches(labels.Set(m.Labels))
 		if matches {
@@ -146,42 +146,42 @@ func Decide(s State) Plan {
 		switch {
 		case !live(m):
 		case matches:
-			kept = append(kept, m)
+			active = append(active, m)
 		default:
 			p.Release = append(p.Release, m)
 		}
 	}
 	// What is being released counts until it is seen released: it is no reason to delete, and none to create yet.
 	order, handing := handsOver(s.Set)
-	switch surplus := len(kept) - replicas; {
+	switch surplus := len(active) - replicas; {
 	case handing:
-		p.handOver(s, kept, min(surplus, int(order.Machines)), order.Selected)
+		p.handOver(s, active, min(surplus, int(order.Machines)), order.Selected)
 		p.leave(s.Orphans, v1beta1.ReasonEnoughReplicas)
 	case surplus > 0 && receives(s.Set):
 		// They were handed over, and the deployment has not counted them yet.
 		p.leave(s.Orphans, v1beta1.ReasonEnoughReplicas)
 	case surplus > 0:
 		// Machines that are about to be set aside leave by themselves: they are not deleted, nor others for their sake.
-		staying := notToBeSetAside(kept)
+		staying := withoutDueForPreservation(active)
 		surplus = max(0, len(staying)-replicas)
-		p.Delete, p.Held = s.Kept.victims(s, DeletionOrder(staying, s.Set.DeletePolicyOrDefault(), s.Set.Generation), surplus)
+		p.Delete, p.Blocked = s.Availability.split(s, DeletionOrder(staying, s.Set.DeletePolicyOrDefault(), s.Set.Generation), surplus)
 		p.Chosen = surplus < len(staying)
-		if len(p.Held) > 0 {
-			p.waitFor(keptPoll)
+		if len(p.Blocked) > 0 {
+			p.waitFor(availabilityPoll)
 		}
 		p.leave(s.Orphans, v1beta1.ReasonEnoughReplicas)
 	default:
 		missing := -surplus - len(p.Release)
 		missing -= p.adopt(s, missing)
 		p.create(s, missing)
-		p.remediate(s, kept)
+		p.remediate(s, active)
 	}
 	p.update(s, members)
 	if has(s.Set.Labels, v1beta1.LabelFreeze) {
 		p.Frozen = s.frozen()
 	}
 	if s.Set.Spec.MinReadySeconds > 0 {
-		for _, m := range kept {
+		for _, m := range active {
 			if in, ok := machinestate.AvailableIn(m, s.Set.Spec.MinReadySeconds, s.Now); ok && in > 0 {
 				p.waitFor(in)
 			}
@@ -253,37 +253,37 @@ func (p *Plan) create(s State, missing int) {
 		return
 	}
 	if p.Frozen = s.frozen(); p.Frozen.Reason != "" {
-		p.awaitThaw(s)
+		p.requeueFrozen(s)
 		return
 	}
-	if p.Refused = s.refusal(); p.Refused.Reason != "" {
+	if p.CreationBlocked = s.rejectedConfiguration(); p.CreationBlocked.Reason != "" {
 		return
 	}
 	if wait := s.NextCreation.Sub(s.Now); wait > 0 {
-		p.Refused = s.CreationFailure
+		p.CreationBlocked = s.CreationFailure
 		p.waitFor(wait)
 		return
 	}
-	if s.Over > 0 {
-		missing = max(0, missing-s.Over)
-		p.waitFor(roomPoll)
+	if s.OverCapacity > 0 {
+		missing = max(0, missing-s.OverCapacity)
+		p.waitFor(capacityPoll)
 	}
 	ceiling := 2*max(int(s.Set.ReplicasOrDefault()), int(s.Set.Status.Replicas)) + s.Surge + 10
-	room := max(0, ceiling-len(s.Machines)-len(p.Adopt)-s.Preserved)
-	if missing > room {
-		p.Refused = tooMany(ceiling, s.Preserved)
+	capacity := max(0, ceiling-len(s.Machines)-len(p.Adopt)-s.Preserved)
+	if missing > capacity {
+		p.CreationBlocked = tooManyMachines(ceiling, s.Preserved)
 		if s.Preserved > 0 {
-			p.waitFor(setAsidePoll)
+			p.waitFor(preservedPoll)
 		}
 	}
-	p.Create = min(missing, room)
+	p.Create = min(missing, capacity)
 }
 
 // remediate plans to delete failed and unhealthy machines, all that are lost for sure and the others within the budget.
 // Where the API refuses machines now, they stay: they may recover, and people can look at them. Machines whose
 // configuration the cloud refuses stop creation only: they must not keep others from being replaced that broke.
-func (p *Plan) remediate(s State, kept []*v1beta1.Machine) {
-	candidates, wait := remediationCandidates(kept, s.Recoveries, s.Now)
+func (p *Plan) remediate(s State, active []*v1beta1.Machine) {
+	candidates, wait := remediationCandidates(active, s.Recoveries, s.Now)
 	if wait > 0 {
 		p.waitFor(wait)
 	}
@@ -291,12 +291,12 @@ func (p *Plan) remediate(s State, kept []*v1beta1.Machine) {
 		return
 	}
 	if p.Frozen = s.frozen(); p.Frozen.Reason != "" {
-		p.awaitThaw(s)
+		p.requeueFrozen(s)
 		return
 	}
 	// A set that may not create leaves the replacement to its deployment.
 	if !has(s.Set.Annotations, v1beta1.AnnotationNoCreate) {
-		if p.Refused.Reason == v1beta1.ReasonTooManyMachines || s.unknownSchema().Reason != "" {
+		if p.CreationBlocked.Reason == v1beta1.ReasonTooManyMachines || s.unknownSchema().Reason != "" {
 			return
 		}
 		if wait := s.NextCreation.Sub(s.Now); wait > 0 {
@@ -304,7 +304,7 @@ func (p *Plan) remediate(s State, kept []*v1beta1.Machine) {
 			return
 		}
 	}
-	lost, others := lostFirst(candidates)
+	lost, others := splitLost(candidates)
 	for _, m := range lost {
 		wait := s.NextLost.Sub(s.Now)
 		switch {
@@ -329,7 +329,7 @@ func (p *Plan) remediate(s State, kept []*v1beta1.Machine) {
 }
 
 // awaitThaw has a set looked at again whose process is stopped; of a label, the watch tells.
-func (p *Plan) awaitThaw(s State) {
+func (p *Plan) requeueFrozen(s State) {
 	if s.Stopped.Reason != "" {
 		p.waitFor(frozenPoll)
 	}
@@ -353,20 +353,20 @@ func (s State) unknownSchema() Reason {
 }
 
 // refusal says why no machine of the template may be made.
-func (s State) refusal() Reason {
+func (s State) rejectedConfiguration() Reason {
 	if unknown := s.unknownSchema(); unknown.Reason != "" {
 		return unknown
 	}
 	var without []*v1beta1.Machine
 	for _, m := range s.Machines {
-		if live(m) && machinestate.Refused(m) != nil && sameRecipe(&m.Spec, &s.Set.Spec.Template.Spec) {
+		if live(m) && machinestate.Unlaunchable(m) != nil && sameInstanceSpec(&m.Spec, &s.Set.Spec.Template.Spec) {
 			without = append(without, m)
 		}
 	}
-	if len(without) < refusalsTolerated {
+	if len(without) < maxRejectedMachines {
 		return Reason{}
 	}
-	why := machinestate.Refused(first(without, 1)[0])
+	why := machinestate.Unlaunchable(first(without, 1)[0])
 	return Reason{v1beta1.ReasonInvalidConfiguration, fmt.Sprintf("Machines %s cannot be launched, and no more are made of the same configuration: %s: %s",
 		namesOf(without), why.Reason, brief(why.Message))}
 }
@@ -375,7 +375,7 @@ func (s State) refusal() Reason {
 // reaches them in place, and those whose mark by an autoscaler is stale.
 func (p *Plan) update(s State, members []*v1beta1.Machine) {
 	t := templateOf(s.Set)
-	mayUnmark := len(p.Delete)+len(p.Held) == 0 && !has(t.annotations, v1beta1.AnnotationDeleteMachine)
+	mayRemoveAnnotation := len(p.Delete)+len(p.Blocked) == 0 && !has(t.annotations, v1beta1.AnnotationDeleteMachine)
 	leaving := make(map[types.UID]bool)
 	for _, m := range slices.Concat(p.Delete, p.Remediate) {
 		leaving[m.UID] = true
@@ -385,16 +385,16 @@ func (p *Plan) update(s State, members []*v1beta1.Machine) {
 	}
 	for _, m := range members {
 		to := t.propagate(m)
-		in, marked := markExpiresIn(m, s.Now)
+		in, marked := deleteAnnotationExpiresIn(m, s.Now)
 		if to == nil && !marked {
 			continue // As nearly all, nearly always.
 		}
 		if leaving[m.UID] || machinestate.Paused(m) || !knownTypeVersion(m.Labels) {
 			continue
 		}
-		if marked && live(m) && mayUnmark {
+		if marked && live(m) && mayRemoveAnnotation {
 			if in > 0 {
-				p.waitFor(min(in, markLifetime))
+				p.waitFor(min(in, deleteAnnotationLifetime))
 			} else {
 				if to == nil {
 					to = m.DeepCopy()

@@ -6,7 +6,7 @@ import (
 )
 
 // A pass costs time in proportion to the machines of its set; watches.go spaces passes out in the same proportion.
-func BenchmarkPassAtRest(b *testing.B) {
+func BenchmarkSettledPass(b *testing.B) {
 	for _, n := range []int{100, 5000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			s := stateOf(aSet(int32(n)), several("m", n, up)...)

@@ -35,10 +35,10 @@ func TestDecide(t *testing.T) {
 		{"being deleted it neither adopts nor creates", stateOf(aSet(3, beingDeleted), newMachine("a", up), newMachine("o", up, abandoned)), "leave (SetDeleting) o"},
 		{"being deleted it deletes nothing", stateOf(aSet(0, beingDeleted), newMachine("a", up)), "rest"},
 
-		{"what no longer matches is released and counts until then", stateOf(aSet(2), newMachine("a", up), newMachine("b", up, foreignLabels)), "release b"},
-		{"what is being released is no surplus", stateOf(aSet(1), newMachine("a", up), newMachine("b", up, foreignLabels)), "release b"},
-		{"what is being released and more missing", stateOf(aSet(3), newMachine("a", up), newMachine("b", up, foreignLabels)), "release b; create 1"},
-		{"what does not match and leaves is left alone", stateOf(aSet(1), newMachine("a", up), newMachine("b", up, foreignLabels, leaving)), "rest"},
+		{"what no longer matches is released and counts until then", stateOf(aSet(2), newMachine("a", up), newMachine("b", up, otherLabels)), "release b"},
+		{"what is being released is no surplus", stateOf(aSet(1), newMachine("a", up), newMachine("b", up, otherLabels)), "release b"},
+		{"what is being released and more missing", stateOf(aSet(3), newMachine("a", up), newMachine("b", up, otherLabels)), "release b; create 1"},
+		{"what does not match and leaves is left alone", stateOf(aSet(1), newMachine("a", up), newMachine("b", up, otherLabels, leaving)), "rest"},
 
 		{"frozen it creates nothing", stateOf(aSet(3, frozen), newMachine("a", up)), "but FrozenByLabel"},
 		{"frozen it deletes", stateOf(aSet(0, frozen), newMachine("a", up)), "delete a; but FrozenByLabel"},
@@ -104,7 +104,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestDecideHonoursWhatWasLearned(t *testing.T) {
+func TestDecideFollowsRejectionsAndFailures(t *testing.T) {
 	with := func(s State, change func(*State)) State { change(&s); return s }
 	failing := stateOf(aSet(2), newMachine("a", broken), newMachine("b", broken, created(time.Minute)))
 	for _, test := range []struct {
@@ -170,11 +170,11 @@ func TestVanishedMachinesAreReplacedAtOnce(t *testing.T) {
 	}
 }
 
-func TestDecideSaysWhyNothingMoreIsMade(t *testing.T) {
+func TestDecideReportsWhyCreationIsBlocked(t *testing.T) {
 	p := Decide(stateOf(aSet(9), several("m", 5, misconfigured)...))
 	const want = "Machines m0, m1, m2 and 2 more cannot be launched, and no more are made of the same configuration: InvalidConfiguration: InvalidConfiguration happened"
-	if p.Refused.Message != want {
-		t.Errorf("got %q, want %q", p.Refused.Message, want)
+	if p.CreationBlocked.Message != want {
+		t.Errorf("got %q, want %q", p.CreationBlocked.Message, want)
 	}
 }
 
@@ -252,7 +252,7 @@ func TestDeletePolicies(t *testing.T) {
 }
 
 // S-6.
-func TestAutoscalerMarks(t *testing.T) {
+func TestAutoscalerDeleteAnnotation(t *testing.T) {
 	for value, want := range map[string]bool{
 		// As Go prints the present time, in several zones and processes.
 		"2026-08-01 11:44:00.123456789 +0000 UTC m=+86400.000000001": true,
@@ -263,7 +263,7 @@ func TestAutoscalerMarks(t *testing.T) {
 		"2026-08-01T11:44:00Z": false, "2026-08-01 11:44:00.123456789 +0000 UTC": false,
 		"tomorrow m=+1.0": false, "2026-08-01 11:44:00 +0000 UTC m=+1.0 (mine)": false,
 	} {
-		marked, got := autoscalerMark(newMachine("a", annotated(v1beta1.AnnotationDeleteMachine, value)))
+		marked, got := autoscalerDeleteAnnotation(newMachine("a", annotated(v1beta1.AnnotationDeleteMachine, value)))
 		if got != want {
 			t.Errorf("%q is the autoscaler's: got %v, want %v", value, got, want)
 		}
@@ -271,11 +271,11 @@ func TestAutoscalerMarks(t *testing.T) {
 			t.Errorf("%q: read as %s", value, marked.UTC())
 		}
 	}
-	if _, ok := autoscalerMark(newMachine("a")); ok {
+	if _, ok := autoscalerDeleteAnnotation(newMachine("a")); ok {
 		t.Error("a machine without a mark has one")
 	}
 	now := time.Now()
-	marked, ok := autoscalerMark(newMachine("a", annotated(v1beta1.AnnotationDeleteMachine, now.String())))
+	marked, ok := autoscalerDeleteAnnotation(newMachine("a", annotated(v1beta1.AnnotationDeleteMachine, now.String())))
 	if !ok || !marked.Equal(now) {
 		t.Errorf("the present time as Go prints it, %q, is read as %v, %v", now.String(), marked, ok)
 	}

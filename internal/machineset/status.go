@@ -22,7 +22,7 @@ const maxFailedMachines = 10
 func Status(s State, p Plan, failure Reason) v1beta1.MachineSetStatus {
 	status := *s.Set.Status.DeepCopy()
 	status.Conditions = conditionlimit.Fleet.Apply(status.Conditions)
-	if p.Rests() && !p.Postponed {
+	if p.Settled() && !p.Postponed {
 		// A deployment takes it for a promise that nothing is done any more by what the set was told before.
 		status.ObservedGeneration = s.Set.Generation
 	}
@@ -63,7 +63,7 @@ func Status(s State, p Plan, failure Reason) v1beta1.MachineSetStatus {
 	c.scaling(missing, deleting, s, p)
 	c.machinesReady(missing, unready)
 	if failure.Reason == "" {
-		failure = p.Refused
+		failure = p.CreationBlocked
 	}
 	c.problem(v1beta1.ConditionReplicaFailure, failure, v1beta1.ReasonNoFailure)
 	c.problem(v1beta1.ConditionFrozen, p.Frozen, v1beta1.ReasonThawed)
@@ -101,8 +101,8 @@ func (c conditions) problem(condition string, problem Reason, over string) {
 
 func (c conditions) scaling(missing, deleting int, s State, p Plan) {
 	switch {
-	case missing > 0 && s.Over > 0:
-		c.set(v1beta1.ConditionScalingUp, true, v1beta1.ReasonScalingUp, noRoom)
+	case missing > 0 && s.OverCapacity > 0:
+		c.set(v1beta1.ConditionScalingUp, true, v1beta1.ReasonScalingUp, noCapacity)
 	case missing > 0:
 		c.set(v1beta1.ConditionScalingUp, true, v1beta1.ReasonScalingUp, "")
 	case p.BackingOff:
@@ -111,8 +111,8 @@ func (c conditions) scaling(missing, deleting int, s State, p Plan) {
 		c.set(v1beta1.ConditionScalingUp, false, v1beta1.ReasonAtDesiredReplicas, "")
 	}
 	switch {
-	case len(p.Held) > 0:
-		c.set(v1beta1.ConditionScalingDown, true, v1beta1.ReasonScalingDown, s.Kept.message(p.Held))
+	case len(p.Blocked) > 0:
+		c.set(v1beta1.ConditionScalingDown, true, v1beta1.ReasonScalingDown, s.Availability.message(p.Blocked))
 	case missing < 0 || deleting > 0:
 		c.set(v1beta1.ConditionScalingDown, true, v1beta1.ReasonScalingDown, "")
 	default:
@@ -175,7 +175,7 @@ func frozenBy(set *v1beta1.MachineSet, label string) Reason {
 func failedMachines(machines []*v1beta1.Machine) []v1beta1.FailedMachine {
 	var summaries []v1beta1.FailedMachine
 	for _, m := range machines {
-		launched := machinestate.Refused(m)
+		launched := machinestate.Unlaunchable(m)
 		switch {
 		case !live(m):
 		case machinestate.Failed(m):

@@ -142,6 +142,6 @@ func machineChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		was, ok := e.ObjectOld.(*v1beta1.Machine)
 		is, also := e.ObjectNew.(*v1beta1.Machine)
-		return !ok || !also || concerns(was, is)
+		return !ok || !also || affectsSet(was, is)
 	}}
 }

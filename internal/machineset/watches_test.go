@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -36,8 +37,8 @@ func TestMachineEventsReachTheSetsTheyConcern(t *testing.T) {
 	owned := newMachine("a")
 	given := owned.DeepCopy()
 	given.OwnerReferences[0].Name = "second"
-	foreign := owned.DeepCopy()
-	foreign.OwnerReferences = []metav1.OwnerReference{{Kind: "Other", Name: "x", Controller: ptr.To(true)}}
+	otherController := owned.DeepCopy()
+	otherController.OwnerReferences = []metav1.OwnerReference{{Kind: "Other", Name: "x", Controller: ptr.To(true)}}
 	orphan := newMachine("a", abandoned)
 
 	for _, test := range []struct {
@@ -47,11 +48,11 @@ func TestMachineEventsReachTheSetsTheyConcern(t *testing.T) {
 	}{
 		{"its own", owned, owned, []string{"workers"}},
 		{"from one set to another", owned, given, []string{"second", "workers"}},
-		{"from a set to somebody else", owned, foreign, []string{"workers"}},
-		{"from somebody else to nobody", foreign, orphan, []string{"workers"}},
-		{"somebody else's", foreign, foreign, nil},
+		{"from a set to somebody else", owned, otherController, []string{"workers"}},
+		{"from somebody else to nobody", otherController, orphan, []string{"workers"}},
+		{"somebody else's", otherController, otherController, nil},
 		{"an orphan", orphan, orphan, []string{"workers"}},
-		{"an orphan that matches another set now", orphan, newMachine("a", abandoned, foreignLabels), []string{"other", "workers"}},
+		{"an orphan that matches another set now", orphan, newMachine("a", abandoned, otherLabels), []string{"other", "workers"}},
 	} {
 		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		r.machineEvents().Update(context.Background(), event.UpdateEvent{ObjectOld: test.was, ObjectNew: test.is}, q)
@@ -65,5 +66,22 @@ func TestMachineEventsReachTheSetsTheyConcern(t *testing.T) {
 		if fmt.Sprint(got) != fmt.Sprint(test.wantSets) {
 			t.Errorf("%s: %v, want %v", test.name, got, test.wantSets)
 		}
+	}
+}
+
+// S-27.
+func TestAScaledSetGoesAheadOfNewOnes(t *testing.T) {
+	q := priorityqueue.New[reconcile.Request]("test")
+	defer q.ShutDown()
+	was, is := &v1beta1.MachineSet{}, &v1beta1.MachineSet{}
+	was.Name, was.Generation, is.Name, is.Generation = "good", 1, "good", 2
+	for _, w := range New(Options{}).Wiring().AllWatches() {
+		e := event.UpdateEvent{ObjectOld: was, ObjectNew: is}
+		if _, ok := w.Object.(*v1beta1.MachineSet); ok && w.Predicate.Update(e) {
+			w.Keys.Update(t.Context(), e, q)
+		}
+	}
+	if _, priority, _ := q.GetWithPriority(); priority <= 0 {
+		t.Errorf("a set that was scaled has the priority %d of new ones", priority)
 	}
 }

@@ -43,7 +43,7 @@ func RemediationReason(m *v1beta1.Machine) string {
 
 // Refused returns the condition Launched of a machine whose configuration cannot be launched, nil for any other. Another
 // machine of the same template would fare no better.
-func Refused(m *v1beta1.Machine) *metav1.Condition {
+func Unlaunchable(m *v1beta1.Machine) *metav1.Condition {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched)
 	if c == nil || c.Status != metav1.ConditionFalse {
 		return nil

@@ -14,8 +14,8 @@ import (
 
 // Preserved reports whether the Machine is preserved. It belongs to no set then, whatever else it says.
 func Preserved(m *v1beta1.Machine) bool {
-	_, aside := m.Annotations[v1beta1.AnnotationPreservedUntil]
-	return aside
+	_, preserved := m.Annotations[v1beta1.AnnotationPreservedUntil]
+	return preserved
 }
 
 // Until returns the time until which a Machine that was set aside is kept.
@@ -95,10 +95,10 @@ func toBeReplaced(m *v1beta1.Machine) bool {
 	if _, skip := m.Annotations[v1beta1.AnnotationSkipRemediation]; skip {
 		return false
 	}
-	verdict := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
-	requested := verdict != nil && verdict.Status == "True"
-	if verdict != nil && !requested && verdict.Reason == v1beta1.ReasonRetriesExhausted {
+	remediation := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
+	requested := remediation != nil && remediation.Status == "True"
+	if remediation != nil && !requested && remediation.Reason == v1beta1.ReasonRetriesExhausted {
 		return false
 	}
-	return m.Status.Phase == v1beta1.MachineFailed || requested && verdict.Reason != v1beta1.ReasonExternalRemediation
+	return m.Status.Phase == v1beta1.MachineFailed || requested && remediation.Reason != v1beta1.ReasonExternalRemediation
 }

@@ -24,7 +24,7 @@ type mutant struct {
 }
 
 // withoutRoom lets a set make what it was told, whatever room its deployment has (S-19).
-var withoutRoom = &mutant{file: "internal/machineset/room.go", from: "	if len(siblings) == 0 {", to: "	if len(siblings) >= 0 {"}
+var withoutRoom = &mutant{file: "internal/machineset/capacity.go", from: "	if len(siblings) == 0 {", to: "	if len(siblings) >= 0 {"}
 
 // mutants are the planted bugs.
 var mutants = []mutant{
@@ -46,7 +46,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "trusted-too-early", file: "internal/machinedeployment/controller.go",
-		from: "err == nil && p.proven", to: "err == nil", without: withoutRoom,
+		from: "err == nil && p.cacheConfirmed", to: "err == nil", without: withoutRoom,
 		scenario: "roll", finds: "I3", last: 229,
 	},
 	{
@@ -80,8 +80,8 @@ var mutants = []mutant{
 		scenario: "create-then-delete", finds: "nodes",
 	},
 	{
-		name: "doubtful-writes-trusted", file: "internal/machineset/memory.go",
-		from: `func (r *recollection) mistrust() { r.floor = "" }`, to: "func (r *recollection) mistrust() {}",
+		name: "doubtful-writes-trusted", file: "internal/machineset/state.go",
+		from: `func (r *setState) requireLiveList() { r.minResourceVersion = "" }`, to: "func (r *setState) requireLiveList() {}",
 		scenario: "scale-up", finds: "I3", last: 5053,
 	},
 	{
@@ -91,11 +91,11 @@ var mutants = []mutant{
 	},
 	{
 		name: "mark-seen-late-by-the-set", file: "internal/machineset/controller.go",
-		from: "case plan.Chosen && !p.marksSeen:", to: "case false:",
+		from: "case plan.Chosen && !p.asNewAsSpec:", to: "case false:",
 		scenario: "autoscaler", finds: "autoscaler: the manager deleted",
 	},
 	{
-		name: "mark-never-dropped", file: "internal/machineset/marks.go",
+		name: "mark-never-dropped", file: "internal/machineset/autoscaler_annotation.go",
 		from: "return marked, err == nil", to: "return marked, err == nil && false",
 		scenario: "autoscaler", finds: "still has a mark",
 	},
@@ -110,7 +110,7 @@ var mutants = []mutant{
 		scenario: "autoscaler-roll", finds: "autoscaler: the manager deleted",
 	},
 	{
-		name: "selection-ignored", file: "internal/machineset/hand_over.go",
+		name: "selection-ignored", file: "internal/machineset/handover.go",
 		from: "	if onlySelected {", to: "	if onlySelected && n < 0 {",
 		scenario: "in-place-by-selection", finds: "selection: ",
 	},
@@ -126,7 +126,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "stale-count", file: "internal/machineset/controller.go",
-		from: "case plan.Counts() && !p.trusted:", to: "case false:",
+		from: "case plan.DependsOnCount() && !p.trusted:", to: "case false:",
 		scenario: "scale-up", finds: "I3",
 	},
 	{
@@ -156,7 +156,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "kept-machine-scaled-down", file: "internal/machineset/scale.go",
-		from: "staying := notToBeSetAside(kept)", to: "staying := kept",
+		from: "staying := withoutDueForPreservation(active)", to: "staying := active",
 		scenario: "preserve", finds: "preservation: ",
 	},
 	{
@@ -165,8 +165,8 @@ var mutants = []mutant{
 		scenario: "preserve", finds: "preservation: |after the last disturbance|at rest, but|no rest",
 	},
 	{
-		name: "availability-left-to-the-deployment", file: "internal/machineset/kept.go",
-		from: "	if k.Least <= 0 {", to: "	if true {",
+		name: "availability-left-to-the-deployment", file: "internal/machineset/availability.go",
+		from: "	if k.MinAvailable <= 0 {", to: "	if true {",
 		scenario: "autoscaler", finds: "I3: manager deleted", last: 339,
 	},
 	{

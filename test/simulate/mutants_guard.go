@@ -119,7 +119,7 @@ func guardMutants() []mutant {
 		},
 		{
 			name: "recovered-machine-replaced", file: "internal/machineset/remediation.go",
-			from: "	return min(at.Add(withdrawal).Sub(now), began", to: "	return min(0, at.Sub(now), began",
+			from: "	return min(at.Add(recoveryGrace).Sub(now), began", to: "	return min(0, at.Sub(now), began",
 			scenario: "remediate", finds: "I3|health: ",
 		},
 		{
@@ -154,13 +154,13 @@ func guardMutants() []mutant {
 			scenario: "overshoot", finds: ".",
 		},
 		{
-			name: "marks-never-taken-off", file: "internal/machinedeployment/marker.go",
-			from: "	after := withoutMarks(&before, m.Spec.Node)\n", to: "	after := withoutMarks(&before, m.Spec.Node)\n	after = nil\n",
+			name: "marks-never-taken-off", file: "internal/machinedeployment/node_tainter.go",
+			from: "	after := withoutOutdatedTaint(&before, m.Spec.Node)\n", to: "	after := withoutOutdatedTaint(&before, m.Spec.Node)\n	after = nil\n",
 			scenario: "marks", finds: "cannot be used|of an old revision|has the annotation",
 		},
 		{
-			name: "marks-seen-late", file: "internal/machinedeployment/marker.go",
-			from: " || want == unmarked && shown)", to: " || shown && want == asTheyAre)",
+			name: "marks-seen-late", file: "internal/machinedeployment/node_tainter.go",
+			from: " || want == untainted && appeared)", to: " || appeared && want == leaveAsIs)",
 			scenario: "marks", finds: "cannot be used|of an old revision|has the annotation", last: 5355,
 		},
 		{

@@ -154,7 +154,7 @@ func (p *play) act(set *v1beta1.MachineSet, w *Wave) (acted bool) {
 		w.Create[set.Name] += int32(plan.Create)
 	}
 	set.Status.Replicas = int32(len(p.machines[set.UID]))
-	if plan.Rests() {
+	if plan.Settled() {
 		return false
 	}
 	clear(p.asleep)

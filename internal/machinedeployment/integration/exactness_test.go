@@ -29,7 +29,7 @@ const (
 )
 
 // D-12
-func TestAtRestNothingIsWritten(t *testing.T) {
+func TestASettledDeploymentWritesNothing(t *testing.T) {
 	b := newBench(t)
 	b.create(3)
 	b.settle()
@@ -150,7 +150,7 @@ func TestADeploymentThatIsDeletedMeanwhileIsNoError(t *testing.T) {
 	}
 }
 
-func TestASetThatSomebodyElseWroteIsNotOverwritten(t *testing.T) {
+func TestAConflictingWriteIsNotOverwritten(t *testing.T) {
 	b := newBench(t)
 	b.create(3)
 	b.settle()
@@ -171,7 +171,7 @@ func TestASetThatSomebodyElseWroteIsNotOverwritten(t *testing.T) {
 }
 
 // D-2: a set that was told fewer replicas while machines of it were still missing may be about to make them.
-func TestRoomIsUsedOnlyOnceTheSetHasHeard(t *testing.T) {
+func TestCapacityIsUsedOnlyOnceTheSetHasObservedItsSpec(t *testing.T) {
 	b := newBench(t)
 	b.create(3, strategy(v1beta1.StrategyOnDelete))
 	b.settle()

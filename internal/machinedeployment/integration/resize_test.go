@@ -33,7 +33,7 @@ func TestAChangeOfReplicasIsSharedOnceWhileOnlyAnOldSetHasMachines(t *testing.T)
 // replicas has marked machines a moment before.
 //
 // D-4.
-func TestMarksAreSeenBeforeSetsShrink(t *testing.T) {
+func TestDeleteAnnotationsAreSeenBeforeSetsShrink(t *testing.T) {
 	b := newBench(t)
 	b.create(4, rolling("2", "0"))
 	b.settle()
@@ -64,7 +64,7 @@ func TestMarksAreSeenBeforeSetsShrink(t *testing.T) {
 }
 
 // Where all machines go, none is chosen by its mark, and a fleet is not listed live for it.
-func TestMarksAreNotLookedForWhereAllMachinesGo(t *testing.T) {
+func TestNoLiveListWhereAllMachinesGo(t *testing.T) {
 	b := newBench(t)
 	b.create(3, rolling("1", "0"))
 	b.settle()

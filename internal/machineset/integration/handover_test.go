@@ -164,7 +164,7 @@ func TestAnOrderIsConfirmedLive(t *testing.T) {
 }
 
 // S-14: what a set received it neither deletes nor makes again, whatever it knows, until the deployment has counted it.
-func TestWhatWasReceivedIsKeptUntilItIsCounted(t *testing.T) {
+func TestReceivedMachinesStayUntilTheDeploymentCountsThem(t *testing.T) {
 	b := newBench(t)
 	other := exchange(b, 2, 0)
 	b.reconcile()
@@ -210,7 +210,7 @@ func TestWhatWasReceivedIsKeptUntilItIsCounted(t *testing.T) {
 }
 
 // S-13: without a deployment the annotations mean nothing, so nobody can block a set with them.
-func TestASetOfNobodyHandsNothingOver(t *testing.T) {
+func TestASetWithoutADeploymentHandsNothingOver(t *testing.T) {
 	b := newBench(t)
 	b.newSet(3)
 	b.reconcile()

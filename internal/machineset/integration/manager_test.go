@@ -164,7 +164,7 @@ func TestAHundredMachinesAreMadeAndDeletedWithFewWrites(t *testing.T) {
 }
 
 // What happens to machines, orphans, sets and deployments wakes the set that it concerns.
-func TestEventsWakeTheSet(t *testing.T) {
+func TestEventsEnqueueTheSet(t *testing.T) {
 	b := newBench(t)
 	controller(b)
 	d := &v1beta1.MachineDeployment{

@@ -23,7 +23,7 @@ func rawObject() *runtime.RawExtension {
 	return &runtime.RawExtension{Raw: raw}
 }
 
-func TestScaleSubresourceAndMarks(t *testing.T) {
+func TestScaleSubresourceAndDeleteAnnotations(t *testing.T) {
 	b := newBench(t)
 	b.newSet(5)
 	b.reconcile()
@@ -94,7 +94,7 @@ func TestVictimsAreChosenFromMachinesAsNewAsTheSpec(t *testing.T) {
 }
 
 // S-6.
-func TestStaleMarksOfAnAutoscalerAreDropped(t *testing.T) {
+func TestStaleDeleteAnnotationsOfAnAutoscalerAreRemoved(t *testing.T) {
 	b := newBench(t)
 	b.newSet(2)
 	b.reconcile()

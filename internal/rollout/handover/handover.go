@@ -70,7 +70,7 @@ func Updating(m *v1beta1.Machine) bool {
 
 // Refused reports whether the update that the machine asks for was refused or failed, so that nothing comes of it for now.
 // What was said of an earlier specification does not count.
-func Refused(m *v1beta1.Machine) bool {
+func UpdateRejected(m *v1beta1.Machine) bool {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate)
 	if c == nil || c.Status != metav1.ConditionFalse || c.ObservedGeneration < m.Generation || !m.DeletionTimestamp.IsZero() {
 		return false

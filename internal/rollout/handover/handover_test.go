@@ -40,7 +40,7 @@ func TestOrderOf(t *testing.T) {
 }
 
 // D-14
-func TestWhatIsSaidOfAMachinesUpdate(t *testing.T) {
+func TestUpdatingAndUpdateRejected(t *testing.T) {
 	const generation = 5
 	for name, test := range map[string]struct {
 		condition                  *metav1.Condition
@@ -60,8 +60,8 @@ func TestWhatIsSaidOfAMachinesUpdate(t *testing.T) {
 			test.condition.Type = v1beta1.ConditionUpToDate
 			m.Status.Conditions = append(m.Status.Conditions, *test.condition)
 		}
-		if Updating(m) != test.updating || Refused(m) != test.refused || Settled(m) != test.settled {
-			t.Errorf("%s: updating %v, refused %v, settled %v", name, Updating(m), Refused(m), Settled(m))
+		if Updating(m) != test.updating || UpdateRejected(m) != test.refused || Settled(m) != test.settled {
+			t.Errorf("%s: updating %v, refused %v, settled %v", name, Updating(m), UpdateRejected(m), Settled(m))
 		}
 	}
 }

@@ -9,16 +9,16 @@ import (
 
 // roomPoll is how often a set whose deployment has as many machines as it may looks whether it has room: no event of another
 // set's machines tells it.
-const roomPoll = time.Second
+const capacityPoll = time.Second
 
 // noRoom is what a set says that waits for room.
-const noRoom = "The other sets of the deployment leave no room for more machines yet."
+const noCapacity = "The other sets of the deployment leave no room for more machines yet."
 
 // countRoom finds out whether the deployment has room for as many machines as the set was told to have. It was told by what
 // the deployment knew then, and another set may have machines more than that, which it keeps (S-16).
-func (p *pass) countRoom(ctx context.Context) error {
+func (p *pass) readCapacity(ctx context.Context) error {
 	s, d := &p.state, p.deployment
-	s.Over = 0
+	s.OverCapacity = 0
 	// While a deployment is paused, its sets are whoever's scales them.
 	if d == nil || d.Spec.Paused || !d.DeletionTimestamp.IsZero() || countLive(s.Machines) >= int(s.Set.ReplicasOrDefault()) {
 		return nil
@@ -35,7 +35,7 @@ func (p *pass) countRoom(ctx context.Context) error {
 	if len(siblings) == 0 {
 		return nil
 	}
-	room := int(replicas + limits.MaxSurge)
+	capacity := int(replicas + limits.MaxSurge)
 	for _, sibling := range siblings {
 		machines, err := p.cachedMachines(ctx, sibling)
 		if err != nil {
@@ -45,8 +45,8 @@ func (p *pass) countRoom(ctx context.Context) error {
 		if sibling.DeletionTimestamp.IsZero() {
 			has = max(has, int(sibling.ReplicasOrDefault()))
 		}
-		room -= has
+		capacity -= has
 	}
-	s.Over = max(0, int(s.Set.ReplicasOrDefault())-room)
+	s.OverCapacity = max(0, int(s.Set.ReplicasOrDefault())-capacity)
 	return nil
 }

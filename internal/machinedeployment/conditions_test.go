@@ -13,7 +13,7 @@ import (
 )
 
 // Who restarts a fleet that is updated in place is told that no instance is renewed. (D-1)
-func TestInPlaceSaysThatNothingIsRenewed(t *testing.T) {
+func TestInPlaceReportsThatRolloutAfterRenewsNothing(t *testing.T) {
 	past := metav1.NewTime(noon.Add(30 * time.Minute))
 	old := func(m *v1beta1.Machine) { isReady(m); m.CreationTimestamp = metav1.NewTime(noon) }
 	later := func(m *v1beta1.Machine) { isReady(m); m.CreationTimestamp = metav1.NewTime(noon.Add(50 * time.Minute)) }

@@ -1,6 +1,7 @@
 package machinedeployment
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -12,24 +13,24 @@ import (
 
 // memory is all that a Reconciler remembers between passes. Losing it costs reads and time, never correctness: what
 // must survive is in the API.
-type memory struct {
+type sharedState struct {
 	mu          sync.Mutex
-	deployments map[types.NamespacedName]*recollection
+	deployments map[types.NamespacedName]*deploymentState
 }
 
 // recollection is what is remembered of one deployment. Only the worker that has its key in hand uses it, except for
 // what events write.
-type recollection struct {
+type deploymentState struct {
 	uid types.UID
 	// trusted says that the cache may be relied upon: it was once as new as live lists, and no write since then
 	// has failed in a way that leaves its outcome open.
 	trusted bool
 	// strays says that a set without an owner may be the deployment's, and failed are machines seen failing to launch
 	// since the last pass. Events write both, guarded by memory.mu.
-	strays bool
-	failed []launchFailure
+	orphanSet bool
+	failed    []launchFailure
 	// news are machines that became Ready or went since the last pass. Events count them, guarded by memory.mu.
-	news int32
+	machineEvents int32
 
 	// observedGeneration is the present generation, and specVersion a resource version at which the deployment had it.
 	observedGeneration int64
@@ -46,72 +47,72 @@ type recollection struct {
 	stuck string
 
 	// told are numbers of replicas that sets may still act upon, by UID.
-	told map[types.UID]told
+	unobserved map[types.UID]unobservedReplicas
 	// failures are the last launch failures of the set that is being rolled out.
 	failures failures
 }
 
 // told is what a set was told before the given generation.
-type told struct {
+type unobservedReplicas struct {
 	least, most int32
 	generation  int64
 }
 
-func newMemory() *memory {
-	return &memory{deployments: map[types.NamespacedName]*recollection{}}
+func newSharedState() *sharedState {
+	return &sharedState{deployments: map[types.NamespacedName]*deploymentState{}}
 }
 
 // of returns what is remembered of the deployment. Another UID under the same name starts afresh.
-func (m *memory) of(key types.NamespacedName, uid types.UID) *recollection {
+func (m *sharedState) get(key types.NamespacedName, uid types.UID) *deploymentState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.deployments[key]
 	if r == nil || r.uid != uid {
-		r = &recollection{uid: uid, strays: true, told: map[types.UID]told{}}
+		r = &deploymentState{uid: uid, orphanSet: true, unobserved: map[types.UID]unobservedReplicas{}}
 		m.deployments[key] = r
 	}
 	return r
 }
 
 // observed takes note of a version of the deployment.
-func (r *recollection) observed(d *v1beta1.MachineDeployment) {
+func (r *deploymentState) observed(d *v1beta1.MachineDeployment) {
 	if r.observedGeneration != d.Generation {
 		r.observedGeneration, r.specVersion = d.Generation, d.ResourceVersion
 	}
 }
 
-func (m *memory) forget(key types.NamespacedName) {
+func (m *sharedState) forget(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.deployments, key)
 }
 
 // straySeen notes that a set without an owner may belong to the deployment.
-func (m *memory) straySeen(key types.NamespacedName) {
+func (m *sharedState) orphanSetSeen(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if r := m.deployments[key]; r != nil {
-		r.strays = true
+		r.orphanSet = true
 	}
 }
 
 // takeStrays reports whether to look for sets without an owner, and takes the note away.
-func (m *memory) takeStrays(r *recollection) bool {
+func (m *sharedState) takeOrphanSetSeen(r *deploymentState) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	seen := r.strays
-	r.strays = false
+	seen := r.orphanSet
+	r.orphanSet = false
 	return seen
 }
 
-func (m *memory) keepStrays(r *recollection) {
+func (m *sharedState) keepOrphanSetSeen(r *deploymentState) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r.strays = true
+	r.orphanSet = true
 }
 
 // launchFailed notes a machine that failed to launch. It may be replaced before the next pass looks at it.
-func (m *memory) launchFailed(key types.NamespacedName, failure launchFailure) {
+func (m *sharedState) launchFailed(key types.NamespacedName, failure launchFailure) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if r := m.deployments[key]; r != nil {
@@ -121,7 +122,7 @@ func (m *memory) launchFailed(key types.NamespacedName, failure launchFailure) {
 }
 
 // takeFailed returns the machines seen failing since the last call.
-func (m *memory) takeFailed(r *recollection) []launchFailure {
+func (m *sharedState) takeFailed(r *deploymentState) []launchFailure {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	failed := r.failed
@@ -132,54 +133,54 @@ func (m *memory) takeFailed(r *recollection) []launchFailure {
 // costPerMachine spaces passes out in proportion to what they cost, so that counting takes a bounded share of a
 // processor however many machines report at once.
 const (
-	costPerMachine = 400 * time.Microsecond
-	longestSettle  = 2 * time.Second
+	debouncePerMachine = 400 * time.Microsecond
+	maxDebounce        = 2 * time.Second
 )
 
 // longestStep is how long at least a rollout gathers news for one step, so that a step exchanges several machines where
 // several may be exchanged, and a set is written once for them.
-const longestStep = time.Second
+const stepDebounce = time.Second
 
 // settle returns how long to gather further events before the next pass. A change of the deployment itself is never
 // kept waiting.
-func (r *recollection) settle(generation int64, news int32, now time.Time) time.Duration {
+func (r *deploymentState) debounce(generation int64, machineEvents int32, now time.Time) time.Duration {
 	if generation != r.generation {
 		return 0
 	}
-	interval := min(time.Duration(r.machines)*costPerMachine, longestSettle)
-	if news < r.batch {
-		interval = max(interval, longestStep)
+	interval := min(time.Duration(r.machines)*debouncePerMachine, maxDebounce)
+	if machineEvents < r.batch {
+		interval = max(interval, stepDebounce)
 	}
 	return max(0, interval-now.Sub(r.decidedAt))
 }
 
 // machineNews notes that a machine of the deployment became Ready, or went.
-func (m *memory) machineNews(key types.NamespacedName) {
+func (m *sharedState) recordMachineEvent(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if r := m.deployments[key]; r != nil {
-		r.news++
+		r.machineEvents++
 	}
 }
 
 // newsOf returns how much news there is since it was last taken, and takes it if told so.
-func (m *memory) newsOf(r *recollection, take bool) int32 {
+func (m *sharedState) machineEventsOf(r *deploymentState, take bool) int32 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	n := r.news
+	n := r.machineEvents
 	if take {
-		r.news = 0
+		r.machineEvents = 0
 	}
 	return n
 }
 
 // recall widens what the set may act upon by what it was told before, until its controller reports a later generation.
-func (r *recollection) recall(set *v1beta1.MachineSet, counted *Set) {
-	before, ok := r.told[set.UID]
+func (r *deploymentState) widen(set *v1beta1.MachineSet, counted *Set) {
+	before, ok := r.unobserved[set.UID]
 	switch {
 	case !ok:
 	case set.Status.ObservedGeneration >= before.generation:
-		delete(r.told, set.UID)
+		delete(r.unobserved, set.UID)
 	default:
 		counted.Least, counted.Most = min(counted.Least, before.least), max(counted.Most, before.most)
 	}
@@ -187,22 +188,40 @@ func (r *recollection) recall(set *v1beta1.MachineSet, counted *Set) {
 
 // tell notes that the set, which has live machines, was told another number of replicas than before with the given
 // generation. What it had reached already it cannot act upon any more.
-func (r *recollection) tell(set types.UID, live, before, now int32, generation int64) {
+func (r *deploymentState) recordWrite(set types.UID, live, before, now int32, generation int64) {
 	if now < before && live >= before || now > before && live <= before {
 		return
 	}
-	t, ok := r.told[set]
+	t, ok := r.unobserved[set]
 	if !ok {
-		t = told{least: before, most: before}
+		t = unobservedReplicas{least: before, most: before}
 	}
-	r.told[set] = told{least: min(t.least, before), most: max(t.most, before), generation: max(generation, t.generation)}
+	r.unobserved[set] = unobservedReplicas{least: min(t.least, before), most: max(t.most, before), generation: max(generation, t.generation)}
 }
 
 // keepOnly drops what is remembered of sets that are gone.
-func (r *recollection) keepOnly(sets []types.UID) {
-	for uid := range r.told {
+func (r *deploymentState) keepOnly(sets []types.UID) {
+	for uid := range r.unobserved {
 		if !slices.Contains(sets, uid) {
-			delete(r.told, uid)
+			delete(r.unobserved, uid)
 		}
 	}
+}
+
+// Fork returns a Reconciler that works with other options and remembers what r remembers at this moment. From then on
+// neither knows what the other does. It is for simulations, and must not be called during a pass.
+func (r *Reconciler) Clone(o Options) *Reconciler {
+	f := New(o)
+	m := r.shared
+	r.echo.CopyTo(f.echo)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for key, known := range m.deployments {
+		copied := *known
+		copied.failed = slices.Clone(known.failed)
+		copied.unobserved = maps.Clone(known.unobserved)
+		copied.failures.machines = maps.Clone(known.failures.machines)
+		f.shared.deployments[key] = &copied
+	}
+	return f
 }

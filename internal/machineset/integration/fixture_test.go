@@ -172,7 +172,7 @@ func filter(list client.ObjectList, selector fields.Selector) error {
 		return err
 	}
 	r := selector.Requirements()[0]
-	kept := slices.DeleteFunc(items, func(o runtime.Object) bool {
+	matching := slices.DeleteFunc(items, func(o runtime.Object) bool {
 		owner := metav1.GetControllerOf(o.(client.Object))
 		switch r.Field {
 		case index.MachineByOwner, index.MachineSetByOwner:
@@ -182,7 +182,7 @@ func filter(list client.ObjectList, selector fields.Selector) error {
 		}
 		panic("no index " + r.Field)
 	})
-	return meta.SetList(list, kept)
+	return meta.SetList(list, matching)
 }
 
 // must fails the test on an error.

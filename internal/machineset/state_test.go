@@ -10,8 +10,8 @@ import (
 )
 
 // A map that only another path makes is a panic of the path that writes first.
-func TestWhatIsRememberedOfASetCanBeAddedTo(t *testing.T) {
-	r := reflect.ValueOf(newMemory().of(&v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "uid"}})).Elem()
+func TestSetStateHasNoNilMaps(t *testing.T) {
+	r := reflect.ValueOf(newSharedState().get(&v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "uid"}})).Elem()
 	for i := range r.NumField() {
 		if f := r.Field(i); f.Kind() == reflect.Map && f.IsNil() && f.Type() != reflect.TypeFor[recoveries]() { // Those are replaced as a whole.
 			t.Errorf("%s is nil", r.Type().Field(i).Name)

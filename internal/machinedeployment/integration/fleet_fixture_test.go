@@ -43,7 +43,7 @@ type fleet struct {
 func newFleet(t testing.TB) *fleet {
 	t.Helper()
 	f := &fleet{TB: t, ctx: context.Background(), api: env.Client(t), namespace: env.Namespace(t)}
-	f.provider = &provider{api: f.api, held: map[string]bool{}, broken: map[string]bool{}, refused: map[string]bool{}}
+	f.provider = &provider{api: f.api, pending: map[string]bool{}, broken: map[string]bool{}, refused: map[string]bool{}}
 	env.Manager(t, func(ctx context.Context, mgr manager.Manager) error {
 		if err := index.RegisterMachines(ctx, mgr.GetFieldIndexer()); err != nil {
 			return err
@@ -68,10 +68,10 @@ func newFleet(t testing.TB) *fleet {
 // provider plays the machines' provider. Machines of a class that is held do not come up until it is let go; those of
 // one that is broken fail.
 type provider struct {
-	api          client.Client
-	mu           sync.Mutex
-	held, broken map[string]bool
-	refused      map[string]bool
+	api             client.Client
+	mu              sync.Mutex
+	pending, broken map[string]bool
+	refused         map[string]bool
 }
 
 func (p *provider) register(mgr manager.Manager) error {
@@ -90,12 +90,12 @@ func (p *provider) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 		return reconcile.Result{}, client.IgnoreNotFound(p.api.Patch(ctx, m, client.MergeFrom(was)))
 	}
 	p.mu.Lock()
-	held, broken, refused := p.held[m.Spec.ClassRef.Name], p.broken[m.Spec.ClassRef.Name], p.refused[m.Spec.ClassRef.Name]
+	pending, broken, refused := p.pending[m.Spec.ClassRef.Name], p.broken[m.Spec.ClassRef.Name], p.refused[m.Spec.ClassRef.Name]
 	p.mu.Unlock()
 	switch {
 	case p.update(m, refused):
 		return reconcile.Result{}, client.IgnoreNotFound(p.api.Status().Patch(ctx, m, client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{})))
-	case held || m.Status.Phase == v1beta1.MachineRunning || m.Status.Phase == v1beta1.MachineFailed:
+	case pending || m.Status.Phase == v1beta1.MachineRunning || m.Status.Phase == v1beta1.MachineFailed:
 		return reconcile.Result{}, nil
 	case broken:
 		m.Status.Phase, m.Status.FailureReason, m.Status.FailureMessage = v1beta1.MachineFailed, v1beta1.FailureCreateError, "no such size"
@@ -116,37 +116,37 @@ func (p *provider) update(m *v1beta1.Machine, refused bool) bool {
 	if m.Status.Applied == nil {
 		return false
 	}
-	say := func(kind, reason string, status metav1.ConditionStatus) bool {
+	setCondition := func(kind, reason string, status metav1.ConditionStatus) bool {
 		return meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: reason, ObservedGeneration: m.Generation})
 	}
 	updated := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate)
 	switch {
 	case m.Status.Applied.ClassName == m.Spec.ClassRef.Name:
-		changed := say(v1beta1.ConditionUpToDate, v1beta1.ReasonUpToDate, metav1.ConditionTrue)
-		return say(v1beta1.ConditionReady, v1beta1.ReasonMachineReady, metav1.ConditionTrue) || changed
+		changed := setCondition(v1beta1.ConditionUpToDate, v1beta1.ReasonUpToDate, metav1.ConditionTrue)
+		return setCondition(v1beta1.ConditionReady, v1beta1.ReasonMachineReady, metav1.ConditionTrue) || changed
 	case refused:
-		return say(v1beta1.ConditionUpToDate, v1beta1.ReasonUnsupportedChange, metav1.ConditionFalse)
+		return setCondition(v1beta1.ConditionUpToDate, v1beta1.ReasonUnsupportedChange, metav1.ConditionFalse)
 	case updated != nil && updated.Reason == v1beta1.ReasonUpdating:
 		m.Status.Applied.ClassName = m.Spec.ClassRef.Name
-		say(v1beta1.ConditionUpToDate, v1beta1.ReasonUpToDate, metav1.ConditionTrue)
-		return say(v1beta1.ConditionReady, v1beta1.ReasonMachineReady, metav1.ConditionTrue)
+		setCondition(v1beta1.ConditionUpToDate, v1beta1.ReasonUpToDate, metav1.ConditionTrue)
+		return setCondition(v1beta1.ConditionReady, v1beta1.ReasonMachineReady, metav1.ConditionTrue)
 	}
-	say(v1beta1.ConditionUpToDate, v1beta1.ReasonUpdating, metav1.ConditionFalse)
-	return say(v1beta1.ConditionReady, v1beta1.ReasonUpdating, metav1.ConditionFalse)
+	setCondition(v1beta1.ConditionUpToDate, v1beta1.ReasonUpdating, metav1.ConditionFalse)
+	return setCondition(v1beta1.ConditionReady, v1beta1.ReasonUpdating, metav1.ConditionFalse)
 }
 
 // hold keeps machines of a class from coming up.
-func (f *fleet) hold(class string) {
+func (f *fleet) keepPending(class string) {
 	f.provider.mu.Lock()
 	defer f.provider.mu.Unlock()
-	f.provider.held[class] = true
+	f.provider.pending[class] = true
 }
 
 // letGo lets machines of a class come up: those that there are, and later ones.
 func (f *fleet) letGo(class string) {
 	f.Helper()
 	f.provider.mu.Lock()
-	delete(f.provider.held, class)
+	delete(f.provider.pending, class)
 	f.provider.mu.Unlock()
 	for _, m := range f.machines() {
 		if m.Spec.ClassRef.Name == class {

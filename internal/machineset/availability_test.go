@@ -12,11 +12,11 @@ func TestAvailableMachinesStayWhileTheDeploymentNeedsThem(t *testing.T) {
 	marked := annotated(v1beta1.AnnotationDeleteMachine, "")
 	older, old, young := created(3*time.Hour), created(2*time.Hour), created(time.Minute)
 	needed := func(least, elsewhere int, s State) State {
-		s.Kept = Kept{Least: least, Elsewhere: elsewhere}
+		s.Availability = Availability{MinAvailable: least, Elsewhere: elsewhere}
 		return s
 	}
 	inPlace := func(s State) State {
-		s.Kept.UpToDate = true
+		s.Availability.UpToDate = true
 		return s
 	}
 	changing := func(m *v1beta1.Machine) { setCondition(m, v1beta1.ConditionUpToDate, false, v1beta1.ReasonUpdating, 0) }
@@ -52,9 +52,9 @@ func TestAvailableMachinesStayWhileTheDeploymentNeedsThem(t *testing.T) {
 }
 
 // S-19.
-func TestNoneIsMadeWithoutRoomForIt(t *testing.T) {
-	within := func(room int, s State) State {
-		s.Over = int(s.Set.ReplicasOrDefault()) - room
+func TestNoMachineIsCreatedBeyondTheDeploymentsCapacity(t *testing.T) {
+	within := func(capacity int, s State) State {
+		s.OverCapacity = int(s.Set.ReplicasOrDefault()) - capacity
 		return s
 	}
 	for _, test := range []struct {

@@ -1,6 +1,7 @@
 package machinedeployment
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,7 +20,7 @@ func bySelection(change func(old, wanted *Set)) State {
 
 // D-26: an order for machines that are not selected any more is taken back, and what the set has begun meanwhile comes to
 // its end before the set may make or delete machines again.
-func TestAnOrderThatNobodyMeansAnyMore(t *testing.T) {
+func TestAHandOverOrderIsTakenBack(t *testing.T) {
 	order, takenBack := Role{MoveTo: "b", Moves: 2, BySelection: true}, Role{MoveTo: "b", BySelection: true}
 	for name, test := range map[string]struct {
 		change   func(old, wanted *Set)
@@ -57,7 +58,7 @@ func TestAnOrderThatNobodyMeansAnyMore(t *testing.T) {
 }
 
 // D-27: the rollout waits for people only while there is nothing else to wait for.
-func TestWhatARolloutBySelectionWaitsFor(t *testing.T) {
+func TestRolloutBySelectionReportsItsWait(t *testing.T) {
 	for name, test := range map[string]struct {
 		change    func(old, wanted *Set)
 		forPeople bool
@@ -78,5 +79,64 @@ func TestWhatARolloutBySelectionWaitsFor(t *testing.T) {
 				t.Errorf("for people: %v, scales %v, waiting %q", plan.ForPeople, plan.Scales, plan.Waiting)
 			}
 		})
+	}
+}
+
+// D-24: set a was told to have one machine fewer by somebody who counted on one that was not available, and then was. It
+// keeps it, since no more than five are available of at least five. The way out is that the useless machine of b goes.
+func TestABlockedDeletionDoesNotStallTheRollout(t *testing.T) {
+	set := func(name string, replicas, live, available int32) Set {
+		return Set{Name: name, Replicas: replicas, Least: replicas, Most: replicas, Live: live, Ready: available, Available: available}
+	}
+	a, b, c := set("a", 4, 5, 5), set("b", 1, 1, 0), set("c", 0, 0, 0)
+	b.Spare = 1
+	state := State{Strategy: v1beta1.StrategyRollingUpdate, Replicas: 6, Bounds: Bounds{MaxUnavailable: 1}, SizedFor: 6, Sets: []Set{a, b, c}, Current: 2}
+
+	plan := MakePlan(state)
+	if len(plan.Scales) != 1 || plan.Scales[0].Set != 1 || plan.Scales[0].To != 0 {
+		t.Fatalf("planned %v, waiting: %s; expected set b to shrink to none", plan.Scales, plan.Waiting)
+	}
+	state.Sets[1] = set("b", 0, 0, 0)
+	plan = MakePlan(state)
+	if len(plan.Scales) != 1 || plan.Scales[0].Set != 2 || plan.Scales[0].To != 1 {
+		t.Errorf("planned %v, waiting: %s; expected set c to grow to 1", plan.Scales, plan.Waiting)
+	}
+
+	// What goes in a moment is not held back: then one of b would be the second that is deleted.
+	state.Sets[1], state.Sets[0] = b, set("a", 5, 6, 6)
+	if plan = MakePlan(state); len(plan.Scales) != 0 {
+		t.Errorf("planned %v while a machine of a is about to be deleted", plan.Scales)
+	}
+}
+
+// D-4.
+func TestShare(t *testing.T) {
+	for _, test := range []struct {
+		n       int32
+		weights []int32
+		want    []int32
+	}{
+		{0, []int32{1, 2}, []int32{0, 0}},
+		{-3, []int32{1, 2}, []int32{0, 0}},
+		{5, []int32{0, 0}, []int32{0, 0}},
+		{5, nil, []int32{}},
+		{6, []int32{1, 2}, []int32{2, 4}},
+		{1, []int32{5, 5}, []int32{0, 1}},
+		{3, []int32{5, 5}, []int32{1, 2}},
+		{10, []int32{1, 1, 1}, []int32{3, 3, 4}},
+		{7, []int32{70, 20, 10}, []int32{5, 1, 1}},
+		{100000, []int32{100000, 100000, 1}, []int32{50000, 50000, 0}},
+	} {
+		got := share(test.n, test.weights)
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%d shared by %v is %v, expected %v", test.n, test.weights, got, test.want)
+		}
+		var sum int32
+		for _, part := range got {
+			sum += part
+		}
+		if test.n > 0 && slices.ContainsFunc(test.weights, func(w int32) bool { return w > 0 }) && sum != test.n {
+			t.Errorf("%d shared by %v adds up to %d", test.n, test.weights, sum)
+		}
 	}
 }

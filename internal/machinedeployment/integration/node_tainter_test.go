@@ -22,10 +22,10 @@ import (
 )
 
 // marker is a bench on which the Nodes of machines are marked too.
-type marker struct {
+type tainter struct {
 	*bench
-	options machinedeployment.MarkerOptions
-	k       *machinedeployment.Marker
+	options machinedeployment.NodeTainterOptions
+	k       *machinedeployment.NodeTainter
 	// patched are the Nodes written, in order; fail answers a write in place of the API server.
 	patched []string
 	fail    func(node string) error
@@ -33,8 +33,8 @@ type marker struct {
 	read int
 }
 
-func newMarker(t *testing.T) *marker {
-	b := &marker{bench: newBench(t)}
+func newTainter(t *testing.T) *tainter {
+	b := &tainter{bench: newBench(t)}
 	nodes := interceptor.NewClient(b.api, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
 			b.read++
@@ -50,17 +50,17 @@ func newMarker(t *testing.T) *marker {
 			return c.Patch(ctx, o, patch, options...)
 		},
 	})
-	b.options = machinedeployment.MarkerOptions{Client: b.cached(), Nodes: nodes, Clock: b.clock, Run: func(n int, f func(int)) {
+	b.options = machinedeployment.NodeTainterOptions{Client: b.cached(), Nodes: nodes, Clock: b.clock, Run: func(n int, f func(int)) {
 		for i := range n {
 			f(i)
 		}
 	}}
-	b.k = machinedeployment.NewMarker(b.options)
+	b.k = machinedeployment.NewNodeTainter(b.options)
 	return b
 }
 
 // mark makes one look, and returns how many Nodes it wrote.
-func (b *marker) mark() (reconcile.Result, int) {
+func (b *tainter) mark() (reconcile.Result, int) {
 	b.Helper()
 	b.pass(2 * time.Second)
 	b.patched = nil
@@ -69,7 +69,7 @@ func (b *marker) mark() (reconcile.Result, int) {
 	return result, len(b.patched)
 }
 
-func (b *marker) wantWritten(what string, want int) {
+func (b *tainter) wantWritten(what string, want int) {
 	b.Helper()
 	if _, n := b.mark(); n != want {
 		b.Errorf("%s: %d nodes were written, expected %d: %v", what, n, want, b.patched)
@@ -77,7 +77,7 @@ func (b *marker) wantWritten(what string, want int) {
 }
 
 // register gives each machine without one a Node of its name.
-func (b *marker) register() {
+func (b *tainter) register() {
 	b.Helper()
 	for _, m := range b.machines() {
 		if m.Status.NodeRef != nil {
@@ -92,7 +92,7 @@ func (b *marker) register() {
 	}
 }
 
-func (b *marker) machines() []v1beta1.Machine {
+func (b *tainter) machines() []v1beta1.Machine {
 	b.Helper()
 	list := &v1beta1.MachineList{}
 	b.must(b.api.List(b.ctx, list, client.InNamespace(b.namespace)))
@@ -100,7 +100,7 @@ func (b *marker) machines() []v1beta1.Machine {
 }
 
 // marks returns how many Nodes of each class of machines are marked.
-func (b *marker) marks() map[string]int {
+func (b *tainter) marks() map[string]int {
 	b.Helper()
 	marks := map[string]int{}
 	for _, m := range b.machines() {
@@ -109,8 +109,8 @@ func (b *marker) marks() map[string]int {
 		tainted := slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool {
 			return t.Key == v1beta1.NodeTaintOutdated && t.Effect == corev1.TaintEffectPreferNoSchedule
 		})
-		if kept := n.Annotations[v1beta1.NodeAnnotationScaleDownDisabled] == "true"; kept != tainted {
-			b.Errorf("node %s of class %s is tainted: %v, and kept from the autoscaler: %v", n.Name, m.Spec.ClassRef.Name, tainted, kept)
+		if scaleDownDisabled := n.Annotations[v1beta1.NodeAnnotationScaleDownDisabled] == "true"; scaleDownDisabled != tainted {
+			b.Errorf("node %s of class %s is tainted: %v, and kept from the autoscaler: %v", n.Name, m.Spec.ClassRef.Name, tainted, scaleDownDisabled)
 		}
 		if tainted {
 			marks[m.Spec.ClassRef.Name]++
@@ -119,7 +119,7 @@ func (b *marker) marks() map[string]int {
 	return marks
 }
 
-func (b *marker) wantMarks(what string, want map[string]int) {
+func (b *tainter) wantMarks(what string, want map[string]int) {
 	b.Helper()
 	if got := b.marks(); !maps.Equal(got, want) {
 		b.Errorf("%s: marked are %v, expected %v", what, got, want)
@@ -127,7 +127,7 @@ func (b *marker) wantMarks(what string, want map[string]int) {
 }
 
 // midway begins a rollout of class b over 4 running machines of class a.
-func (b *marker) midway() {
+func (b *tainter) midway() {
 	b.Helper()
 	b.create(4, rolling("2", "0"))
 	b.settle()
@@ -143,8 +143,8 @@ func (b *marker) midway() {
 // One patch marks a Node, at the first look of a rollout; none is written that has nothing to lose.
 //
 // D-20
-func TestNodesAreMarkedWhileMachinesAreExchanged(t *testing.T) {
-	b := newMarker(t)
+func TestOutdatedNodesAreTaintedDuringARollout(t *testing.T) {
+	b := newTainter(t)
 	b.midway()
 	b.wantWritten("the rollout began", 4)
 	b.wantMarks("the rollout began", map[string]int{"a": 4})
@@ -153,7 +153,7 @@ func TestNodesAreMarkedWhileMachinesAreExchanged(t *testing.T) {
 	if b.read != 0 {
 		t.Errorf("%d nodes were read again, expected none", b.read)
 	}
-	b.k = machinedeployment.NewMarker(b.options)
+	b.k = machinedeployment.NewNodeTainter(b.options)
 	b.wantWritten("another process", 0)
 
 	b.change(func(d *v1beta1.MachineDeployment) { d.Spec.Paused = true })
@@ -181,12 +181,12 @@ func TestNodesAreMarkedWhileMachinesAreExchanged(t *testing.T) {
 }
 
 // D-20
-func TestMarksAreSwitchedOff(t *testing.T) {
-	b := newMarker(t)
+func TestTaintsAreRemovedWhenSwitchedOff(t *testing.T) {
+	b := newTainter(t)
 	b.midway()
 	b.wantWritten("switched on", 4)
 	b.options.Off = true
-	b.k = machinedeployment.NewMarker(b.options)
+	b.k = machinedeployment.NewNodeTainter(b.options)
 	b.wantWritten("switched off", 4)
 	b.wantMarks("switched off", map[string]int{})
 }
@@ -194,8 +194,8 @@ func TestMarksAreSwitchedOff(t *testing.T) {
 // What goes wrong with one Node is of no concern to the others, and is tried again.
 //
 // D-20
-func TestMarksAreABestEffort(t *testing.T) {
-	b := newMarker(t)
+func TestTaintsAreBestEffort(t *testing.T) {
+	b := newTainter(t)
 	b.midway()
 	old := slices.DeleteFunc(b.machines(), func(m v1beta1.Machine) bool { return m.Spec.ClassRef.Name != "a" })
 	// One Node is gone, one is another one of the same name, one cannot be written.
@@ -244,13 +244,13 @@ func TestMarksAreABestEffort(t *testing.T) {
 }
 
 // D-20
-func TestMarksWaitForTheTargetCluster(t *testing.T) {
-	b := newMarker(t)
+func TestTaintsWaitForTheTargetCluster(t *testing.T) {
+	b := newTainter(t)
 	b.midway()
 	stopped, synced := "Away", true
 	b.options.Stopped = func() (string, string) { return stopped, "" }
 	b.options.Synced = func() bool { return synced }
-	b.k = machinedeployment.NewMarker(b.options)
+	b.k = machinedeployment.NewNodeTainter(b.options)
 	for _, what := range []string{"away", "not listed yet"} {
 		if result, n := b.mark(); n != 0 || result.RequeueAfter <= 0 {
 			t.Errorf("the target cluster is %s: %d nodes were written, and the next look is in %s", what, n, result.RequeueAfter)
@@ -262,11 +262,11 @@ func TestMarksWaitForTheTargetCluster(t *testing.T) {
 }
 
 // Events of many machines make one look a second, a new revision its own at once.
-func TestMarksGatherEvents(t *testing.T) {
-	b := newMarker(t)
+func TestNodeTainterDebouncesEvents(t *testing.T) {
+	b := newTainter(t)
 	b.midway()
 	b.wantWritten("the rollout began", 4)
-	look := func() (time.Duration, int) {
+	check := func() (time.Duration, int) {
 		b.Helper()
 		b.patched = nil
 		result, err := b.k.Reconcile(b.ctx, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: b.namespace, Name: "web"}})
@@ -274,11 +274,11 @@ func TestMarksGatherEvents(t *testing.T) {
 		return result.RequeueAfter, len(b.patched)
 	}
 	b.pass(400 * time.Millisecond)
-	if wait, n := look(); wait != 600*time.Millisecond || n != 0 {
+	if wait, n := check(); wait != 600*time.Millisecond || n != 0 {
 		t.Errorf("400 ms after the last look %d nodes were written, and the next look is in %s, expected none and 600 ms", n, wait)
 	}
 	b.change(class("a"))
-	if _, n := look(); n != 6 {
+	if _, n := check(); n != 6 {
 		t.Errorf("%d nodes were written at once after an undo, expected 6", n)
 	}
 }

@@ -1,6 +1,8 @@
 package machineset
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,7 +13,7 @@ import (
 )
 
 // memory is all that a Reconciler remembers. Losing it costs reads and time, never exactness.
-type memory struct {
+type sharedState struct {
 	// remediating is held from the count of remediations in flight to the deletes that add to it, for a budget may be
 	// shared by several sets. Remediation is rare enough for one at a time.
 	remediating sync.Mutex
@@ -22,9 +24,9 @@ type memory struct {
 	mu sync.Mutex
 	// floor is the resource version that the cache must have reached to be trusted with machines of other sets: that of a
 	// live LIST since the last of so many doubts; "" if there was none yet.
-	floor  string
-	doubts int
-	sets   map[types.NamespacedName]*recollection
+	minResourceVersion string
+	ambiguousWrites    int
+	sets               map[types.NamespacedName]*setState
 	// replacements are kept apart since the sets of a deployment look at each other's.
 	replacements map[types.UID]Replacements
 	// sizes are how many machines each set had when it was last observed.
@@ -32,11 +34,11 @@ type memory struct {
 }
 
 // recollection is what is remembered of one set, used by the one worker that works on it.
-type recollection struct {
+type setState struct {
 	uid types.UID
 	// floor is the resource version that the cache must have reached to be trusted with a count; "" means that a live
 	// LIST comes first.
-	floor string
+	minResourceVersion string
 	// specVersion is a resource version of the set at which it had its present generation.
 	generation  int64
 	specVersion string
@@ -65,16 +67,16 @@ type updateSent struct {
 	at         time.Time
 }
 
-func newMemory() *memory {
-	return &memory{
-		sets:         map[types.NamespacedName]*recollection{},
+func newSharedState() *sharedState {
+	return &sharedState{
+		sets:         map[types.NamespacedName]*setState{},
 		replacements: map[types.UID]Replacements{},
 		sizes:        map[types.NamespacedName]int{},
 	}
 }
 
 // of returns what is remembered of the set.
-func (m *memory) of(set *v1beta1.MachineSet) *recollection {
+func (m *sharedState) get(set *v1beta1.MachineSet) *setState {
 	key := types.NamespacedName{Namespace: set.Namespace, Name: set.Name}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -83,13 +85,13 @@ func (m *memory) of(set *v1beta1.MachineSet) *recollection {
 		if r != nil {
 			delete(m.replacements, r.uid)
 		}
-		r = &recollection{uid: set.UID, updated: map[types.UID]updateSent{}}
+		r = &setState{uid: set.UID, updated: map[types.UID]updateSent{}}
 		m.sets[key] = r
 	}
 	return r
 }
 
-func (m *memory) forget(key types.NamespacedName) {
+func (m *sharedState) forget(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if r := m.sets[key]; r != nil {
@@ -99,13 +101,13 @@ func (m *memory) forget(key types.NamespacedName) {
 	delete(m.sizes, key)
 }
 
-func (m *memory) sizeOf(key types.NamespacedName) int {
+func (m *sharedState) sizeOf(key types.NamespacedName) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.sizes[key]
 }
 
-func (m *memory) keepSize(key types.NamespacedName, n int) {
+func (m *sharedState) keepSize(key types.NamespacedName, n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sizes[key] = n
@@ -113,45 +115,45 @@ func (m *memory) keepSize(key types.NamespacedName, n int) {
 
 // proven returns the resource version that the cache must have reached to be trusted with machines of any set, "" if a live
 // LIST comes first, and how many doubts there were.
-func (m *memory) proven() (floor string, doubts int) {
+func (m *sharedState) cacheRequirement() (minResourceVersion string, ambiguousBefore int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.floor, m.doubts
+	return m.minResourceVersion, m.ambiguousWrites
 }
 
 // prove takes note of a live LIST that began after so many doubts.
-func (m *memory) prove(resourceVersion string, doubts int) {
+func (m *sharedState) confirmCache(resourceVersion string, ambiguousBefore int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.doubts == doubts && m.floor == "" {
-		m.floor = resourceVersion
+	if m.ambiguousWrites == ambiguousBefore && m.minResourceVersion == "" {
+		m.minResourceVersion = resourceVersion
 	}
 }
 
 // doubt takes note of a write of unknown outcome.
-func (m *memory) doubt() {
+func (m *sharedState) recordAmbiguousWrite() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.floor = ""
-	m.doubts++
+	m.minResourceVersion = ""
+	m.ambiguousWrites++
 }
 
 // replacementsOf returns what is in flight in a set; false if the set was not observed since the process began.
-func (m *memory) replacementsOf(set types.UID) (Replacements, bool) {
+func (m *sharedState) replacementsOf(set types.UID) (Replacements, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r, ok := m.replacements[set]
 	return r, ok
 }
 
-func (m *memory) keepReplacements(set types.UID, r Replacements) {
+func (m *sharedState) keepReplacements(set types.UID, r Replacements) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.replacements[set] = r
 }
 
 // observed takes note of a version of the set.
-func (r *recollection) observed(set *v1beta1.MachineSet) {
+func (r *setState) observed(set *v1beta1.MachineSet) {
 	if r.generation != set.Generation {
 		r.generation, r.specVersion = set.Generation, set.ResourceVersion
 		r.creation, r.creationFailure = backoff{}, Reason{}
@@ -163,7 +165,7 @@ func (r *recollection) observed(set *v1beta1.MachineSet) {
 const updatePatience = time.Minute
 
 // dueUpdates returns those updates that were not tried just now, and how long the others have to wait.
-func (r *recollection) dueUpdates(updates []Update, now time.Time) (due []Update, wait time.Duration) {
+func (r *setState) dueUpdates(updates []Update, now time.Time) (due []Update, wait time.Duration) {
 	outOfSync := make(map[types.UID]updateSent, len(updates))
 	for _, u := range updates {
 		sent, ok := r.updated[u.From.UID]
@@ -181,18 +183,40 @@ func (r *recollection) dueUpdates(updates []Update, now time.Time) (due []Update
 }
 
 // sent takes note of machines that were patched.
-func (r *recollection) sent(machines []*v1beta1.Machine, now time.Time) {
+func (r *setState) sent(machines []*v1beta1.Machine, now time.Time) {
 	for _, m := range machines {
 		r.updated[m.UID] = updateSent{generation: r.generation, at: now}
 	}
 }
 
 // mistrust makes the next decision to change something be made from a live LIST.
-func (r *recollection) mistrust() { r.floor = "" }
+func (r *setState) requireLiveList() { r.minResourceVersion = "" }
 
 // reached reports whether a cache that has seen one resource version is at least as new as another. The two may be of
 // different kinds: all of them count the writes of one etcd.
 func reached(seen, version string) bool {
 	order, err := resourceversion.CompareResourceVersion(seen, version)
 	return err == nil && order >= 0
+}
+
+// Fork returns a Reconciler that works with other options and remembers what r remembers at this moment. From then on
+// neither knows what the other does. It is for simulations, and must not be called during a pass.
+func (r *Reconciler) Clone(o Options) *Reconciler {
+	f := New(o)
+	m := r.shared
+	r.echo.CopyTo(f.echo)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for key, known := range m.sets {
+		copied := *known
+		copied.updated, copied.recoveries = maps.Clone(known.updated), maps.Clone(known.recoveries)
+		copied.lostReplacements = slices.Clone(known.lostReplacements)
+		f.shared.sets[key] = &copied
+	}
+	for set, in := range m.replacements {
+		f.shared.replacements[set] = slices.Clone(in)
+	}
+	f.shared.minResourceVersion, f.shared.ambiguousWrites = m.minResourceVersion, m.ambiguousWrites
+	f.shared.sizes = maps.Clone(m.sizes)
+	return f
 }

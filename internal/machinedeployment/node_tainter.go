@@ -3,6 +3,7 @@ package machinedeployment
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -26,22 +27,22 @@ import (
 )
 
 // MarkerName is the name of the controller that marks Nodes.
-const MarkerName = "machinedeployment-marks"
+const NodeTainterName = "machinedeployment-marks"
 
 const (
 	// parallelMarks bounds the Nodes of one deployment that are written at a time.
-	parallelMarks = 16
+	parallelNodeWrites = 16
 	// betweenMarks is the least time between two looks at one deployment between which no other revision became the
 	// wanted one.
-	betweenMarks = time.Second
+	minCheckInterval = time.Second
 	// retryMarks is when to try again what failed, and to look again for a Node that is not there.
-	retryMarks = 30 * time.Second
+	nodeRetryInterval = 30 * time.Second
 	// marksTimeout bounds the writes of one look, so that a target cluster that does not answer keeps no worker.
-	marksTimeout = 10 * time.Second
+	nodeWritesTimeout = 10 * time.Second
 )
 
 // MarkerOptions are what a Marker works with.
-type MarkerOptions struct {
+type NodeTainterOptions struct {
 	// Client reads the control cluster from the cache, by the indexes of package index.
 	Client client.Client
 	// Nodes reads the Nodes of the target cluster from the cache, and writes them.
@@ -64,27 +65,27 @@ type MarkerOptions struct {
 // move from one machine that goes to another that will go, and an autoscaler leaves them alone. It is a controller of its
 // own because a rollout must not wait for it: where the target cluster does not answer, Nodes stay unmarked and nothing
 // else happens.
-type Marker struct {
-	MarkerOptions
+type NodeTainter struct {
+	NodeTainterOptions
 
 	mu    sync.Mutex
-	known map[types.NamespacedName]*markings
+	known map[types.NamespacedName]*taintState
 	// showed are the Nodes on which marks showed up.
-	showed map[types.UID]struct{}
+	appeared map[types.UID]struct{}
 }
 
 // markings is what is remembered of one deployment between looks. Losing it costs one look at each Node.
-type markings struct {
+type taintState struct {
 	uid        types.UID
-	lookedAt   time.Time
+	checkedAt  time.Time
 	generation int64
 	current    types.UID
 	// done is what was last made sure of, by the UIDs of Nodes.
-	done map[types.UID]marking
+	done map[types.UID]taintDecision
 }
 
 // NewMarker returns a Marker.
-func NewMarker(o MarkerOptions) *Marker {
+func NewNodeTainter(o NodeTainterOptions) *NodeTainter {
 	if o.Concurrency <= 0 {
 		o.Concurrency = 4
 	}
@@ -95,27 +96,27 @@ func NewMarker(o MarkerOptions) *Marker {
 		o.Synced = func() bool { return true }
 	}
 	if o.Run == nil {
-		o.Run = func(n int, f func(int)) { workqueue.ParallelizeUntil(context.Background(), parallelMarks, n, f) }
+		o.Run = func(n int, f func(int)) { workqueue.ParallelizeUntil(context.Background(), parallelNodeWrites, n, f) }
 	}
-	return &Marker{MarkerOptions: o, known: map[types.NamespacedName]*markings{}, showed: map[types.UID]struct{}{}}
+	return &NodeTainter{NodeTainterOptions: o, known: map[types.NamespacedName]*taintState{}, appeared: map[types.UID]struct{}{}}
 }
 
 // Wiring is the table of what wakes the marks of a deployment. Of Nodes it is only marks that show up: a mark that somebody
 // takes off stays off, but one of a former process may show up after it was looked for.
-func (k *Marker) Wiring() wiring.Controller {
+func (k *NodeTainter) Wiring() wiring.Controller {
 	return wiring.Controller{
-		Name: MarkerName, Reconciler: k, Concurrency: k.Concurrency,
+		Name: NodeTainterName, Reconciler: k, Concurrency: k.Concurrency,
 		For: &wiring.Watch{Object: &v1beta1.MachineDeployment{}, Predicate: deploymentChanged()},
 		Watches: []wiring.Watch{
 			{Object: &v1beta1.MachineSet{}, Keys: handler.EnqueueRequestsFromMapFunc(ownerOfSet), Predicate: revisionChanged()},
 			{Object: &v1beta1.Machine{}, Keys: handler.EnqueueRequestsFromMapFunc(ownerOfMachine), Predicate: nodeChanged()},
-			{Cluster: wiring.Target, Object: &corev1.Node{}, Keys: handler.EnqueueRequestsFromMapFunc(k.ownersOfNode), Predicate: markAppeared()},
+			{Cluster: wiring.Target, Object: &corev1.Node{}, Keys: handler.EnqueueRequestsFromMapFunc(k.ownersOfNode), Predicate: outdatedAnnotationAppeared()},
 		},
 	}
 }
 
 // Reconcile looks at the Nodes of one MachineDeployment.
-func (k *Marker) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+func (k *NodeTainter) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	d := &v1beta1.MachineDeployment{}
 	switch err := k.Client.Get(ctx, req.NamespacedName, d); {
 	case apierrors.IsNotFound(err):
@@ -131,7 +132,7 @@ func (k *Marker) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 		return reconcile.Result{RequeueAfter: frozenPoll}, nil
 	}
 	if !k.Synced() {
-		return reconcile.Result{RequeueAfter: betweenMarks}, nil
+		return reconcile.Result{RequeueAfter: minCheckInterval}, nil
 	}
 	now := k.Clock.Now()
 	var sets v1beta1.MachineSetList
@@ -139,8 +140,8 @@ func (k *Marker) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 		return reconcile.Result{}, fmt.Errorf("list the sets: %w", err)
 	}
 	revisions := findRevision(d, pointers(sets.Items), now)
-	known := k.of(req.NamespacedName, d.UID)
-	if wait := known.settle(d.Generation, revisions, now); wait > 0 {
+	known := k.stateOf(req.NamespacedName, d.UID)
+	if wait := known.debounce(d.Generation, revisions, now); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	todo, err := k.gather(ctx, d, revisions, known)
@@ -154,15 +155,15 @@ func (k *Marker) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 // task is a machine whose Node has to be looked at.
 type task struct {
 	machine *v1beta1.Machine
-	want    marking
+	want    taintDecision
 	err     error
 	absent  bool
 }
 
 // gather returns what is not known to be done already, and forgets Nodes that are of no machine any more.
-func (k *Marker) gather(ctx context.Context, d *v1beta1.MachineDeployment, revisions history, known *markings) ([]task, error) {
+func (k *NodeTainter) gather(ctx context.Context, d *v1beta1.MachineDeployment, revisions history, known *taintState) ([]task, error) {
 	var todo []task
-	done := make(map[types.UID]marking, len(known.done))
+	done := make(map[types.UID]taintDecision, len(known.done))
 	for i, set := range revisions.sets {
 		machines, err := index.Shared[v1beta1.Machine](ctx, k.Client, &v1beta1.MachineList{}, client.InNamespace(d.Namespace), client.MatchingFields{index.MachineByOwner: string(set.UID)})
 		if err != nil {
@@ -173,12 +174,12 @@ func (k *Marker) gather(ctx context.Context, d *v1beta1.MachineDeployment, revis
 				continue
 			}
 			node := m.Status.NodeRef.UID
-			before, looked := known.done[node]
-			if looked {
+			before, checked := known.done[node]
+			if checked {
 				done[node] = before
 			}
-			want, shown := revisions.marking(d, !k.Off, i, m), k.shown(node)
-			if want != asTheyAre && (!looked || before != want || want == unmarked && shown) {
+			want, appeared := revisions.taintDecision(d, !k.Off, i, m), k.takeAppeared(node)
+			if want != leaveAsIs && (!checked || before != want || want == untainted && appeared) {
 				todo = append(todo, task{machine: m, want: want})
 			}
 		}
@@ -189,11 +190,11 @@ func (k *Marker) gather(ctx context.Context, d *v1beta1.MachineDeployment, revis
 
 // apply writes the Nodes, and returns when to look again without an event; 0 is never. Marks are a help to the scheduler,
 // so nothing that goes wrong with them is an error of the deployment's.
-func (k *Marker) apply(ctx context.Context, known *markings, todo []task) (again time.Duration) {
+func (k *NodeTainter) apply(ctx context.Context, known *taintState, todo []task) (again time.Duration) {
 	if len(todo) == 0 {
 		return 0
 	}
-	ctx, cancel := context.WithTimeout(ctx, marksTimeout)
+	ctx, cancel := context.WithTimeout(ctx, nodeWritesTimeout)
 	defer cancel()
 	k.Run(len(todo), func(i int) { todo[i].absent, todo[i].err = k.write(ctx, todo[i].machine, todo[i].want) })
 	failed := 0
@@ -202,15 +203,15 @@ func (k *Marker) apply(ctx context.Context, known *markings, todo []task) (again
 		switch {
 		case apierrors.IsConflict(t.err):
 			// A kubelet reported in between. The cache has it soon.
-			again = sooner(again, betweenMarks)
+			again = sooner(again, minCheckInterval)
 		case t.err != nil:
-			again = sooner(again, retryMarks)
+			again = sooner(again, nodeRetryInterval)
 			if failed++; first == nil {
 				first = t.err
 			}
 		case t.absent:
-			if t.want == marked {
-				again = sooner(again, retryMarks)
+			if t.want == tainted {
+				again = sooner(again, nodeRetryInterval)
 			}
 		default:
 			known.done[t.machine.Status.NodeRef.UID] = t.want
@@ -224,7 +225,7 @@ func (k *Marker) apply(ctx context.Context, known *markings, todo []task) (again
 
 // write brings the marks of one machine's Node to what they shall be. A Node that is not there, or is another one by now,
 // has none; nor has one with another provider ID, whatever the machine's status says.
-func (k *Marker) write(ctx context.Context, m *v1beta1.Machine, want marking) (absent bool, err error) {
+func (k *NodeTainter) write(ctx context.Context, m *v1beta1.Machine, want taintDecision) (absent bool, err error) {
 	ref := m.Status.NodeRef
 	node := &corev1.Node{}
 	err = k.Nodes.Get(ctx, client.ObjectKey{Name: ref.Name}, node, client.UnsafeDisableDeepCopy)
@@ -236,9 +237,9 @@ func (k *Marker) write(ctx context.Context, m *v1beta1.Machine, want marking) (a
 	}
 	before := *node
 	before.Status = corev1.NodeStatus{} // Marks are none of it, and it is most of what would be compared.
-	after := withoutMarks(&before, m.Spec.Node)
-	if want == marked {
-		after = withMarks(&before)
+	after := withoutOutdatedTaint(&before, m.Spec.Node)
+	if want == tainted {
+		after = withOutdatedTaint(&before)
 	}
 	if after == nil {
 		return false, nil
@@ -255,31 +256,31 @@ func (k *Marker) write(ctx context.Context, m *v1beta1.Machine, want marking) (a
 
 // shown reports whether marks showed up on a Node since it was last asked: when the Node was looked at, the cache may not
 // have had them.
-func (k *Marker) shown(node types.UID) bool {
+func (k *NodeTainter) takeAppeared(node types.UID) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	_, shown := k.showed[node]
-	delete(k.showed, node)
-	return shown
+	_, appeared := k.appeared[node]
+	delete(k.appeared, node)
+	return appeared
 }
 
-func hasMarks(node client.Object) bool {
-	_, marked := node.GetAnnotations()[nodeAnnotationOutdated]
-	return marked
+func hasOutdatedAnnotation(node client.Object) bool {
+	_, tainted := node.GetAnnotations()[nodeAnnotationOutdated]
+	return tainted
 }
 
-func (k *Marker) of(key types.NamespacedName, uid types.UID) *markings {
+func (k *NodeTainter) stateOf(key types.NamespacedName, uid types.UID) *taintState {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	m := k.known[key]
 	if m == nil || m.uid != uid {
-		m = &markings{uid: uid}
+		m = &taintState{uid: uid}
 		k.known[key] = m
 	}
 	return m
 }
 
-func (k *Marker) forget(key types.NamespacedName) {
+func (k *NodeTainter) forget(key types.NamespacedName) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.known, key)
@@ -287,15 +288,15 @@ func (k *Marker) forget(key types.NamespacedName) {
 
 // settle returns how long to gather further events before the next look, and notes the one that follows if that is 0. A
 // person's change, and a new revision, are never kept waiting.
-func (m *markings) settle(generation int64, revisions history, now time.Time) time.Duration {
+func (m *taintState) debounce(generation int64, revisions history, now time.Time) time.Duration {
 	var current types.UID
 	if revisions.current >= 0 {
 		current = revisions.sets[revisions.current].UID
 	}
-	if rest := betweenMarks - now.Sub(m.lookedAt); rest > 0 && rest <= betweenMarks && generation == m.generation && current == m.current {
+	if rest := minCheckInterval - now.Sub(m.checkedAt); rest > 0 && rest <= minCheckInterval && generation == m.generation && current == m.current {
 		return rest
 	}
-	m.lookedAt, m.generation, m.current = now, generation, current
+	m.checkedAt, m.generation, m.current = now, generation, current
 	return 0
 }
 
@@ -316,7 +317,7 @@ func ownerOfMachine(_ context.Context, m client.Object) []reconcile.Request {
 }
 
 // ownersOfNode finds the deployments of the machines that are a Node.
-func (k *Marker) ownersOfNode(ctx context.Context, node client.Object) []reconcile.Request {
+func (k *NodeTainter) ownersOfNode(ctx context.Context, node client.Object) []reconcile.Request {
 	var machines v1beta1.MachineList
 	if err := k.Client.List(ctx, &machines, client.MatchingFields{index.MachineByNodeName: node.GetName()}, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
 		logf.FromContext(ctx).Error(err, "Cannot find whose marks showed up", "node", node.GetName())
@@ -328,24 +329,26 @@ func (k *Marker) ownersOfNode(ctx context.Context, node client.Object) []reconci
 	}
 	if len(owners) > 0 {
 		k.mu.Lock()
-		k.showed[node.GetUID()] = struct{}{}
+		k.appeared[node.GetUID()] = struct{}{}
 		k.mu.Unlock()
 	}
 	return owners
 }
 
 // markAppeared lets pass Nodes on which marks show up.
-func markAppeared() predicate.Predicate {
+func outdatedAnnotationAppeared() predicate.Predicate {
 	return predicate.Funcs{
-		CreateFunc: func(e event.CreateEvent) bool { return hasMarks(e.Object) },
-		UpdateFunc: func(e event.UpdateEvent) bool { return hasMarks(e.ObjectNew) && !hasMarks(e.ObjectOld) },
+		CreateFunc: func(e event.CreateEvent) bool { return hasOutdatedAnnotation(e.Object) },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return hasOutdatedAnnotation(e.ObjectNew) && !hasOutdatedAnnotation(e.ObjectOld)
+		},
 		DeleteFunc: func(event.DeleteEvent) bool { return false },
 	}
 }
 
 // revisionChanged lets pass what may make another set the wanted one.
 func revisionChanged() predicate.Predicate {
-	return arrivals(func(before, after client.Object) bool {
+	return withoutDeletions(func(before, after client.Object) bool {
 		a, aok := before.(*v1beta1.MachineSet)
 		b, bok := after.(*v1beta1.MachineSet)
 		return aok && bok && (controllerOf(a) != controllerOf(b) || a.DeletionTimestamp.IsZero() != b.DeletionTimestamp.IsZero() ||
@@ -356,7 +359,7 @@ func revisionChanged() predicate.Predicate {
 
 // nodeChanged lets pass what gives a machine another Node, or its Node other marks.
 func nodeChanged() predicate.Predicate {
-	return arrivals(func(before, after client.Object) bool {
+	return withoutDeletions(func(before, after client.Object) bool {
 		a, aok := before.(*v1beta1.Machine)
 		b, bok := after.(*v1beta1.Machine)
 		return aok && bok && (nodeOf(a) != nodeOf(b) || controllerOf(a) != controllerOf(b) || handover.Updating(a) != handover.Updating(b))
@@ -371,8 +374,23 @@ func nodeOf(m *v1beta1.Machine) types.UID {
 }
 
 // arrivals lets creations pass, and the updates that changed says. What is deleted takes its marks along.
-func arrivals(changed func(before, after client.Object) bool) predicate.Predicate {
+func withoutDeletions(changed func(before, after client.Object) bool) predicate.Predicate {
 	p := onUpdate(changed).(predicate.Funcs)
 	p.DeleteFunc = func(event.DeleteEvent) bool { return false }
 	return p
+}
+
+// Fork returns a Marker that works with other options and remembers what k remembers at this moment. From then on neither
+// knows what the other does. It is for simulations, and must not be called during a pass.
+func (k *NodeTainter) Clone(o NodeTainterOptions) *NodeTainter {
+	f := NewNodeTainter(o)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	f.appeared = maps.Clone(k.appeared)
+	for key, known := range k.known {
+		copied := *known
+		copied.done = maps.Clone(known.done)
+		f.known[key] = &copied
+	}
+	return f
 }

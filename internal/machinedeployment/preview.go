@@ -49,11 +49,11 @@ func Preview(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, machines 
 		return Previewed{}, err
 	}
 	r := New(Options{})
-	p := &pass{Reconciler: r, deployment: d, known: r.memory.of(types.NamespacedName{}, d.UID), now: now}
+	p := &pass{Reconciler: r, deployment: d, known: r.shared.get(types.NamespacedName{}, d.UID), now: now}
 	v := p.observe(sets, machines, limits)
 	v.plan = MakePlan(v.state)
-	if v.hindrance != "" {
-		v.plan.Waiting = v.hindrance
+	if v.noSuccessorReason != "" {
+		v.plan.Waiting = v.noSuccessorReason
 	}
 	change := make(map[int]int32, len(v.plan.Scales))
 	for _, scale := range v.plan.Scales {

@@ -12,7 +12,7 @@ import (
 )
 
 // D-20
-func TestWhoseNodesAreMarked(t *testing.T) {
+func TestWhichNodesAreTainted(t *testing.T) {
 	const old, current = 0, 1
 	updating := condition(v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonUpdating)
 	by := func(kind v1beta1.DeploymentStrategyType) func(*v1beta1.MachineDeployment, *history) {
@@ -24,31 +24,31 @@ func TestWhoseNodesAreMarked(t *testing.T) {
 		change  func(*v1beta1.MachineDeployment, *history)
 		set     int
 		machine func(*v1beta1.Machine)
-		want    marking
+		want    taintDecision
 	}{
-		{name: "old", set: old, machine: isReady, want: marked},
-		{name: "old and not Ready", set: old, machine: notReady, want: marked},
-		{name: "new", set: current, machine: isReady, want: unmarked},
-		{name: "old, and going", set: old, machine: going(isReady), want: asTheyAre},
-		{name: "switched off", off: true, set: old, machine: isReady, want: unmarked},
-		{name: "there is no new set yet", change: func(_ *v1beta1.MachineDeployment, h *history) { h.current = -1 }, set: old, machine: isReady, want: asTheyAre},
-		{name: "rolled back", change: func(_ *v1beta1.MachineDeployment, h *history) { h.current = old }, set: old, machine: isReady, want: unmarked},
-		{name: "made before it was rolled back", change: func(_ *v1beta1.MachineDeployment, h *history) { h.current = old }, set: current, machine: isReady, want: marked},
+		{name: "old", set: old, machine: isReady, want: tainted},
+		{name: "old and not Ready", set: old, machine: notReady, want: tainted},
+		{name: "new", set: current, machine: isReady, want: untainted},
+		{name: "old, and going", set: old, machine: going(isReady), want: leaveAsIs},
+		{name: "switched off", off: true, set: old, machine: isReady, want: untainted},
+		{name: "there is no new set yet", change: func(_ *v1beta1.MachineDeployment, h *history) { h.current = -1 }, set: old, machine: isReady, want: leaveAsIs},
+		{name: "rolled back", change: func(_ *v1beta1.MachineDeployment, h *history) { h.current = old }, set: old, machine: isReady, want: untainted},
+		{name: "made before it was rolled back", change: func(_ *v1beta1.MachineDeployment, h *history) { h.current = old }, set: current, machine: isReady, want: tainted},
 		{name: "the old set goes", change: func(_ *v1beta1.MachineDeployment, h *history) {
 			now := metav1.NewTime(noon)
 			h.sets[old].DeletionTimestamp = &now
-		}, set: old, machine: isReady, want: asTheyAre},
-		{name: "paused, old", change: func(d *v1beta1.MachineDeployment, _ *history) { d.Spec.Paused = true }, set: old, machine: isReady, want: asTheyAre},
-		{name: "paused, new", change: func(d *v1beta1.MachineDeployment, _ *history) { d.Spec.Paused = true }, set: current, machine: isReady, want: asTheyAre},
-		{name: "frozen", change: func(d *v1beta1.MachineDeployment, _ *history) { d.Labels = map[string]string{v1beta1.LabelFreeze: ""} }, set: old, machine: isReady, want: asTheyAre},
-		{name: "in place, old", change: by(v1beta1.StrategyInPlace), set: old, machine: isReady, want: marked},
-		{name: "in place, handed over", change: by(v1beta1.StrategyInPlace), set: current, machine: updating, want: asTheyAre},
-		{name: "in place, updated", change: by(v1beta1.StrategyInPlace), set: current, machine: isReady, want: unmarked},
+		}, set: old, machine: isReady, want: leaveAsIs},
+		{name: "paused, old", change: func(d *v1beta1.MachineDeployment, _ *history) { d.Spec.Paused = true }, set: old, machine: isReady, want: leaveAsIs},
+		{name: "paused, new", change: func(d *v1beta1.MachineDeployment, _ *history) { d.Spec.Paused = true }, set: current, machine: isReady, want: leaveAsIs},
+		{name: "frozen", change: func(d *v1beta1.MachineDeployment, _ *history) { d.Labels = map[string]string{v1beta1.LabelFreeze: ""} }, set: old, machine: isReady, want: leaveAsIs},
+		{name: "in place, old", change: by(v1beta1.StrategyInPlace), set: old, machine: isReady, want: tainted},
+		{name: "in place, handed over", change: by(v1beta1.StrategyInPlace), set: current, machine: updating, want: leaveAsIs},
+		{name: "in place, updated", change: by(v1beta1.StrategyInPlace), set: current, machine: isReady, want: untainted},
 		{name: "in place, when people choose", change: func(d *v1beta1.MachineDeployment, _ *history) {
 			d.Spec.Strategy = v1beta1.DeploymentStrategy{Type: v1beta1.StrategyInPlace, InPlace: &v1beta1.InPlaceUpdate{Orchestration: v1beta1.OrchestrationManual}}
-		}, set: old, machine: isReady, want: unmarked},
-		{name: "when people delete", change: by(v1beta1.StrategyOnDelete), set: old, machine: isReady, want: unmarked},
-		{name: "all at once", change: by(v1beta1.StrategyRecreate), set: old, machine: isReady, want: unmarked},
+		}, set: old, machine: isReady, want: untainted},
+		{name: "when people delete", change: by(v1beta1.StrategyOnDelete), set: old, machine: isReady, want: untainted},
+		{name: "all at once", change: by(v1beta1.StrategyRecreate), set: old, machine: isReady, want: untainted},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestWhoseNodesAreMarked(t *testing.T) {
 			if test.change != nil {
 				test.change(d, &h)
 			}
-			if got := h.marking(d, !test.off, test.set, machine("m", 1, test.machine)); got != test.want {
+			if got := h.taintDecision(d, !test.off, test.set, machine("m", 1, test.machine)); got != test.want {
 				t.Errorf("the marking is %d, expected %d", got, test.want)
 			}
 		})
@@ -75,7 +75,7 @@ func node(annotations []string, taints ...corev1.Taint) *corev1.Node {
 }
 
 // D-20
-func TestMarksComeAndGo(t *testing.T) {
+func TestTaintsAreAddedAndRemoved(t *testing.T) {
 	const scaleDown = v1beta1.NodeAnnotationScaleDownDisabled
 	ours := corev1.Taint{Key: v1beta1.NodeTaintOutdated, Effect: corev1.TaintEffectPreferNoSchedule}
 	theirs := corev1.Taint{Key: "team", Value: "a", Effect: corev1.TaintEffectNoSchedule}
@@ -112,10 +112,10 @@ func TestMarksComeAndGo(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			given := test.before.DeepCopy()
-			if again := withoutMarks(given, test.wanted); again != nil {
+			if again := withoutOutdatedTaint(given, test.wanted); again != nil {
 				t.Errorf("a node without marks is changed: %v", again)
 			}
-			with := withMarks(given)
+			with := withOutdatedTaint(given)
 			if diff := cmp.Diff(test.with, with); diff != "" {
 				t.Fatalf("marked (- expected, + got):\n%s", diff)
 			}
@@ -125,11 +125,11 @@ func TestMarksComeAndGo(t *testing.T) {
 			if test.between != nil {
 				test.between(with)
 			}
-			if again := withMarks(with); again != nil {
+			if again := withOutdatedTaint(with); again != nil {
 				t.Errorf("a marked node is marked again: %v", again)
 			}
 			given = with.DeepCopy()
-			without := withoutMarks(given, test.wanted)
+			without := withoutOutdatedTaint(given, test.wanted)
 			if diff := cmp.Diff(test.without, without, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("unmarked (- expected, + got):\n%s", diff)
 			}
@@ -140,10 +140,10 @@ func TestMarksComeAndGo(t *testing.T) {
 	}
 	leaving := node(nil)
 	leaving.DeletionTimestamp = &metav1.Time{Time: noon}
-	if withMarks(leaving) != nil {
+	if withOutdatedTaint(leaving) != nil {
 		t.Error("a node that goes is marked")
 	}
-	if withMarks(&corev1.Node{}) == nil {
+	if withOutdatedTaint(&corev1.Node{}) == nil {
 		t.Error("a node without annotations is not marked")
 	}
 }

@@ -118,7 +118,7 @@ func TestARevisionKeepsWhyItWasMade(t *testing.T) {
 	}
 }
 
-func TestForeseeSaysWhyADeploymentIsNotActedUpon(t *testing.T) {
+func TestPreviewRejectsUnusableDeployments(t *testing.T) {
 	d := deployment("a")
 	d.Spec.Selector = metav1.LabelSelector{}
 	if _, err := Preview(d, nil, nil, noon); err == nil {

@@ -120,7 +120,7 @@ func TestAStaleCacheCostsNoAvailableMachine(t *testing.T) {
 }
 
 // S-16: nothing holds up a set whose deployment is gone, or has said that it needs no machines.
-func TestNoDeploymentHoldsUpADeletionForEver(t *testing.T) {
+func TestADeploymentBlocksNoDeletionForEver(t *testing.T) {
 	for name, end := range map[string]func(*bench){
 		"deleted": func(b *bench) {
 			b.must(b.admin.Delete(b.ctx, &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "fleet"}}))

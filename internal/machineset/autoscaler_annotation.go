@@ -9,33 +9,33 @@ import (
 
 // markLifetime is how long an autoscaler's mark stays on a machine while nothing is scaled down. The autoscaler takes
 // back a mark when it could not lower replicas; one that outlives this belongs to an autoscaler that died in between.
-const markLifetime = 15 * time.Minute
+const deleteAnnotationLifetime = 15 * time.Minute
 
 // cluster-autoscaler's clusterapi provider writes time.Now().String(): with its monotonic reading, a form that no person
 // would choose. (kubernetes/autoscaler, cloudprovider/clusterapi/clusterapi_unstructured.go, MarkMachineForDeletion.)
-const markLayout = "2006-01-02 15:04:05.999999999 -0700 MST"
+const deleteAnnotationLayout = "2006-01-02 15:04:05.999999999 -0700 MST"
 
-var markMonotonic = regexp.MustCompile(` m=[+-][0-9]+\.[0-9]+$`)
+var monotonicReading = regexp.MustCompile(` m=[+-][0-9]+\.[0-9]+$`)
 
 // autoscalerMark returns when an autoscaler marked the machine; false if nobody did, or a person.
-func autoscalerMark(m *v1beta1.Machine) (time.Time, bool) {
+func autoscalerDeleteAnnotation(m *v1beta1.Machine) (time.Time, bool) {
 	value, ok := m.Annotations[v1beta1.AnnotationDeleteMachine]
 	if !ok {
 		return time.Time{}, false
 	}
-	at := markMonotonic.FindStringIndex(value)
+	at := monotonicReading.FindStringIndex(value)
 	if at == nil {
 		return time.Time{}, false
 	}
-	marked, err := time.Parse(markLayout, value[:at[0]])
+	marked, err := time.Parse(deleteAnnotationLayout, value[:at[0]])
 	return marked, err == nil
 }
 
 // markExpiresIn returns how long an autoscaler's mark on the machine is still good; false if it has none.
-func markExpiresIn(m *v1beta1.Machine, now time.Time) (time.Duration, bool) {
-	marked, ok := autoscalerMark(m)
+func deleteAnnotationExpiresIn(m *v1beta1.Machine, now time.Time) (time.Duration, bool) {
+	marked, ok := autoscalerDeleteAnnotation(m)
 	if !ok {
 		return 0, false
 	}
-	return marked.Add(markLifetime).Sub(now), true
+	return marked.Add(deleteAnnotationLifetime).Sub(now), true
 }

@@ -49,10 +49,10 @@ func receivesFrom(to, from *v1beta1.MachineSet) bool {
 }
 
 // handOver plans to hand over n machines, or those of them that were selected where the order is for such only.
-func (p *Plan) handOver(s State, kept []*v1beta1.Machine, n int, onlySelected bool) {
+func (p *Plan) handOver(s State, active []*v1beta1.Machine, n int, onlySelected bool) {
 	if onlySelected {
-		kept = slices.DeleteFunc(slices.Clone(kept), func(m *v1beta1.Machine) bool { return !handover.Selected(m) })
-		n = min(n, len(kept))
+		active = slices.DeleteFunc(slices.Clone(active), func(m *v1beta1.Machine) bool { return !handover.Selected(m) })
+		n = min(n, len(active))
 	}
 	if n <= 0 {
 		return
@@ -62,7 +62,7 @@ func (p *Plan) handOver(s State, kept []*v1beta1.Machine, n int, onlySelected bo
 		return
 	}
 	t := templateOf(s.Receiver)
-	for _, m := range handOverOrder(kept)[:n] {
+	for _, m := range handOverOrder(active)[:n] {
 		p.HandOver = append(p.HandOver, Update{From: m, To: t.receive(m, s.Set)})
 	}
 }
@@ -71,13 +71,13 @@ func (p *Plan) handOver(s State, kept []*v1beta1.Machine, n int, onlySelected bo
 // that nobody may change, then those that somebody wants to be deleted.
 func handOverOrder(machines []*v1beta1.Machine) []*v1beta1.Machine {
 	ordered := slices.Clone(machines)
-	held := func(m *v1beta1.Machine) bool { return machinestate.Paused(m) || !knownTypeVersion(m.Labels) }
+	untouchable := func(m *v1beta1.Machine) bool { return machinestate.Paused(m) || !knownTypeVersion(m.Labels) }
 	marked := func(m *v1beta1.Machine) bool { return has(m.Annotations, v1beta1.AnnotationDeleteMachine) }
 	slices.SortFunc(ordered, func(a, b *v1beta1.Machine) int {
 		return cmp.Or(
 			falseFirst(handover.Settled(a), handover.Settled(b)),
 			falseFirst(marked(a), marked(b)),
-			falseFirst(held(a), held(b)),
+			falseFirst(untouchable(a), untouchable(b)),
 			a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
 			cmp.Compare(a.Name, b.Name),
 		)
@@ -139,12 +139,12 @@ func (p *pass) handOver(ctx context.Context, updates []Update) error {
 	to := &v1beta1.MachineSet{}
 	switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(p.state.Receiver), to); {
 	case apierrors.IsNotFound(err):
-		p.wakeIn(conflictDelay)
+		p.requeueIn(conflictDelay)
 		return nil
 	case err != nil:
 		return fmt.Errorf("get set %s, which is to receive machines: %w", p.state.Receiver.Name, err)
 	case to.UID != p.state.Receiver.UID || to.Generation != p.state.Receiver.Generation || !receivesFrom(to, p.state.Set):
-		p.wakeIn(conflictDelay)
+		p.requeueIn(conflictDelay)
 		return nil
 	}
 	machines := make([]*v1beta1.Machine, 0, len(updates))

@@ -15,11 +15,11 @@ import (
 
 // setAsidePoll is how often a set that makes no machines, because too many are kept aside, looks whether some are gone: no
 // event of theirs concerns it.
-const setAsidePoll = time.Minute
+const preservedPoll = time.Minute
 
 // notToBeSetAside returns the machines that are not about to be set aside. Of the others their own controller says that
 // they are no longer the set's, and only then may the set replace them.
-func notToBeSetAside(machines []*v1beta1.Machine) []*v1beta1.Machine {
+func withoutDueForPreservation(machines []*v1beta1.Machine) []*v1beta1.Machine {
 	if !slices.ContainsFunc(machines, preservation.Due) {
 		return machines
 	}
@@ -28,7 +28,7 @@ func notToBeSetAside(machines []*v1beta1.Machine) []*v1beta1.Machine {
 
 // wereOurs counts, of machines without a controller, those that were set aside and would match the set if they still had
 // the labels that were taken from them.
-func wereOurs(set *v1beta1.MachineSet, orphans []v1beta1.Machine) (n int) {
+func countPreserved(set *v1beta1.MachineSet, orphans []v1beta1.Machine) (n int) {
 	left := &metav1.LabelSelector{MatchLabels: map[string]string{}}
 	taken := func(key string) bool {
 		return key == v1beta1.LabelTemplateHash || key == v1beta1.LabelMachineSet
@@ -56,12 +56,12 @@ func wereOurs(set *v1beta1.MachineSet, orphans []v1beta1.Machine) (n int) {
 }
 
 // tooMany says why no more machines are made.
-func tooMany(ceiling, setAside int) Reason {
+func tooManyMachines(ceiling, preserved int) Reason {
 	most := wording.Count(ceiling, "machine")
 	message := fmt.Sprintf("No more than %s may exist, those being deleted included: deletion does not keep up.", most)
-	if setAside > 0 {
+	if preserved > 0 {
 		message = fmt.Sprintf("No more than %s may exist, those included that are being deleted or, as %d are, kept aside by the annotation %s.",
-			most, setAside, v1beta1.AnnotationPreserve)
+			most, preserved, v1beta1.AnnotationPreserve)
 	}
 	return Reason{v1beta1.ReasonTooManyMachines, message}
 }

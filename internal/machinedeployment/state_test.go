@@ -9,8 +9,8 @@ import (
 )
 
 // A map that only another path makes is a panic of the path that writes first.
-func TestWhatIsRememberedOfADeploymentCanBeAddedTo(t *testing.T) {
-	r := reflect.ValueOf(newMemory().of(types.NamespacedName{Name: "web"}, "uid")).Elem()
+func TestDeploymentStateHasNoNilMaps(t *testing.T) {
+	r := reflect.ValueOf(newSharedState().get(types.NamespacedName{Name: "web"}, "uid")).Elem()
 	for i := range r.NumField() {
 		if f := r.Field(i); f.Kind() == reflect.Map && f.IsNil() {
 			t.Errorf("%s is nil", r.Type().Field(i).Name)
@@ -18,13 +18,13 @@ func TestWhatIsRememberedOfADeploymentCanBeAddedTo(t *testing.T) {
 	}
 }
 
-func TestSettle(t *testing.T) {
+func TestDebounce(t *testing.T) {
 	for _, test := range []struct {
-		name       string
-		machines   int
-		generation int64
-		ago, want  time.Duration
-		news       int32
+		name          string
+		machines      int
+		generation    int64
+		ago, want     time.Duration
+		machineEvents int32
 	}{
 		{"first pass", 0, 1, time.Hour, 0, 0},
 		{"a small deployment hardly waits", 10, 7, 0, 4 * time.Millisecond, 0},
@@ -37,17 +37,17 @@ func TestSettle(t *testing.T) {
 		{"a large one for no less than it would wait", 5000, 7, 100 * time.Millisecond, 1900 * time.Millisecond, 9},
 		{"until it can exchange as many as it may", 1000, 7, 10 * time.Millisecond, 390 * time.Millisecond, 10},
 	} {
-		r := &recollection{generation: 7, decidedAt: noon.Add(-test.ago), machines: test.machines}
-		if test.news > 0 {
+		r := &deploymentState{generation: 7, decidedAt: noon.Add(-test.ago), machines: test.machines}
+		if test.machineEvents > 0 {
 			r.batch = 10
 		}
-		if got := r.settle(test.generation, test.news, noon); got != test.want {
+		if got := r.debounce(test.generation, test.machineEvents, noon); got != test.want {
 			t.Errorf("%s: waits %s, expected %s", test.name, got, test.want)
 		}
 	}
 }
 
-func TestTellIsRecalledUntilObserved(t *testing.T) {
+func TestWrittenReplicasCountUntilObserved(t *testing.T) {
 	tests := []struct {
 		name              string
 		live, before, now int32
@@ -60,45 +60,45 @@ func TestTellIsRecalledUntilObserved(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			r := newMemory().of(types.NamespacedName{}, "d")
+			r := newSharedState().get(types.NamespacedName{}, "d")
 			set := setOf("a", 1, noon)
-			r.tell(set.UID, test.live, test.before, test.now, 5)
+			r.recordWrite(set.UID, test.live, test.before, test.now, 5)
 			set.Status.ObservedGeneration = 4
 			counted := Set{Replicas: test.now, Least: test.now, Most: test.now}
-			if r.recall(set, &counted); counted.Least != test.least || counted.Most != test.most {
+			if r.widen(set, &counted); counted.Least != test.least || counted.Most != test.most {
 				t.Errorf("the set may act upon %d to %d, expected %d to %d", counted.Least, counted.Most, test.least, test.most)
 			}
 			set.Status.ObservedGeneration = 5
 			counted = Set{Replicas: test.now, Least: test.now, Most: test.now}
-			if r.recall(set, &counted); counted.Least != test.now || counted.Most != test.now || len(r.told) != 0 {
+			if r.widen(set, &counted); counted.Least != test.now || counted.Most != test.now || len(r.unobserved) != 0 {
 				t.Errorf("it is still remembered after the set has heard of it: %d to %d", counted.Least, counted.Most)
 			}
 		})
 	}
-	r := newMemory().of(types.NamespacedName{}, "d")
-	r.tell("x", 0, 3, 2, 5)
-	r.tell("x", 0, 2, 1, 6)
+	r := newSharedState().get(types.NamespacedName{}, "d")
+	r.recordWrite("x", 0, 3, 2, 5)
+	r.recordWrite("x", 0, 2, 1, 6)
 	set := setOf("a", 1, noon)
 	set.UID, set.Status.ObservedGeneration = "x", 5
 	counted := Set{Replicas: 1, Least: 1, Most: 1}
-	if r.recall(set, &counted); counted.Most != 3 {
+	if r.widen(set, &counted); counted.Most != 3 {
 		t.Errorf("told 3, 2, 1 in turn, the set may act upon %d at most, expected 3", counted.Most)
 	}
-	if r.keepOnly(nil); len(r.told) != 0 {
+	if r.keepOnly(nil); len(r.unobserved) != 0 {
 		t.Error("a set that is gone is remembered")
 	}
 }
 
 func TestAnotherDeploymentOfThatNameStartsAfresh(t *testing.T) {
-	m := newMemory()
+	m := newSharedState()
 	key := types.NamespacedName{Namespace: "ns", Name: "web"}
-	first := m.of(key, "1")
+	first := m.get(key, "1")
 	first.trusted = true
-	if !m.takeStrays(first) || m.takeStrays(first) {
+	if !m.takeOrphanSetSeen(first) || m.takeOrphanSetSeen(first) {
 		t.Error("strays are to be looked for once, on the first pass")
 	}
-	m.straySeen(key)
-	if !m.takeStrays(first) {
+	m.orphanSetSeen(key)
+	if !m.takeOrphanSetSeen(first) {
 		t.Error("a stray that was seen is not looked for")
 	}
 	for _, name := range []string{"a", "b", "a"} {
@@ -107,14 +107,14 @@ func TestAnotherDeploymentOfThatNameStartsAfresh(t *testing.T) {
 	if got := m.takeFailed(first); len(got) != 2 || len(m.takeFailed(first)) != 0 {
 		t.Errorf("%d failures are taken, expected those of 2 machines, once", len(got))
 	}
-	if m.of(key, "1") != first {
+	if m.get(key, "1") != first {
 		t.Error("what is known of the deployment is lost")
 	}
-	if second := m.of(key, "2"); second.trusted || second == first {
+	if second := m.get(key, "2"); second.trusted || second == first {
 		t.Error("what is known of a deployment is believed of its successor")
 	}
 	m.forget(key)
-	if m.straySeen(key); len(m.deployments) != 0 {
+	if m.orphanSetSeen(key); len(m.deployments) != 0 {
 		t.Error("a deployment that is gone is remembered")
 	}
 }

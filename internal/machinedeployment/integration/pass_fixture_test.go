@@ -267,11 +267,11 @@ func (b *bench) changeSet(class string, change func(*v1beta1.MachineSet)) {
 // replicas returns what each set was told, by class.
 func (b *bench) replicas() map[string]int32 {
 	b.Helper()
-	told := map[string]int32{}
+	replicas := map[string]int32{}
 	for class, set := range b.sets() {
-		told[class] = set.ReplicasOrDefault()
+		replicas[class] = set.ReplicasOrDefault()
 	}
-	return told
+	return replicas
 }
 
 func (b *bench) wantReplicas(want map[string]int32) {

@@ -17,44 +17,44 @@ const nodeAnnotationOutdated = "machinist.dev/outdated"
 
 // Marks, as nodeAnnotationOutdated lists them.
 const (
-	markTaint         = "taint"
-	markScaleDownStop = "scale-down-disabled"
+	appliedTaint             = "taint"
+	appliedScaleDownDisabled = "scale-down-disabled"
 )
 
 // scaleDownStopped is the value of the annotation that keeps cluster-autoscaler from removing a Node.
-const scaleDownStopped = "true"
+const scaleDownDisabled = "true"
 
 // marking says what the marks of a machine's Node have to be.
-type marking int
+type taintDecision int
 
 const (
 	// asTheyAre: whatever is there may stay for now.
-	asTheyAre marking = iota
+	leaveAsIs taintDecision = iota
 	// marked: pods shall prefer other Nodes, and nobody else remove this one.
-	marked
+	tainted
 	// unmarked: nothing of ours shall be there.
-	unmarked
+	untainted
 )
 
 // marking decides for a machine of set i. With on false, marks are only taken off.
-func (h history) marking(d *v1beta1.MachineDeployment, on bool, i int, m *v1beta1.Machine) marking {
+func (h history) taintDecision(d *v1beta1.MachineDeployment, on bool, i int, m *v1beta1.Machine) taintDecision {
 	_, frozen := d.Labels[v1beta1.LabelFreeze]
 	switch {
 	case h.current < 0:
 		// The set of the wanted template comes first: until then nothing is old.
-		return asTheyAre
+		return leaveAsIs
 	case !m.DeletionTimestamp.IsZero(), !h.sets[i].DeletionTimestamp.IsZero():
-		return asTheyAre // the Node goes, and its marks with it
+		return leaveAsIs // the Node goes, and its marks with it
 	case d.Spec.Paused, frozen:
-		return asTheyAre // the rollout stands still, and is not over
+		return leaveAsIs // the rollout stands still, and is not over
 	case !on, !exchanges(d):
-		return unmarked
+		return untainted
 	case i != h.current:
-		return marked
+		return tainted
 	case handover.Updating(m):
-		return asTheyAre // it has a new owner, and is not new yet
+		return leaveAsIs // it has a new owner, and is not new yet
 	}
-	return unmarked
+	return untainted
 }
 
 // exchanges reports whether the deployment itself brings machines of old revisions to the new one, some after others.
@@ -70,7 +70,7 @@ func exchanges(d *v1beta1.MachineDeployment) bool {
 }
 
 // withMarks returns the Node with the marks of an old revision, or nil if there is nothing to do.
-func withMarks(node *corev1.Node) *corev1.Node {
+func withOutdatedTaint(node *corev1.Node) *corev1.Node {
 	if _, done := node.Annotations[nodeAnnotationOutdated]; done || !node.DeletionTimestamp.IsZero() {
 		return nil
 	}
@@ -81,11 +81,11 @@ func withMarks(node *corev1.Node) *corev1.Node {
 	var ours []string
 	if !slices.ContainsFunc(out.Spec.Taints, isOutdatedTaint) {
 		out.Spec.Taints = append(out.Spec.Taints, corev1.Taint{Key: v1beta1.NodeTaintOutdated, Effect: corev1.TaintEffectPreferNoSchedule})
-		ours = append(ours, markTaint)
+		ours = append(ours, appliedTaint)
 	}
 	if _, set := out.Annotations[v1beta1.NodeAnnotationScaleDownDisabled]; !set {
-		out.Annotations[v1beta1.NodeAnnotationScaleDownDisabled] = scaleDownStopped
-		ours = append(ours, markScaleDownStop)
+		out.Annotations[v1beta1.NodeAnnotationScaleDownDisabled] = scaleDownDisabled
+		ours = append(ours, appliedScaleDownDisabled)
 	}
 	out.Annotations[nodeAnnotationOutdated] = strings.Join(ours, ",")
 	return out
@@ -93,7 +93,7 @@ func withMarks(node *corev1.Node) *corev1.Node {
 
 // withoutMarks returns the Node without the marks that withMarks put there, or nil if there is nothing to do. What the
 // machine itself wants on its Node stays.
-func withoutMarks(node *corev1.Node, wanted v1beta1.NodeTemplate) *corev1.Node {
+func withoutOutdatedTaint(node *corev1.Node, wanted v1beta1.NodeTemplate) *corev1.Node {
 	listed, done := node.Annotations[nodeAnnotationOutdated]
 	if !done {
 		return nil
@@ -102,13 +102,13 @@ func withoutMarks(node *corev1.Node, wanted v1beta1.NodeTemplate) *corev1.Node {
 	delete(out.Annotations, nodeAnnotationOutdated)
 	for ours := range strings.SplitSeq(listed, ",") {
 		switch ours {
-		case markTaint:
+		case appliedTaint:
 			if !slices.ContainsFunc(wanted.Taints, isOutdatedTaint) {
 				out.Spec.Taints = slices.DeleteFunc(out.Spec.Taints, isOutdatedTaint)
 			}
-		case markScaleDownStop:
+		case appliedScaleDownDisabled:
 			_, keep := wanted.Annotations[v1beta1.NodeAnnotationScaleDownDisabled]
-			if !keep && out.Annotations[v1beta1.NodeAnnotationScaleDownDisabled] == scaleDownStopped {
+			if !keep && out.Annotations[v1beta1.NodeAnnotationScaleDownDisabled] == scaleDownDisabled {
 				delete(out.Annotations, v1beta1.NodeAnnotationScaleDownDisabled)
 			}
 		}

@@ -9,7 +9,7 @@ import (
 
 // S-15, S-17: a machine that is about to be set aside is deleted neither as failed nor as one too many, and no other one in
 // its place.
-func TestMachinesThatAreToBeSetAsideAreLeftAlone(t *testing.T) {
+func TestMachinesDueForPreservationAreNotDeleted(t *testing.T) {
 	withInstance := func(m *v1beta1.Machine) { m.Status.Instance = &v1beta1.InstanceStatus{State: v1beta1.InstanceRunning} }
 	now, failed := annotated(v1beta1.AnnotationPreserve, v1beta1.PreserveNow), annotated(v1beta1.AnnotationPreserve, v1beta1.PreserveWhenFailed)
 	for _, test := range []struct {
@@ -35,7 +35,7 @@ func TestMachinesThatAreToBeSetAsideAreLeftAlone(t *testing.T) {
 }
 
 // S-18: what is kept aside counts towards the ceiling, whose message says so.
-func TestMachinesThatAreKeptAsideHaveACeiling(t *testing.T) {
+func TestPreservedMachinesCountTowardsTheLimit(t *testing.T) {
 	state := stateOf(aSet(2))
 	state.Preserved = 12
 	if plan := Decide(state); plan.Create != 2 {
@@ -43,20 +43,20 @@ func TestMachinesThatAreKeptAsideHaveACeiling(t *testing.T) {
 	}
 	state.Preserved = 14
 	plan := Decide(state)
-	if plan.Create != 0 || plan.Refused.Reason != v1beta1.ReasonTooManyMachines || !strings.Contains(plan.Refused.Message, "14 are, kept aside") || plan.Wait != setAsidePoll {
-		t.Errorf("makes %d, says %+v, waits %s", plan.Create, plan.Refused, plan.Wait)
+	if plan.Create != 0 || plan.CreationBlocked.Reason != v1beta1.ReasonTooManyMachines || !strings.Contains(plan.CreationBlocked.Message, "14 are, kept aside") || plan.Wait != preservedPoll {
+		t.Errorf("makes %d, says %+v, waits %s", plan.Create, plan.CreationBlocked, plan.Wait)
 	}
 }
 
 // S-18: those are counted that would be the set's, had they not lost the labels of sets.
-func TestWhoWasSetAsideIsKnownByItsLabels(t *testing.T) {
+func TestPreservedMachinesOfASetAreFoundByLabels(t *testing.T) {
 	set := aSet(1)
 	set.Spec.Selector.MatchLabels[v1beta1.LabelTemplateHash] = "abc"
-	kept := annotated(v1beta1.AnnotationPreservedUntil, "2030-01-01T00:00:00Z")
+	preserved := annotated(v1beta1.AnnotationPreservedUntil, "2030-01-01T00:00:00Z")
 	orphans := []v1beta1.Machine{
-		*newMachine("a", abandoned, kept), *newMachine("b", abandoned), *newMachine("c", abandoned, kept, leaving), *newMachine("d", abandoned, kept, foreignLabels),
+		*newMachine("a", abandoned, preserved), *newMachine("b", abandoned), *newMachine("c", abandoned, preserved, leaving), *newMachine("d", abandoned, preserved, otherLabels),
 	}
-	if n := wereOurs(set, orphans); n != 1 {
+	if n := countPreserved(set, orphans); n != 1 {
 		t.Errorf("%d are counted, not 1", n)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/internal/wording"
 )
 
-// longestMessage keeps the API server's answer to a large object from being repeated in full.
+// longestMessage limits how much of the API server's response to a large object is repeated.
 const longestMessage = 1024
 
 // conditions writes the conditions of one status.
@@ -44,7 +44,7 @@ func (c conditions) set(kind string, isTrue bool, reason, otherwise, message str
 	c.put(condition)
 }
 
-// setOnce writes a condition that is left out until it first holds.
+// setOnce writes a condition that is missing until it is first True.
 func (c conditions) setOnce(kind string, isTrue bool, reason, otherwise, message, over string) {
 	if !isTrue && c.find(kind) == nil {
 		return
@@ -55,7 +55,7 @@ func (c conditions) setOnce(kind string, isTrue bool, reason, otherwise, message
 	c.set(kind, isTrue, reason, otherwise, message)
 }
 
-// rollingOut tells whether machines are being exchanged, and what is waited for.
+// rollingOut reports whether machines are being replaced, and what the rollout waits for.
 func (c conditions) rollingOut(v *view, r rollout) {
 	condition := metav1.Condition{Type: v1beta1.ConditionRollingOut, Status: metav1.ConditionTrue}
 	switch outdated := v.outdated(); {
@@ -75,8 +75,8 @@ func (c conditions) rollingOut(v *view, r rollout) {
 	c.put(condition)
 }
 
-// frozen tells what stops growth and rollouts. Who set the label may have written the condition already, with a better
-// reason.
+// frozen reports what stops growth and rollouts. The controller that set the label may have written the condition already, with
+// a better reason.
 func (c conditions) frozen(v *view) {
 	if v.freeze == v1beta1.ReasonFrozenByLabel && meta.IsStatusConditionTrue(c.status.Conditions, v1beta1.ConditionFrozen) {
 		return
@@ -84,7 +84,7 @@ func (c conditions) frozen(v *view) {
 	c.setOnce(v1beta1.ConditionFrozen, v.state.Frozen, v.freeze, v1beta1.ReasonThawed, v.freezeMessage, "Growth and rollouts may go on.")
 }
 
-// ofSets writes the conditions that a deployment shows for all its sets.
+// ofSets writes the conditions that sum up all sets of the deployment.
 func (c conditions) ofSets(v *view, status *v1beta1.MachineDeploymentStatus) {
 	replicas := v.state.Replicas
 	var deleting int32
@@ -115,9 +115,9 @@ func (c conditions) ofSets(v *view, status *v1beta1.MachineDeploymentStatus) {
 	c.setOnce(v1beta1.ConditionReplicaFailure, failure.Status == metav1.ConditionTrue, failure.Reason, v1beta1.ReasonNoFailure, failure.Message, "Machines can be created and deleted.")
 }
 
-// unrenewed says that instances are older than spec.rolloutAfter and stay so; empty if there are none. With strategy InPlace
-// machines change hands for the revision that it makes, and nothing of it is for the provider to change: who asked for new
-// instances has to know that there will be none.
+// olderThanRolloutAfter reports the machines whose instances are older than spec.rolloutAfter and stay; empty if there are none.
+// With the strategy InPlace the machines move to the new revision, but it asks the provider for no change. A user who asked for
+// new instances must know that there will be none.
 func (v *view) olderThanRolloutAfter() string {
 	if v.state.Strategy != v1beta1.StrategyInPlace || v.rolloutAfter.IsZero() {
 		return ""
@@ -136,7 +136,7 @@ func (v *view) olderThanRolloutAfter() string {
 	return fmt.Sprintf("nothing renews %s made before spec.rolloutAfter: with strategy InPlace it reaches only what is made later", wording.Count(old, "machine"))
 }
 
-// launchedBefore reports whether the machine's instance is older than that; if it was replaced, the last one counts.
+// launchedBefore reports whether the machine's present instance was launched before t.
 func launchedBefore(m *v1beta1.Machine, t time.Time) bool {
 	if in := m.Status.Instance; in != nil && in.LaunchTime != nil && !in.LaunchTime.Time.Before(t) {
 		return false

@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Who restarts a fleet that is updated in place is told that no instance is renewed. (D-1)
+// A restart of a deployment that is updated in place reports that no instance is renewed. (D-1)
 func TestInPlaceReportsThatRolloutAfterRenewsNothing(t *testing.T) {
 	past := metav1.NewTime(noon.Add(30 * time.Minute))
 	old := func(m *v1beta1.Machine) { isReady(m); m.CreationTimestamp = metav1.NewTime(noon) }
@@ -45,7 +45,7 @@ func TestInPlaceReportsThatRolloutAfterRenewsNothing(t *testing.T) {
 			conditions{&status, 1, noon.Add(time.Hour)}.rollingOut(v, rollout{})
 			message := meta.FindStatusCondition(status.Conditions, v1beta1.ConditionRollingOut).Message
 			if test.want == "" && strings.Contains(message, "rolloutAfter") || !strings.Contains(message, test.want) {
-				t.Errorf("RollingOut says %q, expected %q in it", message, test.want)
+				t.Errorf("RollingOut is %q, expected %q in it", message, test.want)
 			}
 		})
 	}

@@ -80,7 +80,7 @@ func TestFailuresInARow(t *testing.T) {
 			{set: "s", machines: []*v1beta1.Machine{machine("b", 2, create)}},
 			{set: "s", machines: []*v1beta1.Machine{machine("c", 3, create)}},
 		}, 3},
-		{"replaced before it was looked at", []step{
+		{"replaced before it was observed", []step{
 			{set: "s", machines: []*v1beta1.Machine{machine("a", 1, create)}},
 			{set: "s", seen: []launchFailure{seenFailing("s", "b", 1), seenFailing("s", "a", 0), seenFailing("other", "x", 1)}},
 		}, 2},
@@ -201,7 +201,7 @@ func TestAStatusDescribesAtMostTenFailedMachines(t *testing.T) {
 	}
 }
 
-// What is remembered of a set can be added to from the first look on, whichever set it is: also where nothing was recalled
+// Failures of a set can be recorded from the first pass on, whichever set it is: also if nothing was restored
 // and the set has no UID yet, as one that is only previewed.
 func TestFailuresCanBeRecordedBeforeTheFirstPass(t *testing.T) {
 	var f failures

@@ -242,7 +242,7 @@ func (w *world) checkDone() {
 			}
 		}
 		if s.replicas != wanted || up != wanted || int32(len(s.machines)) != wanted {
-			w.t.Fatalf("set %s shall have %d machines, waiting: %s\n%s\n%s", s.name, wanted, w.waiting, w.log, w)
+			w.t.Fatalf("set %s should have %d machines, waiting: %s\n%s\n%s", s.name, wanted, w.waiting, w.log, w)
 		}
 	}
 	if w.waiting != "" {

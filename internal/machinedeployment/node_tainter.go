@@ -26,65 +26,64 @@ import (
 	"machinist.dev/machinist/internal/wiring"
 )
 
-// MarkerName is the name of the controller that marks Nodes.
+// NodeTainterName is the name of the controller that taints Nodes.
 const NodeTainterName = "machinedeployment-marks"
 
 const (
-	// parallelMarks bounds the Nodes of one deployment that are written at a time.
+	// parallelNodeWrites bounds the Nodes of one deployment that are written at a time.
 	parallelNodeWrites = 16
-	// betweenMarks is the least time between two looks at one deployment between which no other revision became the
-	// wanted one.
+	// minCheckInterval is the least time between two checks of one deployment, unless its revision or generation changes.
 	minCheckInterval = time.Second
-	// retryMarks is when to try again what failed, and to look again for a Node that is not there.
+	// nodeRetryInterval is when to retry failed writes, and to check again for a missing Node.
 	nodeRetryInterval = 30 * time.Second
-	// marksTimeout bounds the writes of one look, so that a target cluster that does not answer keeps no worker.
+	// nodeWritesTimeout bounds the writes of one pass, so that an unresponsive target cluster blocks no worker.
 	nodeWritesTimeout = 10 * time.Second
 )
 
-// MarkerOptions are what a Marker works with.
+// NodeTainterOptions are the dependencies and settings of a NodeTainter.
 type NodeTainterOptions struct {
 	// Client reads the control cluster from the cache, by the indexes of package index.
 	Client client.Client
 	// Nodes reads the Nodes of the target cluster from the cache, and writes them.
 	Nodes client.Client
-	// Synced reports whether the cache of Nodes was filled. Default: it was.
+	// Synced reports whether the cache of Nodes has synced. Default: it has.
 	Synced func() bool
 	Clock  clock.PassiveClock
-	// Off says that no Node is to be marked; marks that are there are still taken off.
+	// Off says that no Node is tainted; existing taints are still removed.
 	Off bool
-	// Concurrency is the number of deployments whose Nodes are looked at at once. Default 4.
+	// Concurrency is the number of deployments reconciled at once. Default 4.
 	Concurrency int
-	// Stopped says why the target cluster must be left alone now, for as long as the reason is not empty. Default: it
-	// need not.
+	// Stopped returns why this process must not write to the target cluster now; an empty reason means that it may. Default:
+	// it always may.
 	Stopped func() (reason, message string)
 	// Run calls f for each of 0 to n-1 and returns when all have returned. Default: in parallel.
 	Run func(n int, f func(i int))
 }
 
-// Marker marks the Nodes of old revisions for the time of a rollout: the scheduler prefers others, so that pods do not
-// move from one machine that goes to another that will go, and an autoscaler leaves them alone. It is a controller of its
-// own because a rollout must not wait for it: where the target cluster does not answer, Nodes stay unmarked and nothing
-// else happens.
+// NodeTainter taints the Nodes of old revisions during a rollout, and annotates them for cluster-autoscaler: so the scheduler
+// prefers other Nodes, pods do not move from one machine that goes to another that will go, and the autoscaler does not remove
+// them. It is a separate controller because a rollout must not wait for it: if the target cluster does not respond, Nodes stay
+// untainted and nothing else happens.
 type NodeTainter struct {
 	NodeTainterOptions
 
 	mu    sync.Mutex
 	known map[types.NamespacedName]*taintState
-	// showed are the Nodes on which marks showed up.
+	// appeared are the Nodes on which nodeAnnotationOutdated has appeared in the cache.
 	appeared map[types.UID]struct{}
 }
 
-// markings is what is remembered of one deployment between looks. Losing it costs one look at each Node.
+// taintState is the state of one deployment between passes. Losing it costs one read of each Node.
 type taintState struct {
 	uid        types.UID
 	checkedAt  time.Time
 	generation int64
 	current    types.UID
-	// done is what was last made sure of, by the UIDs of Nodes.
+	// done is what each Node was last known to have, by its UID.
 	done map[types.UID]taintDecision
 }
 
-// NewMarker returns a Marker.
+// NewNodeTainter returns a NodeTainter.
 func NewNodeTainter(o NodeTainterOptions) *NodeTainter {
 	if o.Concurrency <= 0 {
 		o.Concurrency = 4
@@ -101,8 +100,8 @@ func NewNodeTainter(o NodeTainterOptions) *NodeTainter {
 	return &NodeTainter{NodeTainterOptions: o, known: map[types.NamespacedName]*taintState{}, appeared: map[types.UID]struct{}{}}
 }
 
-// Wiring is the table of what wakes the marks of a deployment. Of Nodes it is only marks that show up: a mark that somebody
-// takes off stays off, but one of a former process may show up after it was looked for.
+// Wiring lists the events that trigger a pass over a deployment. A Node triggers one only when nodeAnnotationOutdated appears: a
+// write of a former process may appear after this process has checked the Node. A taint that a person removes stays removed.
 func (k *NodeTainter) Wiring() wiring.Controller {
 	return wiring.Controller{
 		Name: NodeTainterName, Reconciler: k, Concurrency: k.Concurrency,
@@ -115,7 +114,7 @@ func (k *NodeTainter) Wiring() wiring.Controller {
 	}
 }
 
-// Reconcile looks at the Nodes of one MachineDeployment.
+// Reconcile brings the Nodes of one MachineDeployment to their desired taints.
 func (k *NodeTainter) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	d := &v1beta1.MachineDeployment{}
 	switch err := k.Client.Get(ctx, req.NamespacedName, d); {
@@ -152,7 +151,7 @@ func (k *NodeTainter) Reconcile(ctx context.Context, req reconcile.Request) (rec
 	return reconcile.Result{RequeueAfter: sooner(again, revisions.startsIn)}, nil
 }
 
-// task is a machine whose Node has to be looked at.
+// task is a machine whose Node must be checked.
 type task struct {
 	machine *v1beta1.Machine
 	want    taintDecision
@@ -160,7 +159,7 @@ type task struct {
 	absent  bool
 }
 
-// gather returns what is not known to be done already, and forgets Nodes that are of no machine any more.
+// gather returns the Nodes that are not known to be done, and forgets Nodes that belong to no machine any more.
 func (k *NodeTainter) gather(ctx context.Context, d *v1beta1.MachineDeployment, revisions history, known *taintState) ([]task, error) {
 	var todo []task
 	done := make(map[types.UID]taintDecision, len(known.done))
@@ -188,8 +187,8 @@ func (k *NodeTainter) gather(ctx context.Context, d *v1beta1.MachineDeployment, 
 	return todo, nil
 }
 
-// apply writes the Nodes, and returns when to look again without an event; 0 is never. Marks are a help to the scheduler,
-// so nothing that goes wrong with them is an error of the deployment's.
+// apply writes the Nodes, and returns when to reconcile again without an event; 0 is never. Taints are a best effort, so their
+// failures are logged and not returned.
 func (k *NodeTainter) apply(ctx context.Context, known *taintState, todo []task) (again time.Duration) {
 	if len(todo) == 0 {
 		return 0
@@ -202,7 +201,7 @@ func (k *NodeTainter) apply(ctx context.Context, known *taintState, todo []task)
 	for _, t := range todo {
 		switch {
 		case apierrors.IsConflict(t.err):
-			// A kubelet reported in between. The cache has it soon.
+			// Typically the kubelet wrote the Node. The cache has it soon.
 			again = sooner(again, minCheckInterval)
 		case t.err != nil:
 			again = sooner(again, nodeRetryInterval)
@@ -218,13 +217,13 @@ func (k *NodeTainter) apply(ctx context.Context, known *taintState, todo []task)
 		}
 	}
 	if failed > 0 {
-		logf.FromContext(ctx).Info("Nodes of an old revision could not be marked or unmarked; this will be tried again", "nodes", failed, "after", again.String(), "cause", first.Error())
+		logf.FromContext(ctx).Info("Nodes of an old revision could not be tainted or untainted; this will be tried again", "nodes", failed, "after", again.String(), "cause", first.Error())
 	}
 	return again
 }
 
-// write brings the marks of one machine's Node to what they shall be. A Node that is not there, or is another one by now,
-// has none; nor has one with another provider ID, whatever the machine's status says.
+// write brings the taint of one machine's Node to its desired state. absent is true if there is no such Node: it is missing, or
+// has another UID or provider ID than the machine.
 func (k *NodeTainter) write(ctx context.Context, m *v1beta1.Machine, want taintDecision) (absent bool, err error) {
 	ref := m.Status.NodeRef
 	node := &corev1.Node{}
@@ -236,7 +235,7 @@ func (k *NodeTainter) write(ctx context.Context, m *v1beta1.Machine, want taintD
 		return false, fmt.Errorf("get node %s: %w", ref.Name, err)
 	}
 	before := *node
-	before.Status = corev1.NodeStatus{} // Marks are none of it, and it is most of what would be compared.
+	before.Status = corev1.NodeStatus{} // It does not change, and comparing it costs most.
 	after := withoutOutdatedTaint(&before, m.Spec.Node)
 	if want == tainted {
 		after = withOutdatedTaint(&before)
@@ -254,8 +253,8 @@ func (k *NodeTainter) write(ctx context.Context, m *v1beta1.Machine, want taintD
 	return false, nil
 }
 
-// shown reports whether marks showed up on a Node since it was last asked: when the Node was looked at, the cache may not
-// have had them.
+// takeAppeared reports whether nodeAnnotationOutdated appeared on a Node since the last call: the cache may not have had it when
+// the Node was checked.
 func (k *NodeTainter) takeAppeared(node types.UID) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -286,8 +285,8 @@ func (k *NodeTainter) forget(key types.NamespacedName) {
 	delete(k.known, key)
 }
 
-// settle returns how long to gather further events before the next look, and notes the one that follows if that is 0. A
-// person's change, and a new revision, are never kept waiting.
+// debounce returns how long to wait for further events before the next check, and records the check if that is 0. A change of the
+// deployment, and a new revision, never wait.
 func (m *taintState) debounce(generation int64, revisions history, now time.Time) time.Duration {
 	var current types.UID
 	if revisions.current >= 0 {
@@ -316,11 +315,11 @@ func ownerOfMachine(_ context.Context, m client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: m.GetNamespace(), Name: name}}}
 }
 
-// ownersOfNode finds the deployments of the machines that are a Node.
+// ownersOfNode returns the deployments of the machines that have the Node.
 func (k *NodeTainter) ownersOfNode(ctx context.Context, node client.Object) []reconcile.Request {
 	var machines v1beta1.MachineList
 	if err := k.Client.List(ctx, &machines, client.MatchingFields{index.MachineByNodeName: node.GetName()}, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err != nil {
-		logf.FromContext(ctx).Error(err, "Cannot find whose marks showed up", "node", node.GetName())
+		logf.FromContext(ctx).Error(err, "Cannot find the deployments of a tainted node", "node", node.GetName())
 		return nil
 	}
 	var owners []reconcile.Request
@@ -335,7 +334,7 @@ func (k *NodeTainter) ownersOfNode(ctx context.Context, node client.Object) []re
 	return owners
 }
 
-// markAppeared lets pass Nodes on which marks show up.
+// outdatedAnnotationAppeared accepts Nodes on which nodeAnnotationOutdated appears.
 func outdatedAnnotationAppeared() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(e event.CreateEvent) bool { return hasOutdatedAnnotation(e.Object) },
@@ -346,7 +345,7 @@ func outdatedAnnotationAppeared() predicate.Predicate {
 	}
 }
 
-// revisionChanged lets pass what may make another set the wanted one.
+// revisionChanged accepts changes that may make another set the one of the wanted revision.
 func revisionChanged() predicate.Predicate {
 	return withoutDeletions(func(before, after client.Object) bool {
 		a, aok := before.(*v1beta1.MachineSet)
@@ -357,7 +356,7 @@ func revisionChanged() predicate.Predicate {
 	})
 }
 
-// nodeChanged lets pass what gives a machine another Node, or its Node other marks.
+// nodeChanged accepts changes that give a machine another Node, or its Node another desired taint.
 func nodeChanged() predicate.Predicate {
 	return withoutDeletions(func(before, after client.Object) bool {
 		a, aok := before.(*v1beta1.Machine)
@@ -373,15 +372,15 @@ func nodeOf(m *v1beta1.Machine) types.UID {
 	return m.Status.NodeRef.UID
 }
 
-// arrivals lets creations pass, and the updates that changed says. What is deleted takes its marks along.
+// withoutDeletions accepts creations, and updates for which changed is true. A deleted object needs no change of taints.
 func withoutDeletions(changed func(before, after client.Object) bool) predicate.Predicate {
 	p := onUpdate(changed).(predicate.Funcs)
 	p.DeleteFunc = func(event.DeleteEvent) bool { return false }
 	return p
 }
 
-// Fork returns a Marker that works with other options and remembers what k remembers at this moment. From then on neither
-// knows what the other does. It is for simulations, and must not be called during a pass.
+// Clone returns a NodeTainter with other options and a copy of k's state. It is for simulations, and must not be called during a
+// pass.
 func (k *NodeTainter) Clone(o NodeTainterOptions) *NodeTainter {
 	f := NewNodeTainter(o)
 	k.mu.Lock()

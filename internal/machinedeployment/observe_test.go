@@ -65,7 +65,7 @@ func TestCount(t *testing.T) {
 		{"one that is marked and not available goes first", ms{
 			machine("a", 1, isReady), machine("b", 1, annotated(v1beta1.AnnotationDeleteMachine, "", notReady)),
 		}, 0, Set{Live: 2, Ready: 1, Available: 1, Marked: 1, Spare: 1}, 0},
-		{"an available machine that is to be replaced goes before one that comes up", ms{
+		{"an available machine that must be replaced goes before one that comes up", ms{
 			machine("a", 1, toBeRemedied), machine("b", 1, unlaunched), machine("c", 1, failedFor(v1beta1.FailureCreateError)),
 		}, 0, Set{Live: 3, Ready: 1, Available: 1, Unhealthy: 2}, 0},
 		{"priority goes before readiness", ms{
@@ -81,7 +81,7 @@ func TestCount(t *testing.T) {
 			test.want.Name = set.Name
 			got, requeueAfter := count(set, test.machines, test.seconds, now)
 			if got != test.want || requeueAfter != test.requeueAfter {
-				t.Errorf("counted %+v, wake in %s; expected %+v, %s", got, requeueAfter, test.want, test.requeueAfter)
+				t.Errorf("counted %+v, requeue after %s; expected %+v, %s", got, requeueAfter, test.want, test.requeueAfter)
 			}
 		})
 	}

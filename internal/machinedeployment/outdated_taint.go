@@ -10,12 +10,11 @@ import (
 	"machinist.dev/machinist/internal/rollout/handover"
 )
 
-// nodeAnnotationOutdated on a Node of an old revision lists the marks that were put there on our account, separated by
-// commas. What it does not list was a person's before and stays; a mark that somebody takes off is not put there again
-// for as long as it is there.
+// nodeAnnotationOutdated on a Node of an old revision lists what the NodeTainter added, separated by commas. What it does not list
+// existed before and stays. While the annotation exists, the NodeTainter does not add again what a person removes.
 const nodeAnnotationOutdated = "machinist.dev/outdated"
 
-// Marks, as nodeAnnotationOutdated lists them.
+// Values in the list of nodeAnnotationOutdated.
 const (
 	appliedTaint             = "taint"
 	appliedScaleDownDisabled = "scale-down-disabled"
@@ -24,41 +23,41 @@ const (
 // scaleDownStopped is the value of the annotation that keeps cluster-autoscaler from removing a Node.
 const scaleDownDisabled = "true"
 
-// marking says what the marks of a machine's Node have to be.
+// taintDecision is the desired state of a machine's Node.
 type taintDecision int
 
 const (
-	// asTheyAre: whatever is there may stay for now.
+	// leaveAsIs changes nothing for now.
 	leaveAsIs taintDecision = iota
-	// marked: pods shall prefer other Nodes, and nobody else remove this one.
+	// tainted: pods prefer other Nodes, and cluster-autoscaler does not remove this one.
 	tainted
-	// unmarked: nothing of ours shall be there.
+	// untainted removes all that the NodeTainter added.
 	untainted
 )
 
-// marking decides for a machine of set i. With on false, marks are only taken off.
+// taintDecision decides for a machine of set i. With on false, taints are only removed.
 func (h history) taintDecision(d *v1beta1.MachineDeployment, on bool, i int, m *v1beta1.Machine) taintDecision {
 	_, frozen := d.Labels[v1beta1.LabelFreeze]
 	switch {
 	case h.current < 0:
-		// The set of the wanted template comes first: until then nothing is old.
+		// Until the set of the wanted template exists, no revision is old.
 		return leaveAsIs
 	case !m.DeletionTimestamp.IsZero(), !h.sets[i].DeletionTimestamp.IsZero():
-		return leaveAsIs // the Node goes, and its marks with it
+		return leaveAsIs // the Node will be deleted
 	case d.Spec.Paused, frozen:
-		return leaveAsIs // the rollout stands still, and is not over
+		return leaveAsIs // the rollout is stopped, and not complete
 	case !on, !exchanges(d):
 		return untainted
 	case i != h.current:
 		return tainted
 	case handover.Updating(m):
-		return leaveAsIs // it has a new owner, and is not new yet
+		return leaveAsIs // it was handed over, and is not updated yet
 	}
 	return untainted
 }
 
-// exchanges reports whether the deployment itself brings machines of old revisions to the new one, some after others.
-// Where it waits for people, for weeks perhaps, or all machines go at once, a mark helps nobody.
+// exchanges reports whether the deployment replaces or updates machines of old revisions step by step. If it waits for people,
+// perhaps for weeks, or all machines go at once, a taint is of no use.
 func exchanges(d *v1beta1.MachineDeployment) bool {
 	switch d.Spec.Strategy.TypeOrDefault() {
 	case v1beta1.StrategyRollingUpdate:
@@ -69,7 +68,7 @@ func exchanges(d *v1beta1.MachineDeployment) bool {
 	return false
 }
 
-// withMarks returns the Node with the marks of an old revision, or nil if there is nothing to do.
+// withOutdatedTaint returns the Node with the taint and annotation of an old revision, or nil if there is nothing to do.
 func withOutdatedTaint(node *corev1.Node) *corev1.Node {
 	if _, done := node.Annotations[nodeAnnotationOutdated]; done || !node.DeletionTimestamp.IsZero() {
 		return nil
@@ -91,8 +90,8 @@ func withOutdatedTaint(node *corev1.Node) *corev1.Node {
 	return out
 }
 
-// withoutMarks returns the Node without the marks that withMarks put there, or nil if there is nothing to do. What the
-// machine itself wants on its Node stays.
+// withoutOutdatedTaint returns the Node without what withOutdatedTaint added, or nil if there is nothing to do. Taints and
+// annotations of the machine's own template stay.
 func withoutOutdatedTaint(node *corev1.Node, wanted v1beta1.NodeTemplate) *corev1.Node {
 	listed, done := node.Annotations[nodeAnnotationOutdated]
 	if !done {

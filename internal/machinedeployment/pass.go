@@ -16,22 +16,22 @@ import (
 	"machinist.dev/machinist/internal/validation"
 )
 
-// pass is one look at one MachineDeployment.
+// pass is one reconciliation of one MachineDeployment.
 type pass struct {
 	*Reconciler
 	// deployment is as it was read; it is not changed.
 	deployment *v1beta1.MachineDeployment
 	known      *deploymentState
 	now        time.Time
-	// wakeAfter is when to look again without an event; zero is never.
+	// requeueAfter is when to reconcile again without an event; zero is never.
 	requeueAfter time.Duration
-	// inDoubt says that a write failed that may yet have taken effect.
+	// unconfirmedWrite says that a write failed that may have taken effect.
 	unconfirmedWrite bool
-	// proven says that the cache was found to be as new as live lists are.
+	// cacheConfirmed says that the cache was at least as new as live lists.
 	cacheConfirmed bool
 }
 
-// view is what a pass found and decided.
+// view is the state that a pass observed and its decisions.
 type view struct {
 	history
 	bounds   Bounds
@@ -41,18 +41,18 @@ type view struct {
 
 	// successor is the set to be created for the wanted revision, nil if there is one. It is the last of state.Sets.
 	successor *v1beta1.MachineSet
-	// freeze is the reason for which nothing may be added or exchanged, empty if it may, freezeMessage says it in words.
+	// freeze is the reason why no machine may be added or replaced, empty if that is allowed; freezeMessage is its message.
 	freeze, freezeMessage string
 	// replaced are the machines of the wanted revision that failed to launch, in a row, and are gone.
 	replaced []v1beta1.FailedMachine
-	// hindrance says why there can be no successor yet.
+	// noSuccessorReason says why the set of the wanted revision cannot be created yet.
 	noSuccessorReason string
-	// began says what the pass did for a new revision: a reason of Progressing, or empty.
+	// began is the reason of Progressing if the pass began a new revision, or empty.
 	began string
-	// applied says that everything the plan says was done.
+	// applied says that the whole plan was carried out.
 	applied bool
-	// refused is why the API server did not accept a set, refusal the reason of Progressing for it. Trying again is of no
-	// use until something changes.
+	// rejected is why the API server did not accept a set, rejectedReason the reason of Progressing for it. The same write
+	// would fail again.
 	rejected       error
 	rejectedReason string
 }
@@ -102,7 +102,7 @@ func (p *pass) run(ctx context.Context) error {
 	if cleanErr := p.cleanUp(ctx, v); err == nil {
 		err = cleanErr
 	}
-	// What was learned is written even when a write before failed.
+	// The status is written even when a write before failed.
 	if reportErr := p.report(ctx, v, selector.String()); err == nil {
 		err = reportErr
 	}
@@ -146,7 +146,7 @@ func (p *pass) observe(sets []*v1beta1.MachineSet, machines map[types.UID][]*v1b
 		p.known.failures.restore(set, d.Status.FailedMachines)
 		inARow, ready := p.known.failures.observe(set.UID, machines[set.UID], seen)
 		if v.outdated() == 0 && v.state.Sets[v.current].Available >= v.state.Replicas {
-			clear(p.known.failures.machines) // it launches
+			clear(p.known.failures.machines) // machines of the revision launch
 		}
 		v.replaced = p.known.failures.replaced(machines[set.UID])
 		if v.state.updatesInPlace() {
@@ -166,8 +166,8 @@ func (p *pass) observe(sets []*v1beta1.MachineSet, machines map[types.UID][]*v1b
 	return v
 }
 
-// frozenBy says what stops growth and rollouts. A stop of the whole process concerns only those that have something to
-// do: the others need not tell people about it.
+// frozenBy returns what stops growth and rollouts. A stop of the whole process is reported only by deployments that have
+// something to do.
 func (p *pass) frozenBy(v *view) (reason, message string) {
 	if _, labelled := p.deployment.Labels[v1beta1.LabelFreeze]; labelled {
 		return v1beta1.ReasonFrozenByLabel, fmt.Sprintf("The label %s stops growth and rollouts.", v1beta1.LabelFreeze)
@@ -180,7 +180,7 @@ func (p *pass) frozenBy(v *view) (reason, message string) {
 	return reason, message
 }
 
-// batch is how many machines a rollout may exchange at a time, 0 if none is under way.
+// batch is how many machines a rollout may replace at a time, 0 without a rollout.
 func (v *view) batch() int32 {
 	if v.state.Strategy != v1beta1.StrategyRollingUpdate || !v.state.rolls() || v.outdated() == 0 {
 		return 0
@@ -188,10 +188,10 @@ func (v *view) batch() int32 {
 	return v.bounds.MaxSurge + v.bounds.MaxUnavailable
 }
 
-// wakeIn asks for another pass after d at the latest; 0 asks for nothing.
+// requeueIn asks for another pass after d at the latest; 0 is never.
 func (p *pass) requeueIn(d time.Duration) { p.requeueAfter = sooner(p.requeueAfter, d) }
 
-// refuse reports input that nothing can be done with, and does nothing.
+// reportInvalid reports an invalid deployment. The pass does nothing else about it.
 func (p *pass) reportInvalid(ctx context.Context, reason, message string) error {
 	status := p.deployment.Status.DeepCopy()
 	status.Conditions = conditionlimit.Fleet.Apply(status.Conditions)
@@ -205,6 +205,6 @@ func (p *pass) reportInvalid(ctx context.Context, reason, message string) error 
 
 // Reasons of conditions, beside those that package v1beta1 declares.
 const (
-	// ReasonInvalidSelector surfaces on Progressing when the selector cannot be used: nothing is done.
+	// ReasonInvalidSelector surfaces on Progressing when the selector is invalid. The controller does nothing then.
 	ReasonInvalidSelector = "InvalidSelector"
 )

@@ -8,7 +8,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// bySelection is a deployment of 4 machines, of which people select those to be updated, in the midst of a hand-over.
+// bySelection is a deployment of 4 machines during a hand-over of machines that people selected for an update.
 func bySelection(change func(old, wanted *Set)) State {
 	s := State{Strategy: v1beta1.StrategyInPlace, Manual: true, Replicas: 4, Bounds: Bounds{MaxUnavailable: 2}, SizedFor: 4, Current: 1, Sets: []Set{
 		{Name: "a", Replicas: 2, Least: 2, Most: 2, Live: 4, Ready: 4, Available: 4, Selected: 2, Role: Role{MoveTo: "b", Moves: 2, BySelection: true}},
@@ -18,8 +18,8 @@ func bySelection(change func(old, wanted *Set)) State {
 	return s
 }
 
-// D-26: an order for machines that are not selected any more is taken back, and what the set has begun meanwhile comes to
-// its end before the set may make or delete machines again.
+// D-26: an order for machines that are not selected any more is taken back, and what the set has begun meanwhile is finished
+// before the set may make or delete machines again.
 func TestAHandOverOrderIsTakenBack(t *testing.T) {
 	order, takenBack := Role{MoveTo: "b", Moves: 2, BySelection: true}, Role{MoveTo: "b", BySelection: true}
 	for name, test := range map[string]struct {
@@ -29,9 +29,9 @@ func TestAHandOverOrderIsTakenBack(t *testing.T) {
 		waiting  string
 	}{
 		"all are selected":  {func(_, _ *Set) {}, order, 2, "2 machines of set a to be handed over"},
-		"one is not":        {func(old, _ *Set) { old.Selected = 1 }, takenBack, 4, "set a to hear"},
-		"its set is behind": {func(old, _ *Set) { old.Role, old.Replicas, old.Behind = takenBack, 4, true }, takenBack, 4, "set a to hear"},
-		"its set has heard": {func(old, _ *Set) { old.Role, old.Replicas, old.Selected = takenBack, 4, 0 }, Role{}, 4, ""},
+		"one is not":        {func(old, _ *Set) { old.Selected = 1 }, takenBack, 4, "set a to observe"},
+		"its set is behind": {func(old, _ *Set) { old.Role, old.Replicas, old.Behind = takenBack, 4, true }, takenBack, 4, "set a to observe"},
+		"its set has observed it": {func(old, _ *Set) { old.Role, old.Replicas, old.Selected = takenBack, 4, 0 }, Role{}, 4, ""},
 		"one went meanwhile": {func(old, wanted *Set) {
 			old.Role, old.Replicas, old.Live, old.Ready, old.Available = takenBack, 4, 3, 3, 3
 			wanted.Live = 1
@@ -82,8 +82,8 @@ func TestRolloutBySelectionReportsItsWait(t *testing.T) {
 	}
 }
 
-// D-24: set a was told to have one machine fewer by somebody who counted on one that was not available, and then was. It
-// keeps it, since no more than five are available of at least five. The way out is that the useless machine of b goes.
+// D-24: the deployment lowered the replicas of set a because a machine was not available, and then the machine became available.
+// The set keeps it, because exactly five are available and five must be. So the unavailable machine of b must go.
 func TestABlockedDeletionDoesNotStallTheRollout(t *testing.T) {
 	set := func(name string, replicas, live, available int32) Set {
 		return Set{Name: name, Replicas: replicas, Least: replicas, Most: replicas, Live: live, Ready: available, Available: available}
@@ -102,7 +102,7 @@ func TestABlockedDeletionDoesNotStallTheRollout(t *testing.T) {
 		t.Errorf("planned %v, waiting: %s; expected set c to grow to 1", plan.Scales, plan.Waiting)
 	}
 
-	// What goes in a moment is not held back: then one of b would be the second that is deleted.
+	// A deletion that is not blocked counts as pending: a machine of b would be the second one deleted.
 	state.Sets[1], state.Sets[0] = b, set("a", 5, 6, 6)
 	if plan = MakePlan(state); len(plan.Scales) != 0 {
 		t.Errorf("planned %v while a machine of a is about to be deleted", plan.Scales)

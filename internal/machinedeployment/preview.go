@@ -13,14 +13,14 @@ import (
 	"machinist.dev/machinist/internal/rollout/bounds"
 )
 
-// Foresight is what a pass over a deployment would do.
+// Previewed is what a pass over a deployment would do.
 type Previewed struct {
 	// Sets are the deployment's sets as the pass would leave them, the oldest revision first. One that it would make is the
 	// last, and has no UID.
 	Sets []*v1beta1.MachineSet
 	// Current is the index in Sets of the set that is of the wanted template; -1 if there is none.
 	Current int
-	// Outdated is how many machines of other revisions exist or may yet be made.
+	// Outdated is how many machines of other revisions exist or may still be created.
 	Outdated int32
 	// Bounds are those of the rollout.
 	Bounds
@@ -32,8 +32,8 @@ type Previewed struct {
 	StartsIn time.Duration
 }
 
-// Foresee returns what a pass over the deployment would do with these sets and machines, all of them its own, if they
-// were all there is to know. It changes none of them. The error says why such a deployment is not acted upon at all.
+// Preview returns what a pass over the deployment would do with these sets and machines, all of them its own. It changes none of
+// them. The error says why the controller would do nothing about the deployment.
 func Preview(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, machines map[types.UID][]*v1beta1.Machine, now time.Time) (Previewed, error) {
 	switch selector, err := metav1.LabelSelectorAsSelector(&d.Spec.Selector); {
 	case err != nil:
@@ -78,8 +78,8 @@ func Preview(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, machines 
 		Failing: v.state.Failing, StartsIn: v.startsIn}, nil
 }
 
-// Revisions returns the deployment's sets, the oldest revision first, and the index of the one that is of its template at
-// that time; -1 if there is none.
+// Revisions returns the deployment's sets, the oldest revision first, and the index of the one that has its template; -1 if there
+// is none.
 func Revisions(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now time.Time) (ordered []*v1beta1.MachineSet, current int) {
 	h := findRevision(d, sets, now)
 	return h.sets, h.current
@@ -88,12 +88,12 @@ func Revisions(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now tim
 // Revision returns the number of a set's revision, 0 if it has none.
 func Revision(set *v1beta1.MachineSet) int64 { return revisionOf(set) }
 
-// SameRevision reports whether machines of the two specs need not be exchanged for one another.
+// SameRevision reports whether a rollout from one spec to the other replaces no machines.
 func SameRevision(a, b *v1beta1.MachineSpec) bool { return sameRevision(a, b) }
 
-// RollBack takes the deployment back to the revision of a set: the part of the template that rolls. Everything else stays: a
-// set has of it what reached its machines last, not what was there when the revision was made. A time after which machines
-// were to be renewed is taken back to what it was for the set, lest its machines be renewed as well.
+// RollBack takes the deployment back to the revision of a set: the fields of the template that cause a rollout. The other fields
+// stay, because a set has their latest values, not those at the time of the revision. RollBack restores spec.rolloutAfter too,
+// because otherwise the set's machines would be renewed.
 func RollBack(d *v1beta1.MachineDeployment, to *v1beta1.MachineSet, now time.Time) {
 	keepWhatRolls(&d.Spec.Template.Spec, &to.Spec.Template.DeepCopy().Spec)
 	if after := d.Spec.RolloutAfter; after != nil && !after.After(now) && !madeAfter(to, after.Time) {
@@ -105,8 +105,8 @@ func RollBack(d *v1beta1.MachineDeployment, to *v1beta1.MachineSet, now time.Tim
 	}
 }
 
-// RestartAt returns the earliest time from now on that, as spec.rolloutAfter, renews all machines there are: times of the
-// API have whole seconds, and a set that was made in the same second would count as renewed already.
+// RestartAt returns the earliest time from now on that, as spec.rolloutAfter, renews all existing machines: times of the API have
+// whole seconds, and a set created in the same second would count as renewed already.
 func RestartAt(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now time.Time) time.Time {
 	at := now.Truncate(time.Second)
 	later := func(t time.Time) {
@@ -123,7 +123,7 @@ func RestartAt(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now tim
 	if after := d.Spec.RolloutAfter; after != nil && !after.After(now) {
 		later(after.Time)
 	}
-	// Later than the last rollout ended, too: so that can be told from the end of this one.
+	// Also later than the end of the last rollout, to distinguish that from the end of this one.
 	if c := meta.FindStatusCondition(d.Status.Conditions, v1beta1.ConditionRollingOut); c != nil && c.LastTransitionTime.Sub(now) < time.Minute {
 		later(c.LastTransitionTime.Time)
 	}

@@ -11,25 +11,24 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// memory is all that a Reconciler remembers between passes. Losing it costs reads and time, never correctness: what
-// must survive is in the API.
+// sharedState is all that a Reconciler remembers between passes. Losing it costs reads and time, never correctness.
 type sharedState struct {
 	mu          sync.Mutex
 	deployments map[types.NamespacedName]*deploymentState
 }
 
-// recollection is what is remembered of one deployment. Only the worker that has its key in hand uses it, except for
-// what events write.
+// deploymentState is the state of one deployment. Only the worker that reconciles the deployment uses it, except for the fields
+// that events write.
 type deploymentState struct {
 	uid types.UID
 	// trusted says that the cache may be relied upon: it was once as new as live lists, and no write since then
 	// has failed in a way that leaves its outcome open.
 	trusted bool
-	// strays says that a set without an owner may be the deployment's, and failed are machines seen failing to launch
-	// since the last pass. Events write both, guarded by memory.mu.
+	// orphanSet says that a set without an owner may be the deployment's, and failed are machines that failed to launch since
+	// the last pass. Events write both, guarded by sharedState.mu.
 	orphanSet bool
 	failed    []launchFailure
-	// news are machines that became Ready or went since the last pass. Events count them, guarded by memory.mu.
+	// machineEvents counts events of machines that are Ready or gone since the last pass, guarded by sharedState.mu.
 	machineEvents int32
 
 	// observedGeneration is the present generation, and specVersion a resource version at which the deployment had it.
@@ -39,20 +38,20 @@ type deploymentState struct {
 	generation int64
 	decidedAt  time.Time
 	machines   int
-	// batch is how much news a rollout may gather before its next step, 0 if none is under way.
+	// batch is for how many of machineEvents a rollout waits before its next step, 0 without a rollout.
 	batch int32
 	// reportedAt is when the status was last written.
 	reportedAt time.Time
 	// stuck is the reason that the metric has for the rollout, empty if it is not stuck.
 	stuck string
 
-	// told are numbers of replicas that sets may still act upon, by UID.
+	// unobserved are earlier replicas that sets may still act upon, by UID.
 	unobserved map[types.UID]unobservedReplicas
 	// failures are the last launch failures of the set that is being rolled out.
 	failures failures
 }
 
-// told is what a set was told before the given generation.
+// unobservedReplicas are the replicas of a set before the given generation.
 type unobservedReplicas struct {
 	least, most int32
 	generation  int64
@@ -62,7 +61,7 @@ func newSharedState() *sharedState {
 	return &sharedState{deployments: map[types.NamespacedName]*deploymentState{}}
 }
 
-// of returns what is remembered of the deployment. Another UID under the same name starts afresh.
+// get returns the state of the deployment. It is new for another UID under the same name.
 func (m *sharedState) get(key types.NamespacedName, uid types.UID) *deploymentState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -74,7 +73,7 @@ func (m *sharedState) get(key types.NamespacedName, uid types.UID) *deploymentSt
 	return r
 }
 
-// observed takes note of a version of the deployment.
+// observed records a version of the deployment.
 func (r *deploymentState) observed(d *v1beta1.MachineDeployment) {
 	if r.observedGeneration != d.Generation {
 		r.observedGeneration, r.specVersion = d.Generation, d.ResourceVersion
@@ -87,7 +86,7 @@ func (m *sharedState) forget(key types.NamespacedName) {
 	delete(m.deployments, key)
 }
 
-// straySeen notes that a set without an owner may belong to the deployment.
+// orphanSetSeen records that a set without an owner may belong to the deployment.
 func (m *sharedState) orphanSetSeen(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -96,7 +95,7 @@ func (m *sharedState) orphanSetSeen(key types.NamespacedName) {
 	}
 }
 
-// takeStrays reports whether to look for sets without an owner, and takes the note away.
+// takeOrphanSetSeen reports whether to list sets without an owner, and resets the record.
 func (m *sharedState) takeOrphanSetSeen(r *deploymentState) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -111,7 +110,7 @@ func (m *sharedState) keepOrphanSetSeen(r *deploymentState) {
 	r.orphanSet = true
 }
 
-// launchFailed notes a machine that failed to launch. It may be replaced before the next pass looks at it.
+// launchFailed records a machine that failed to launch. It may be gone before the next pass.
 func (m *sharedState) launchFailed(key types.NamespacedName, failure launchFailure) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -121,7 +120,7 @@ func (m *sharedState) launchFailed(key types.NamespacedName, failure launchFailu
 	}
 }
 
-// takeFailed returns the machines seen failing since the last call.
+// takeFailed returns the machines that failed to launch since the last call.
 func (m *sharedState) takeFailed(r *deploymentState) []launchFailure {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -130,19 +129,18 @@ func (m *sharedState) takeFailed(r *deploymentState) []launchFailure {
 	return failed
 }
 
-// costPerMachine spaces passes out in proportion to what they cost, so that counting takes a bounded share of a
-// processor however many machines report at once.
+// Passes are spaced by debouncePerMachine for each machine, up to maxDebounce, so that counting takes a bounded share of the CPU
+// even if many machines report at once.
 const (
 	debouncePerMachine = 400 * time.Microsecond
 	maxDebounce        = 2 * time.Second
 )
 
-// longestStep is how long at least a rollout gathers news for one step, so that a step exchanges several machines where
-// several may be exchanged, and a set is written once for them.
+// stepDebounce is how long a rollout waits for events of machines before a step, so that one step, with one write for each set,
+// replaces several machines if several may be replaced.
 const stepDebounce = time.Second
 
-// settle returns how long to gather further events before the next pass. A change of the deployment itself is never
-// kept waiting.
+// debounce returns how long to wait for further events before the next pass. A change of the deployment itself never waits.
 func (r *deploymentState) debounce(generation int64, machineEvents int32, now time.Time) time.Duration {
 	if generation != r.generation {
 		return 0
@@ -154,7 +152,7 @@ func (r *deploymentState) debounce(generation int64, machineEvents int32, now ti
 	return max(0, interval-now.Sub(r.decidedAt))
 }
 
-// machineNews notes that a machine of the deployment became Ready, or went.
+// recordMachineEvent records that a machine of the deployment is Ready or gone.
 func (m *sharedState) recordMachineEvent(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -163,7 +161,7 @@ func (m *sharedState) recordMachineEvent(key types.NamespacedName) {
 	}
 }
 
-// newsOf returns how much news there is since it was last taken, and takes it if told so.
+// machineEventsOf returns how many events were recorded since the last reset, and resets them if take is true.
 func (m *sharedState) machineEventsOf(r *deploymentState, take bool) int32 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -174,7 +172,7 @@ func (m *sharedState) machineEventsOf(r *deploymentState, take bool) int32 {
 	return n
 }
 
-// recall widens what the set may act upon by what it was told before, until its controller reports a later generation.
+// widen extends the replicas that the set may act upon by earlier ones, until its controller has observed a later generation.
 func (r *deploymentState) widen(set *v1beta1.MachineSet, counted *Set) {
 	before, ok := r.unobserved[set.UID]
 	switch {
@@ -186,8 +184,8 @@ func (r *deploymentState) widen(set *v1beta1.MachineSet, counted *Set) {
 	}
 }
 
-// tell notes that the set, which has live machines, was told another number of replicas than before with the given
-// generation. What it had reached already it cannot act upon any more.
+// recordWrite records that the replicas of the set, which has live machines, were changed with the given generation. Replicas that
+// the set had reached already cause no more actions.
 func (r *deploymentState) recordWrite(set types.UID, live, before, now int32, generation int64) {
 	if now < before && live >= before || now > before && live <= before {
 		return
@@ -199,7 +197,7 @@ func (r *deploymentState) recordWrite(set types.UID, live, before, now int32, ge
 	r.unobserved[set] = unobservedReplicas{least: min(t.least, before), most: max(t.most, before), generation: max(generation, t.generation)}
 }
 
-// keepOnly drops what is remembered of sets that are gone.
+// keepOnly drops the state of sets that are gone.
 func (r *deploymentState) keepOnly(sets []types.UID) {
 	for uid := range r.unobserved {
 		if !slices.Contains(sets, uid) {
@@ -208,8 +206,8 @@ func (r *deploymentState) keepOnly(sets []types.UID) {
 	}
 }
 
-// Fork returns a Reconciler that works with other options and remembers what r remembers at this moment. From then on
-// neither knows what the other does. It is for simulations, and must not be called during a pass.
+// Clone returns a Reconciler with other options and a copy of r's state. It is for simulations, and must not be called during a
+// pass.
 func (r *Reconciler) Clone(o Options) *Reconciler {
 	f := New(o)
 	m := r.shared

@@ -82,7 +82,7 @@ func TestWrittenReplicasCountUntilObserved(t *testing.T) {
 	set.UID, set.Status.ObservedGeneration = "x", 5
 	counted := Set{Replicas: 1, Least: 1, Most: 1}
 	if r.widen(set, &counted); counted.Most != 3 {
-		t.Errorf("told 3, 2, 1 in turn, the set may act upon %d at most, expected 3", counted.Most)
+		t.Errorf("with replicas 3, 2, 1 in turn the set may act upon %d at most, expected 3", counted.Most)
 	}
 	if r.keepOnly(nil); len(r.unobserved) != 0 {
 		t.Error("a set that is gone is remembered")
@@ -95,11 +95,11 @@ func TestAnotherDeploymentOfThatNameStartsAfresh(t *testing.T) {
 	first := m.get(key, "1")
 	first.trusted = true
 	if !m.takeOrphanSetSeen(first) || m.takeOrphanSetSeen(first) {
-		t.Error("strays are to be looked for once, on the first pass")
+		t.Error("sets without an owner must be listed once, in the first pass")
 	}
 	m.orphanSetSeen(key)
 	if !m.takeOrphanSetSeen(first) {
-		t.Error("a stray that was seen is not looked for")
+		t.Error("a set without an owner that was seen is not listed")
 	}
 	for _, name := range []string{"a", "b", "a"} {
 		m.launchFailed(key, seenFailing("s", name, 0))

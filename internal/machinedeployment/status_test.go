@@ -97,7 +97,7 @@ func TestStatusOfASettledDeploymentDoesNotChange(t *testing.T) {
 		t.Errorf("the status changes by itself:\n%s", diff)
 	}
 	if requeueAfter != 0 {
-		t.Errorf("an idle deployment is looked at again in %s", requeueAfter)
+		t.Errorf("a settled deployment is reconciled again in %s", requeueAfter)
 	}
 }
 

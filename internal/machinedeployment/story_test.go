@@ -26,7 +26,7 @@ func TestStories(t *testing.T) {
 	tests := []struct {
 		name  string
 		world func(t *testing.T) *world
-		tell  func(w *world)
+		play  func(w *world)
 	}{
 		{"rolling-surge-1", started(rolling, 3, 1, 0), func(w *world) {
 			w.note("template b")
@@ -342,7 +342,7 @@ func TestStories(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			w := test.world(t)
-			test.tell(w)
+			test.play(w)
 			golden(t, test.name, w.log.String())
 		})
 	}
@@ -406,6 +406,6 @@ func golden(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("the story changed; look at it and run the test with -update if it is right.\ngot:\n%s\nwant:\n%s", got, want)
+		t.Errorf("the story changed; check it and run the test with -update if it is right.\ngot:\n%s\nwant:\n%s", got, want)
 	}
 }

@@ -20,8 +20,7 @@ import (
 	"machinist.dev/machinist/internal/rollout/handover"
 )
 
-// deploymentsOfSet returns the deployment that controls the set. A set without a controller is shown to every deployment
-// that may adopt it.
+// deploymentsOfSet returns the deployment that controls the set or, if there is none, every deployment that may adopt it.
 func (r *Reconciler) deploymentsOfSet(ctx context.Context, object client.Object) []reconcile.Request {
 	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
 		if owner.Kind != "MachineDeployment" {
@@ -31,7 +30,7 @@ func (r *Reconciler) deploymentsOfSet(ctx context.Context, object client.Object)
 	}
 	var deployments v1beta1.MachineDeploymentList
 	if err := r.Client.List(ctx, &deployments, client.InNamespace(object.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
-		logf.FromContext(ctx).Error(err, "Cannot tell which deployment may adopt a set", "set", client.ObjectKeyFromObject(object))
+		logf.FromContext(ctx).Error(err, "Cannot list the deployments that may adopt a set", "set", client.ObjectKeyFromObject(object))
 		return nil
 	}
 	var requests []reconcile.Request
@@ -65,7 +64,7 @@ func (r *Reconciler) deploymentOfMachine(_ context.Context, object client.Object
 	return []reconcile.Request{{NamespacedName: key}}
 }
 
-// deploymentChanged drops the echo of our own status writes.
+// deploymentChanged drops changes of the status only, which the controller writes itself.
 func deploymentChanged() predicate.Predicate {
 	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, deletionBegan())
 }
@@ -76,14 +75,14 @@ func deletionBegan() predicate.Predicate {
 	})
 }
 
-// onUpdate lets every creation and deletion pass, and the updates that changed says.
+// onUpdate accepts all creations and deletions, and updates for which changed is true.
 func onUpdate(changed func(before, after client.Object) bool) predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld != nil && e.ObjectNew != nil && changed(e.ObjectOld, e.ObjectNew)
 	}}
 }
 
-// setChanged drops what a set's status counts: a deployment counts machines itself.
+// setChanged drops changes of the counts in a set's status: a deployment counts machines itself.
 func setChanged() predicate.Predicate {
 	return onUpdate(func(before, after client.Object) bool {
 		a, aok := before.(*v1beta1.MachineSet)
@@ -99,7 +98,7 @@ func setChanged() predicate.Predicate {
 	})
 }
 
-// machineChanged drops what neither a plan nor the status depends on.
+// machineChanged drops changes that affect neither a plan nor the status.
 func machineChanged() predicate.Predicate {
 	return onUpdate(func(before, after client.Object) bool {
 		a, aok := before.(*v1beta1.Machine)
@@ -108,7 +107,7 @@ func machineChanged() predicate.Predicate {
 	})
 }
 
-// glance is all that a deployment looks at in a machine beside its labels.
+// machineFields are all fields of a machine that a deployment depends on, except its labels.
 type machineFields struct {
 	controller             types.UID
 	deleting, launched     bool

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// remain is how many available machines of a set stay so that takes part in a hand-over: it deletes none, and gives those
-// away first that are not.
+// remain is how many machines of a set with a role in a hand-over stay available: it deletes none, and hands over unavailable ones
+// first.
 func (s *playedSet) remain() int32 {
 	var up int32
 	for _, m := range s.machines {
@@ -20,7 +20,7 @@ func (s *playedSet) remain() int32 {
 	}
 	for i, m := range s.giving() {
 		if s.BySelection && m.state == available && int32(i) < s.live()-s.replicas {
-			up-- // It may be given away.
+			up-- // It may be handed over.
 		}
 	}
 	if s.BySelection {
@@ -29,7 +29,7 @@ func (s *playedSet) remain() int32 {
 	return min(up, s.replicas)
 }
 
-// stay is how many machines there are that no set is told to delete.
+// stay is how many machines no set has to delete.
 func (w *world) stay() (n int32) {
 	for _, s := range w.sets {
 		if s.MoveTo != "" || s.ReceiveFrom != "" {
@@ -75,7 +75,7 @@ func (s *playedSet) order() []*playedMachine {
 	return order
 }
 
-// decide has the set's controller look at its set, unless it still does what it decided before.
+// decide lets the set's controller plan, unless it still carries out an earlier plan.
 func (w *world) decide(s *playedSet) {
 	if s.creates > 0 || len(s.victims) > 0 || len(s.gives) > 0 {
 		return
@@ -195,7 +195,7 @@ func (w *world) become(m *playedMachine, state machineState) {
 	}
 }
 
-// remove takes a machine away whose deletion is done.
+// remove removes a machine whose deletion is complete.
 func (s *playedSet) remove(m *playedMachine) {
 	s.machines = slices.DeleteFunc(s.machines, func(o *playedMachine) bool { return o == m })
 }

@@ -15,8 +15,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// world is a deployment with sets and machines that are played, to see where plans lead. Each write of a plan is
-// checked against the bounds as an outsider would: from what there truly is, not from what the plan was told.
+// world simulates a deployment with its sets and machines, to see where plans lead. It checks each write of a plan against the
+// bounds by the true state, not by the state that the plan was given.
 type world struct {
 	t   *testing.T
 	log *strings.Builder
@@ -73,7 +73,7 @@ const (
 	available machineState = '●'
 	sick      machineState = '◐'
 	failed    machineState = '✕'
-	asked     machineState = '◇' // runs, and is to be updated
+	asked     machineState = '◇' // runs, and waits for its update
 	disturbed machineState = '◈' // is being updated, and not Ready
 	unwilling machineState = '◆' // runs, and its update was refused
 )
@@ -253,7 +253,8 @@ func (w *world) crashes() bool {
 	return true
 }
 
-// assign gives a set, which was told to have so many machines, its part in a hand-over and checks that nothing that was handed over can be deleted for it.
+// assign gives a set, which had so many replicas before, its role in a hand-over and checks that the set cannot delete machines
+// that were handed over.
 func (w *world) assign(set *playedSet, role Role, replicas int32) {
 	w.t.Helper()
 	if surplus := set.live() - max(replicas, set.replicas); surplus > 0 {
@@ -262,7 +263,7 @@ func (w *world) assign(set *playedSet, role Role, replicas int32) {
 		}
 	}
 	if role.MoveTo != "" && w.set(role.MoveTo).ReceiveFrom != set.name {
-		w.t.Fatalf("set %s shall hand over to set %s, which is not ready\n%s", set.name, role.MoveTo, w.log)
+		w.t.Fatalf("set %s would hand over to set %s, which is not ready\n%s", set.name, role.MoveTo, w.log)
 	}
 	set.Role = role
 }
@@ -311,8 +312,8 @@ func (w *world) mayExist() (n int32) {
 	return n
 }
 
-// surelyAvailable is how many machines remain available if every controller deletes what it decided to, and then what
-// it is told to.
+// surelyAvailable is how many machines remain available if every controller carries out its present plan, and then deletes its
+// surplus.
 func (w *world) surelyAvailable() (n int32) {
 	for _, s := range w.sets {
 		if s.MoveTo != "" || s.ReceiveFrom != "" {
@@ -421,7 +422,7 @@ func (w *world) play() {
 	w.t.Helper()
 	for step := 0; ; step++ {
 		if step > 300 {
-			w.t.Fatalf("does not come to rest\n%s", w.log)
+			w.t.Fatalf("does not settle\n%s", w.log)
 		}
 		before := w.String()
 		replicas := w.replicasBySet()

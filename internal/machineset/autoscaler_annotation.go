@@ -7,17 +7,18 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// markLifetime is how long an autoscaler's mark stays on a machine while nothing is scaled down. The autoscaler takes
-// back a mark when it could not lower replicas; one that outlives this belongs to an autoscaler that died in between.
+// deleteAnnotationLifetime is how long an autoscaler's delete annotation stays on a machine while nothing is scaled down. The
+// autoscaler removes it when it could not lower replicas; an older one is from an autoscaler that died in between.
 const deleteAnnotationLifetime = 15 * time.Minute
 
-// cluster-autoscaler's clusterapi provider writes time.Now().String(): with its monotonic reading, a form that no person
-// would choose. (kubernetes/autoscaler, cloudprovider/clusterapi/clusterapi_unstructured.go, MarkMachineForDeletion.)
+// cluster-autoscaler's clusterapi provider writes time.Now().String() with its monotonic reading, a form that no person would
+// choose. (kubernetes/autoscaler, cloudprovider/clusterapi/clusterapi_unstructured.go, MarkMachineForDeletion.)
 const deleteAnnotationLayout = "2006-01-02 15:04:05.999999999 -0700 MST"
 
 var monotonicReading = regexp.MustCompile(` m=[+-][0-9]+\.[0-9]+$`)
 
-// autoscalerMark returns when an autoscaler marked the machine; false if nobody did, or a person.
+// autoscalerDeleteAnnotation returns when an autoscaler annotated the machine for deletion; false if the annotation is missing
+// or a person's.
 func autoscalerDeleteAnnotation(m *v1beta1.Machine) (time.Time, bool) {
 	value, ok := m.Annotations[v1beta1.AnnotationDeleteMachine]
 	if !ok {
@@ -31,7 +32,7 @@ func autoscalerDeleteAnnotation(m *v1beta1.Machine) (time.Time, bool) {
 	return marked, err == nil
 }
 
-// markExpiresIn returns how long an autoscaler's mark on the machine is still good; false if it has none.
+// deleteAnnotationExpiresIn returns for how much longer an autoscaler's delete annotation is valid; false if there is none.
 func deleteAnnotationExpiresIn(m *v1beta1.Machine, now time.Time) (time.Duration, bool) {
 	marked, ok := autoscalerDeleteAnnotation(m)
 	if !ok {

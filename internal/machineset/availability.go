@@ -17,32 +17,32 @@ import (
 	"machinist.dev/machinist/internal/rollout/handover"
 )
 
-// keptPoll is how often a set that holds available machines back looks whether the deployment can do without them: no event
-// of another set's machines tells it.
+// availabilityPoll is how often a set checks whether the deployment can spare the available machines that it would delete: it
+// gets no events of other sets' machines.
 const availabilityPoll = time.Second
 
-// Kept is how many available machines a deployment needs.
+// Availability is how many available machines a deployment needs.
 //
-// A deployment tells its sets to have fewer machines by what it knows then, and one that was of no use may have become
-// available when the set acts: then the set would delete an available one that the deployment did not mean to lose. So it
-// looks itself, right before, what is left over all sets. A machine that is not available may always go. The deployment
-// counts what is held back as what it is: machines that are there (draft.held).
+// When a deployment lowers the replicas of a set, it counts on machines that are not available. One of them may become
+// available before the set acts: then the set would delete an available machine that the deployment did not mean to lose. So
+// the set counts the available machines of all sets right before it deletes. A machine that is not available may always go.
+// The deployment counts machines whose deletion is blocked as existing ones (draft.blockedDeletions).
 type Availability struct {
-	// Least is how many machines must stay available over all sets of the deployment; 0 for a set alone.
+	// MinAvailable is how many machines must stay available over all sets of the deployment; 0 for a set without one.
 	MinAvailable int
-	// Elsewhere is how many are available in its other sets.
+	// Elsewhere is how many machines are available in its other sets.
 	Elsewhere int
-	// UpToDate says that only machines count whose instance is what they ask for.
+	// UpToDate says that only machines count whose instance is up to date.
 	UpToDate bool
 }
 
-// counts reports whether a machine of the set is one of those that must stay.
+// counts reports whether a machine of the set counts as available.
 func (k Availability) counts(m *v1beta1.Machine, minReadySeconds int32, now time.Time) bool {
 	return live(m) && machinestate.Available(m, minReadySeconds, now) && !(k.UpToDate && handover.Updating(m))
 }
 
-// victims returns the first of the machines that go, of a surplus, and which of those have to stay for the time being.
-// Where some have to, what is beyond help goes in their place: nobody would replace it while there are too many.
+// split returns which of the first machines in order, as many as the surplus, may be deleted now, and which are blocked. For
+// each blocked one a failed or unlaunchable machine is deleted instead: no set replaces it while there are too many.
 func (k Availability) split(s State, order []*v1beta1.Machine, surplus int) (may, blocked []*v1beta1.Machine) {
 	may, blocked = k.splitVictims(s, order[:surplus])
 	for _, m := range order[surplus:] {
@@ -53,7 +53,7 @@ func (k Availability) split(s State, order []*v1beta1.Machine, surplus int) (may
 	return may, blocked
 }
 
-// divide returns which of the victims, the first to go first, may go now, and which have to stay for the time being.
+// splitVictims returns which of the victims, given in the order of deletion, may be deleted now, and which are blocked.
 func (k Availability) splitVictims(s State, victims []*v1beta1.Machine) (may, blocked []*v1beta1.Machine) {
 	if k.MinAvailable <= 0 {
 		return victims, nil
@@ -78,16 +78,16 @@ func (k Availability) splitVictims(s State, victims []*v1beta1.Machine) (may, bl
 	return may, blocked
 }
 
-// message says why machines are held back.
+// message says why deletions are blocked.
 func (k Availability) message(blocked []*v1beta1.Machine) string {
 	return fmt.Sprintf("Machine %s is available and stays while the deployment needs it: at least %d must be.", first(blocked, 1)[0].Name, k.MinAvailable)
 }
 
-// countKept finds out what keeps available machines of a set that has too many.
+// readAvailability finds out how many available machines must stay, for a set that has too many machines.
 func (p *pass) readAvailability(ctx context.Context) error {
 	s, d := &p.state, p.deployment
 	s.Availability = Availability{}
-	// What is on its way out itself, or cannot be read, must not hold anything up.
+	// A deployment that is being deleted, or whose strategy is invalid, blocks nothing.
 	if d == nil || !d.DeletionTimestamp.IsZero() || countLive(s.Machines) <= int(s.Set.ReplicasOrDefault()) {
 		return nil
 	}
@@ -106,8 +106,8 @@ func (p *pass) readAvailability(ctx context.Context) error {
 	return nil
 }
 
-// availableElsewhere counts the available machines of the deployment's other sets: in the cache, if that is as new as a live
-// list that this process made since its start and its last write of unknown outcome, or else in such a list.
+// availableElsewhere counts the available machines of the deployment's other sets: in the cache if that may be trusted, or
+// else in a live LIST.
 func (p *pass) availableElsewhere(ctx context.Context, k Availability) (n int, err error) {
 	siblings, err := p.siblings(ctx)
 	if err != nil || len(siblings) == 0 {
@@ -132,7 +132,7 @@ func (p *pass) availableElsewhere(ctx context.Context, k Availability) (n int, e
 	}
 	selector, err := metav1.LabelSelectorAsSelector(&p.deployment.Spec.Selector)
 	if err != nil {
-		return 0, nil // Nothing is known of them.
+		return 0, nil // They cannot be listed.
 	}
 	_, ambiguousBefore := p.shared.cacheRequirement()
 	list := &v1beta1.MachineList{}
@@ -153,9 +153,9 @@ func (p *pass) availableElsewhere(ctx context.Context, k Availability) (n int, e
 	return n, nil
 }
 
-// keep returns those of the victims that may still go, by what the deployment asks for at this moment: what it asked for when
-// the set was told may be over. Other sets of the deployment count the same machines, so where they have any the caller
-// holds memory.shrinking until the victims are deleted.
+// deletable returns the victims that may be deleted according to the deployment as it is now: it may have changed since it
+// lowered the set's replicas. Other sets of the deployment count the same machines. So if they have any, the caller locks
+// sharedState.shrinking until the victims are deleted.
 func (p *pass) deletable(ctx context.Context, victims []*v1beta1.Machine) ([]*v1beta1.Machine, error) {
 	d := &v1beta1.MachineDeployment{}
 	switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(p.deployment), d); {

@@ -7,26 +7,27 @@ import (
 	"machinist.dev/machinist/internal/rollout/bounds"
 )
 
-// roomPoll is how often a set whose deployment has as many machines as it may looks whether it has room: no event of another
-// set's machines tells it.
+// capacityPoll is how often a set whose deployment has as many machines as it may have checks whether it has fewer: the set
+// gets no events of other sets' machines.
 const capacityPoll = time.Second
 
-// noRoom is what a set says that waits for room.
-const noCapacity = "The other sets of the deployment leave no room for more machines yet."
+// noCapacity is the message of a set that waits for capacity.
+const noCapacity = "The deployment has as many machines as replicas + maxSurge allow. The set creates more when its other sets have fewer."
 
-// countRoom finds out whether the deployment has room for as many machines as the set was told to have. It was told by what
-// the deployment knew then, and another set may have machines more than that, which it keeps (S-16).
+// readCapacity finds out by how many the set's replicas exceed what replicas + maxSurge of the deployment leave to it. The
+// deployment kept that bound when it raised the set's replicas, but another set may have more machines than the deployment
+// knew, because their deletion is blocked (S-16).
 func (p *pass) readCapacity(ctx context.Context) error {
 	s, d := &p.state, p.deployment
 	s.OverCapacity = 0
-	// While a deployment is paused, its sets are whoever's scales them.
+	// People may scale the sets of a paused deployment as they like.
 	if d == nil || d.Spec.Paused || !d.DeletionTimestamp.IsZero() || countLive(s.Machines) >= int(s.Set.ReplicasOrDefault()) {
 		return nil
 	}
 	replicas := max(0, d.ReplicasOrDefault())
 	limits, err := bounds.Resolve(d.Spec.Strategy, replicas)
 	if err != nil {
-		return nil // What cannot be read must not hold anything up.
+		return nil // An invalid strategy blocks nothing.
 	}
 	siblings, err := p.siblings(ctx)
 	if err != nil {

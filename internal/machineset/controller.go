@@ -23,15 +23,14 @@ const (
 	// parallelWrites bounds the requests that one set has under way at a time.
 	parallelWrites = 64
 
-	// provenBatch is how many machines a set creates at once when its last creations succeeded.
+	// confirmedBatch is how many machines a set creates at once when its last creations succeeded.
 	confirmedBatch = 16
 
 	// maxBatch is how many machines a set creates or deletes until it counts again.
 	maxBatch = 500
 
-	// cacheLag, and cacheLagPerMachine for each that it has, is how long a set whose machines change waits for its cache
-	// before it lists them live: an event of any machine brings the cache up, and a list costs as much as the writes of
-	// several machines.
+	// A set waits for its cache for cacheLag, plus cacheLagPerMachine for each of its machines, before it lists machines live:
+	// an event of any machine updates the cache, and a LIST costs as much as writing several machines.
 	cacheLag           = 50 * time.Millisecond
 	cacheLagPerMachine = 100 * time.Microsecond
 
@@ -39,7 +38,7 @@ const (
 	maxRounds = 64
 )
 
-// Options are what a Reconciler works with.
+// Options are the dependencies and settings of a Reconciler.
 type Options struct {
 	// Client reads the control cluster from the cache, including this process's own writes, and writes to it.
 	Client client.Client
@@ -51,19 +50,19 @@ type Options struct {
 	// Concurrency is the number of sets worked on at once. Default 10.
 	Concurrency int
 
-	// MachinesSeen returns the resource version up to which Client's cache of Machines is complete, "" if that is not
-	// known: then everything that counts is read live. Register sets it from the manager's cache if it is nil.
+	// MachineCacheVersion returns the resource version up to which Client's cache of Machines is complete, "" if that is
+	// not known: then the reconciler counts from live reads only. Register sets it from the manager's cache if it is nil.
 	MachineCacheVersion func() string
-	// Stopped says why this process must not create or remediate now, for as long as its reason is not empty. Default:
-	// it always may.
+	// Stopped returns why this process must not create or remediate now; an empty reason means that it may. Default: it
+	// always may.
 	Stopped func() Reason
 	// Run calls f for each of 0 to n-1 and returns when all have returned. Default: in parallel.
 	Run func(n int, f func(i int))
 	// NewName returns a name for a new Machine of a set, never the same twice. Default: the set's name with 5 random
 	// characters.
 	NewName func(set string) string
-	// Remediated is told of each machine that was deleted in order to replace it, for a metric: the reason is the
-	// machine's failure or the policy that found it unhealthy. Default: nobody is told.
+	// Remediated is called for each machine that was deleted in order to replace it, for a metric. The reason is the
+	// machine's failure or the policy that found it unhealthy. Default: not called.
 	Remediated func(reason string)
 }
 
@@ -108,7 +107,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{RequeueAfter: p.requeueAfter}, nil
 }
 
-// pass is one look at one set.
+// pass is one reconciliation of one set.
 type pass struct {
 	*Reconciler
 	key   types.NamespacedName
@@ -117,21 +116,21 @@ type pass struct {
 	known      *setState
 	state      State
 	deployment *v1beta1.MachineDeployment
-	// trusted says that the machines may be counted, marksSeen that they are at least as new as the set's spec.
+	// trusted says that the machines may be counted, asNewAsSpec that they are at least as new as the set's spec.
 	trusted, asNewAsSpec bool
 
 	// batch is how many machines the next round may create; 0 before the first.
 	batch int
-	// refusedAdoption are orphans that a live read showed not to be.
+	// notAdoptable are machines that look like orphans in the cache, but not in a live read.
 	notAdoptable map[types.UID]bool
 	// failure is why a machine could not be created or deleted.
 	failure Reason
-	// heldBack says that machines were not deleted that the cache let go.
+	// deletionBlocked says that the deployment still needs machines that the plan would have deleted.
 	deletionBlocked bool
-	// late says that the API server does not have machines, or not as ones to be replaced, which the cache has.
+	// late says that the cache has machines, or reasons to replace machines, that the API server no longer has.
 	late bool
 	done actions
-	// wakeAfter is when to look again without an event; zero is never.
+	// requeueAfter is when to reconcile again without an event; zero is never.
 	requeueAfter time.Duration
 }
 
@@ -187,7 +186,7 @@ func (p *pass) decide(ctx context.Context) (Plan, error) {
 	return plan, nil
 }
 
-// count finds out what the set shares with the others of its deployment.
+// count reads the limits that the set shares with the other sets of its deployment.
 func (p *pass) count(ctx context.Context) error {
 	if err := p.countInFlight(ctx); err != nil {
 		return err
@@ -198,8 +197,8 @@ func (p *pass) count(ctx context.Context) error {
 	return p.readAvailability(ctx)
 }
 
-// needsLive reports whether a plan made from the cache must be made again from a live LIST, and how new that has to be:
-// "" is as new as can be.
+// needsLive reports whether the plan must be made again from a live LIST, and the resource version that the LIST must have
+// reached: "" asks for the newest.
 func (p *pass) needsLive(plan Plan) (live bool, atLeast string) {
 	switch {
 	case plan.DependsOnCount() && !p.trusted:
@@ -207,19 +206,19 @@ func (p *pass) needsLive(plan Plan) (live bool, atLeast string) {
 	case plan.Chosen && !p.asNewAsSpec:
 		return true, p.known.specVersion
 	case plan.Create > 0 && !p.asNewAsSpec && p.exchanges():
-		// The deployment raises replicas for machines that were handed over. Such a machine must have been seen, or
-		// another would be made in its place.
+		// The deployment raises replicas for machines that were handed over. Unless the set has seen such a machine, it
+		// would create another one.
 		return true, p.known.specVersion
 	}
 	return false, ""
 }
 
-// exchanges reports whether machines come to the set, or came to it a moment ago, from other sets of its deployment.
+// exchanges reports whether the set may just have received machines from other sets of its deployment.
 func (p *pass) exchanges() bool {
 	return receives(p.state.Set) || p.deployment != nil && p.deployment.Spec.Strategy.TypeOrDefault() == v1beta1.StrategyInPlace
 }
 
-// wakeIn asks for another pass after d at the latest; zero is never.
+// requeueIn asks for another pass after d at the latest; zero is never.
 func (p *pass) requeueIn(d time.Duration) {
 	if d > 0 && (p.requeueAfter == 0 || d < p.requeueAfter) {
 		p.requeueAfter = d

@@ -19,12 +19,12 @@ const (
 	minCreationBackoff = time.Second
 	maxCreationBackoff = 5 * time.Minute
 
-	// nameAttempts bounds the search for a name that nobody else has.
+	// nameAttempts bounds the search for an unused name.
 	nameAttempts = 5
 )
 
-// create makes at most n machines: as many as the batch allows, which doubles with every round that succeeds. So a set
-// whose machines are refused, by a quota or a webhook, asks a few times and not thousands of times.
+// create makes at most n machines, no more than the batch allows. The batch doubles with every round that succeeds, so a set
+// whose machines a quota or a webhook rejects makes a few requests and not thousands.
 func (p *pass) create(ctx context.Context, n int) (again bool, _ error) {
 	if p.batch == 0 {
 		p.batch = max(1, p.known.batch)
@@ -46,14 +46,14 @@ func (p *pass) create(ctx context.Context, n int) (again bool, _ error) {
 		if b.machine != nil && !b.existed {
 			p.done.created = append(p.done.created, b.machine)
 		}
-		// Of one that existed already, the cache may not know yet.
+		// The cache may not have a machine that existed already.
 		if b.existed || ambiguous(b.err) {
 			p.known.requireLiveList()
 		}
 		failure = firstOf(failure, b.err)
 	}
 	in, _ := p.shared.replacementsOf(p.state.Set.UID)
-	// Those that use up budget come first: the budget may be used more slowly, never exceeded.
+	// Replacements that use up budget come first: so the budget is never exceeded.
 	blank := in.blank()
 	p.shared.keepReplacements(p.state.Set.UID, in.Assign(names))
 	p.known.lostReplacements = p.known.lostReplacements.Assign(names[min(blank, len(names)):])
@@ -66,7 +66,7 @@ func (p *pass) create(ctx context.Context, n int) (again bool, _ error) {
 	}
 	p.known.batch = 0
 	if apierrors.HasStatusCause(failure, corev1.NamespaceTerminatingCause) {
-		return false, nil // Nothing can be made or said here any more.
+		return false, nil // Nothing can be created or recorded here any more.
 	}
 	logf.FromContext(ctx).Info("Creating machines failed", "asked", n, "created", len(names), "cause", failure.Error())
 	p.failure = Reason{v1beta1.ReasonMachineCreateFailed, brief(failure.Error())}
@@ -75,14 +75,15 @@ func (p *pass) create(ctx context.Context, n int) (again bool, _ error) {
 	return false, nil
 }
 
-// birth is the outcome of making one machine.
+// createResult is the outcome of creating one machine.
 type createResult struct {
 	machine *v1beta1.Machine
 	existed bool
 	err     error
 }
 
-// createOne makes one machine, under a name chosen before the call: so a call that took effect unseen is recognised.
+// createOne makes one machine. It chooses the name before the call, so that it recognises a call that took effect although
+// it seemed to fail.
 func (p *pass) createOne(ctx context.Context, prototype *v1beta1.Machine) createResult {
 	var err error
 	for range nameAttempts {
@@ -106,7 +107,7 @@ func (p *pass) createOne(ctx context.Context, prototype *v1beta1.Machine) create
 	return createResult{err: fmt.Errorf("create machine: %w", err)}
 }
 
-// provider returns the provider of the set's machines, "" if it cannot be told: their provider then finds them itself.
+// provider returns the provider of the set's machines, "" if it is not known yet: their provider then finds them itself.
 func (p *pass) provider(ctx context.Context) string {
 	spec := &p.state.Set.Spec.Template.Spec
 	if spec.ClassRef == nil {

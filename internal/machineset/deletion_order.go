@@ -12,8 +12,8 @@ import (
 )
 
 // DeletionOrder returns the machines in the order in which a set of that policy and generation deletes them when it is
-// scaled down: what somebody marked, what is to be replaced anyway, what has no instance yet, what is in trouble, what
-// has a lower delete-priority, what is not Ready, and then as the policy says.
+// scaled down: annotated for deletion, due for replacement, not launched, unhealthy, lower delete-priority, not Ready, and
+// then by the delete policy.
 func DeletionOrder(machines []*v1beta1.Machine, policy v1beta1.DeletePolicy, generation int64) []*v1beta1.Machine {
 	ranks := make([]rank, 0, len(machines))
 	for _, m := range machines {
@@ -27,8 +27,7 @@ func DeletionOrder(machines []*v1beta1.Machine, policy v1beta1.DeletePolicy, gen
 	return ordered
 }
 
-// rank is what the place of a machine in the order depends on, most important first. Of two machines the lower goes
-// first.
+// rank has what the order depends on, most important first. The machine of the lower rank goes first.
 type rank struct {
 	precedence machinestate.Precedence
 	age        int64             // by policy Newest and Oldest
@@ -44,8 +43,7 @@ func rankOf(m *v1beta1.Machine, policy v1beta1.DeletePolicy, generation int64) r
 	case v1beta1.DeleteOldest:
 		r.age = m.CreationTimestamp.Unix()
 	default:
-		// The generation makes each change of the set draw anew, and the same decision come out the same when it is
-		// made twice.
+		// The generation makes each change of the set draw again, while the same decision made twice has the same result.
 		r.shuffle = sha256.Sum256(fmt.Appendf(nil, "%s/%d", m.UID, generation))
 	}
 	return r

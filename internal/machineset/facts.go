@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/internal/preservation"
 )
 
-// live reports whether nobody has asked for the machine's deletion.
+// live reports whether the machine has no deletionTimestamp.
 func live(m *v1beta1.Machine) bool { return m.DeletionTimestamp.IsZero() }
 
 func countLive(machines []*v1beta1.Machine) (n int) {
@@ -43,7 +43,7 @@ func comingUp(m *v1beta1.Machine) bool {
 	return false
 }
 
-// heldBack reports whether so many machines in a row were replaced before this one that it shall not be.
+// retriesExhausted reports whether the machine is not replaced because too many before it were, one after the other.
 func retriesExhausted(m *v1beta1.Machine) bool {
 	return !conditionIsTrue(m, v1beta1.ConditionRemediationRequested) && machinestate.RemediationReason(m) == v1beta1.ReasonRetriesExhausted
 }
@@ -60,10 +60,10 @@ func knownTypeVersion(labels map[string]string) bool {
 	return !ok || v == v1beta1.TypeVersion
 }
 
-// preserved reports whether the machine was set aside: it belongs to no set, whatever else it says.
+// preserved reports whether the machine is preserved: it belongs to no set, whatever its owner references are.
 func preserved(m *v1beta1.Machine) bool { return preservation.Preserved(m) }
 
-// sameRecipe reports whether both would make the same instance.
+// sameInstanceSpec reports whether both would make the same instance.
 func sameInstanceSpec(a, b *v1beta1.MachineSpec) bool {
 	return a.Provider == b.Provider && a.Version == b.Version &&
 		equality.Semantic.DeepEqual(a.ClassRef, b.ClassRef) &&
@@ -77,7 +77,7 @@ func has(m map[string]string, key string) bool {
 	return ok
 }
 
-// concerns reports whether a set has to look at a change of its machine.
+// affectsSet reports whether a set must reconcile because of a change of its machine.
 func affectsSet(was, is *v1beta1.Machine) bool {
 	if live(was) != live(is) || was.UID != is.UID ||
 		!maps.Equal(was.Labels, is.Labels) || !maps.Equal(was.Annotations, is.Annotations) ||
@@ -88,7 +88,7 @@ func affectsSet(was, is *v1beta1.Machine) bool {
 		return true
 	}
 	if !live(is) {
-		return false // Only its end matters now.
+		return false // Only its removal matters now.
 	}
 	if preservation.Due(was) != preservation.Due(is) || machinestate.Failed(was) != machinestate.Failed(is) || running(was) != running(is) || comingUp(was) != comingUp(is) ||
 		was.Status.FailureReason != is.Status.FailureReason || was.Status.FailureMessage != is.Status.FailureMessage {
@@ -103,7 +103,7 @@ func affectsSet(was, is *v1beta1.Machine) bool {
 	return false
 }
 
-// sameCondition compares what a set uses of a condition. Of one that is not True it shows the reason.
+// sameCondition compares what a set uses of a condition: the reason only of one that is not True.
 func sameCondition(a, b *metav1.Condition) bool {
 	if a == nil || b == nil {
 		return a == b
@@ -111,7 +111,7 @@ func sameCondition(a, b *metav1.Condition) bool {
 	return a.Status == b.Status && a.LastTransitionTime.Equal(&b.LastTransitionTime) && (a.Status == metav1.ConditionTrue || a.Reason == b.Reason)
 }
 
-// sameInPlace compares what a template brings to machines in place.
+// sameInPlace compares what a set propagates to machines in place.
 func sameInPlace(a, b *v1beta1.MachineSpec) bool {
 	return equality.Semantic.DeepEqual(a.Node, b.Node) && equality.Semantic.DeepEqual(a.LifecycleHooks, b.LifecycleHooks) && sameTimeouts(a.Timeouts, b.Timeouts)
 }

@@ -202,7 +202,7 @@ func (p Plan) String() string {
 	}
 	list("update", updates)
 	list("delete", p.Delete)
-	list("hold", p.Blocked)
+	list("keep", p.Blocked)
 	list("replace", p.Remediate)
 	if p.Create > 0 {
 		parts = append(parts, fmt.Sprintf("create %d", p.Create))
@@ -222,7 +222,7 @@ func (p Plan) String() string {
 		parts = append(parts, "wait "+p.Wait.String())
 	}
 	if len(parts) == 0 {
-		return "rest"
+		return "settled"
 	}
 	return strings.Join(parts, "; ")
 }

@@ -18,10 +18,10 @@ import (
 	"machinist.dev/machinist/internal/rollout/handover"
 )
 
-// handOverPoll is how often a set that has nobody to hand its machines over to looks again.
+// handOverPoll is how often a set checks again for the set that receives its machines.
 const handOverPoll = time.Second
 
-// handsOver returns what the set's deployment has ordered it to hand over; false if nothing.
+// handsOver returns the deployment's order to hand machines over; false if there is no order.
 func handsOver(set *v1beta1.MachineSet) (handover.Order, bool) {
 	if !ofDeployment(set) {
 		return handover.Order{}, false
@@ -34,21 +34,21 @@ func receives(set *v1beta1.MachineSet) bool {
 	return ofDeployment(set) && has(set.Annotations, v1beta1.AnnotationReceiveFrom)
 }
 
-// ofDeployment reports whether a deployment controls the set. Without one the annotations of a hand-over mean nothing:
-// nobody would ever take them off.
+// ofDeployment reports whether a deployment controls the set. Without one the set ignores the annotations of a hand-over:
+// no controller would ever remove them.
 func ofDeployment(set *v1beta1.MachineSet) bool {
 	owner := metav1.GetControllerOfNoCopy(set)
 	return owner != nil && owner.Kind == "MachineDeployment"
 }
 
-// receivesFrom reports whether a set takes over what the other hands over.
+// receivesFrom reports whether a set receives the machines that the other hands over.
 func receivesFrom(to, from *v1beta1.MachineSet) bool {
 	a, b := metav1.GetControllerOfNoCopy(to), metav1.GetControllerOfNoCopy(from)
 	return a != nil && b != nil && a.UID == b.UID && to.UID != from.UID && to.DeletionTimestamp.IsZero() &&
 		to.Annotations[v1beta1.AnnotationReceiveFrom] == from.Name
 }
 
-// handOver plans to hand over n machines, or those of them that were selected where the order is for such only.
+// handOver plans to hand over n machines, or only the selected ones of them if the order asks for that.
 func (p *Plan) handOver(s State, active []*v1beta1.Machine, n int, onlySelected bool) {
 	if onlySelected {
 		active = slices.DeleteFunc(slices.Clone(active), func(m *v1beta1.Machine) bool { return !handover.Selected(m) })
@@ -67,8 +67,8 @@ func (p *Plan) handOver(s State, active []*v1beta1.Machine, n int, onlySelected 
 	}
 }
 
-// handOverOrder puts first what costs least: machines that are of no use now, then those that can be updated, then those
-// that nobody may change, then those that somebody wants to be deleted.
+// handOverOrder puts first the machines that cost least: those that are not Ready or being updated, then those that can be
+// updated, then those that no controller may change, then those annotated for deletion.
 func handOverOrder(machines []*v1beta1.Machine) []*v1beta1.Machine {
 	ordered := slices.Clone(machines)
 	untouchable := func(m *v1beta1.Machine) bool { return machinestate.Paused(m) || !knownTypeVersion(m.Labels) }
@@ -85,8 +85,8 @@ func handOverOrder(machines []*v1beta1.Machine) []*v1beta1.Machine {
 	return ordered
 }
 
-// receive returns the machine as one of the template's set: its owner, its labels and all that its instance is made from.
-// That somebody selected it was meant for this time.
+// receive returns the machine as one of the template's set: with its owner, its labels and the specification of its instance.
+// The selection label is removed, because it was for this update only.
 func (t template) receive(m *v1beta1.Machine, from *v1beta1.MachineSet) *v1beta1.Machine {
 	changed := t.propagate(m)
 	if changed == nil {
@@ -102,7 +102,7 @@ func (t template) receive(m *v1beta1.Machine, from *v1beta1.MachineSet) *v1beta1
 	return changed
 }
 
-// readPartner finds the set to hand machines over to, or finds out whether one hands machines over to this one.
+// readPartner reads the set that receives this set's machines, or the one that hands machines over to it.
 func (p *pass) readPartner(ctx context.Context) error {
 	if from := p.state.Set.Annotations[v1beta1.AnnotationReceiveFrom]; receives(p.state.Set) && len(validation.IsDNS1123Label(from)) == 0 {
 		set := &v1beta1.MachineSet{}
@@ -120,7 +120,7 @@ func (p *pass) readPartner(ctx context.Context) error {
 	err := p.Client.Get(ctx, types.NamespacedName{Namespace: p.key.Namespace, Name: order.To}, to)
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil // The deployment will say otherwise.
+		return nil // The deployment will change the order.
 	case err != nil:
 		return fmt.Errorf("get set %s, which is to receive machines: %w", order.To, err)
 	}
@@ -130,8 +130,8 @@ func (p *pass) readPartner(ctx context.Context) error {
 	return nil
 }
 
-// handOver hands machines over, each by one patch that somebody else's write prevents, after a live look at the set that
-// receives: a machine of a set that is gone would be collected as garbage.
+// handOver hands machines over, each by one patch that fails on a conflict. It first reads the receiving set live, because the
+// garbage collector would delete a machine whose set is gone.
 func (p *pass) handOver(ctx context.Context, updates []Update) error {
 	if len(updates) == 0 {
 		return nil

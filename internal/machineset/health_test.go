@@ -76,12 +76,12 @@ func TestARecoveredMachineIsNotReplacedAtOnce(t *testing.T) {
 		seen := recoveries(nil).follow(machines, epoch.Add(-tc.seenFor)).follow(machines, epoch)
 		candidates, wait := remediationCandidates(machines, seen, epoch)
 		if got := len(candidates) == 1; got != tc.candidate || got != (wait == 0) {
-			t.Errorf("%s: a candidate: %t, want %t; looked at again after %s", tc.name, got, tc.candidate, wait)
+			t.Errorf("%s: a candidate: %t, want %t; wait %s", tc.name, got, tc.candidate, wait)
 		}
 	}
 }
 
-// toBeTakenAway is Running, and its instance is about to be taken away.
+// interrupted is Running, and the cloud is about to remove its instance.
 func interrupted(m *v1beta1.Machine) {
 	up(m)
 	setCondition(m, v1beta1.ConditionInterruptionNotice, true, v1beta1.ReasonPreemptionNotice, time.Second)

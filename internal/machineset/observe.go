@@ -21,7 +21,7 @@ import (
 // errGone says that the set does not exist any more.
 var errGone = errors.New("the set is gone")
 
-// observe gathers what the set decides upon, from the cache.
+// observe reads the state from the cache.
 func (p *pass) observe(ctx context.Context) error {
 	set := &v1beta1.MachineSet{}
 	switch err := p.Client.Get(ctx, p.key, set); {
@@ -36,7 +36,7 @@ func (p *pass) observe(ctx context.Context) error {
 	if p.Stopped != nil {
 		p.state.Stopped = p.Stopped()
 	}
-	// Read first: the list is then at least as new.
+	// Read before the list, which is then at least as new.
 	seen := p.cacheVersion()
 	p.trusted = p.known.minResourceVersion != "" && reached(seen, p.known.minResourceVersion)
 	p.asNewAsSpec = reached(seen, p.known.specVersion)
@@ -55,7 +55,7 @@ func (p *pass) observe(ctx context.Context) error {
 	return p.readOwner(ctx)
 }
 
-// seen returns the resource version up to which the cache of Machines is complete, "" if that is not known.
+// cacheVersion returns the resource version up to which the cache of Machines is complete, "" if that is not known.
 func (r *Reconciler) cacheVersion() string {
 	if r.MachineCacheVersion == nil {
 		return ""
@@ -123,7 +123,7 @@ func (p *pass) observeLive(ctx context.Context, atLeast string) error {
 			machines = append(machines, m)
 		}
 	}
-	// What the cache has and the LIST has not is gone, or no longer matches: such a machine counts until it is released.
+	// A machine of the cache that is not in the LIST is gone, or no longer matches: then it counts until it is released.
 	unlisted := slices.DeleteFunc(slices.Clone(p.state.Machines), func(m *v1beta1.Machine) bool { return listed[m.UID] })
 	found, err := p.getLive(ctx, unlisted)
 	if err != nil {
@@ -160,7 +160,7 @@ func (p *pass) getLive(ctx context.Context, machines []*v1beta1.Machine) ([]*v1b
 	return slices.DeleteFunc(found, func(m *v1beta1.Machine) bool { return m == nil }), nil
 }
 
-// readOwner takes from the set's deployment, if it has one, what bounds the set.
+// readOwner reads the limits of the set from its deployment, if it has one.
 func (p *pass) readOwner(ctx context.Context) error {
 	p.deployment = nil
 	owner := metav1.GetControllerOf(p.state.Set)
@@ -171,7 +171,7 @@ func (p *pass) readOwner(ctx context.Context) error {
 	err := p.Client.Get(ctx, types.NamespacedName{Namespace: p.key.Namespace, Name: owner.Name}, d)
 	switch {
 	case apierrors.IsNotFound(err), err == nil && d.UID != owner.UID:
-		return nil // It is going, and the set with it.
+		return nil // It is being deleted, and the set with it.
 	case err != nil:
 		return fmt.Errorf("get the set's deployment: %w", err)
 	}
@@ -181,7 +181,7 @@ func (p *pass) readOwner(ctx context.Context) error {
 	return nil
 }
 
-// surgeOf resolves a deployment's maxSurge. What cannot be read counts as none.
+// surgeOf resolves a deployment's maxSurge. An invalid one counts as 0.
 func surgeOf(d *v1beta1.MachineDeployment) int {
 	limits, err := bounds.Resolve(d.Spec.Strategy, max(0, d.ReplicasOrDefault()))
 	if err != nil {
@@ -190,7 +190,7 @@ func surgeOf(d *v1beta1.MachineDeployment) int {
 	return int(limits.MaxSurge)
 }
 
-// countInFlight brings up to date which remediations are in flight, in this set and in the others of its deployment.
+// countInFlight updates which remediations are in flight, in this set and in the others of its deployment.
 func (p *pass) countInFlight(ctx context.Context) error {
 	s := &p.state
 	s.NextCreation, s.CreationFailure = p.known.creation.until, p.known.creationFailure
@@ -222,7 +222,7 @@ func (p *pass) countInFlight(ctx context.Context) error {
 		in, _ := p.settle(sibling, machines)
 		s.InFlight += in
 		if in > 0 {
-			p.requeueIn(minRemediationBackoff) // No event of another set's machines says that its turn is over.
+			p.requeueIn(minRemediationBackoff) // The set gets no events of other sets' machines.
 		}
 	}
 	return nil
@@ -237,7 +237,7 @@ func (p *pass) siblings(ctx context.Context) ([]*v1beta1.MachineSet, error) {
 	return slices.DeleteFunc(sets, func(set *v1beta1.MachineSet) bool { return set.UID == p.state.Set.UID }), nil
 }
 
-// settle returns how many remediations are in flight in a set, and whether a replacement came to run.
+// settle returns how many remediations are in flight in a set, and whether a replacement is Running.
 func (p *pass) settle(set *v1beta1.MachineSet, machines []*v1beta1.Machine) (inFlight int, recovered bool) {
 	replicas := int(set.ReplicasOrDefault())
 	in, known := p.shared.replacementsOf(set.UID)

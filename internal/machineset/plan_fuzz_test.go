@@ -211,7 +211,7 @@ func (w *world) check(p Plan) {
 	}
 }
 
-// checkKept fails if available machines go although they are needed, or stay although they are not. (S-16)
+// checkAvailability fails if available machines go although they are needed, or stay although they are not. (S-16)
 func (w *world) checkAvailability(p Plan) {
 	w.Helper()
 	s := w.state
@@ -236,7 +236,7 @@ func (w *world) checkAvailability(p Plan) {
 	}
 	for _, m := range p.Blocked {
 		if !counts(m) {
-			w.Fatalf("%s is of no use and stays: %s", m.Name, p)
+			w.Fatalf("%s is not available and stays: %s", m.Name, p)
 		}
 	}
 }
@@ -298,7 +298,7 @@ func (w *world) carryOut(p Plan, wholly bool) {
 	w.in = w.in.Assign(made)
 }
 
-// settle leaves the world alone: plans carried out must come to rest, with as many machines as are wanted.
+// settle leaves the world alone: plans carried out must settle, with as many machines as are wanted.
 func (w *world) settle() {
 	w.state.Availability = Availability{}
 	var p Plan
@@ -309,10 +309,10 @@ func (w *world) settle() {
 		w.carryOut(p, true)
 	}
 	if !p.Settled() {
-		w.Fatalf("it does not come to rest: %s", p)
+		w.Fatalf("it does not settle: %s", p)
 	}
 	if diff := cmp.Diff(p.String(), Decide(w.state).String()); diff != "" {
-		w.Fatalf("at rest, another plan for the same state: %s", diff)
+		w.Fatalf("settled, but another plan for the same state: %s", diff)
 	}
 	selector, _ := selectorOf(w.state.Set)
 	lives := 0
@@ -322,6 +322,6 @@ func (w *world) settle() {
 		}
 	}
 	if replicas := int(w.state.Set.ReplicasOrDefault()); lives != replicas && p.CreationBlocked.Reason == "" {
-		w.Fatalf("at rest with %d machines for %d replicas: %s", lives, replicas, p)
+		w.Fatalf("settled with %d machines for %d replicas: %s", lives, replicas, p)
 	}
 }

@@ -13,12 +13,12 @@ import (
 	"machinist.dev/machinist/internal/wording"
 )
 
-// setAsidePoll is how often a set that makes no machines, because too many are kept aside, looks whether some are gone: no
-// event of theirs concerns it.
+// preservedPoll is how often a set that creates no machines, because too many are preserved, checks whether some are gone: it
+// gets no events of preserved machines.
 const preservedPoll = time.Minute
 
-// notToBeSetAside returns the machines that are not about to be set aside. Of the others their own controller says that
-// they are no longer the set's, and only then may the set replace them.
+// withoutDueForPreservation returns the machines without those that are about to be preserved. Their own controller takes
+// these from the set, and only then may the set replace them.
 func withoutDueForPreservation(machines []*v1beta1.Machine) []*v1beta1.Machine {
 	if !slices.ContainsFunc(machines, preservation.Due) {
 		return machines
@@ -26,8 +26,8 @@ func withoutDueForPreservation(machines []*v1beta1.Machine) []*v1beta1.Machine {
 	return slices.DeleteFunc(slices.Clone(machines), preservation.Due)
 }
 
-// wereOurs counts, of machines without a controller, those that were set aside and would match the set if they still had
-// the labels that were taken from them.
+// countPreserved counts the orphans that are preserved and would match the set if they still had the labels that preservation
+// removes.
 func countPreserved(set *v1beta1.MachineSet, orphans []v1beta1.Machine) (n int) {
 	left := &metav1.LabelSelector{MatchLabels: map[string]string{}}
 	taken := func(key string) bool {
@@ -55,12 +55,12 @@ func countPreserved(set *v1beta1.MachineSet, orphans []v1beta1.Machine) (n int) 
 	return n
 }
 
-// tooMany says why no more machines are made.
+// tooManyMachines says why no more machines are created.
 func tooManyMachines(ceiling, preserved int) Reason {
 	most := wording.Count(ceiling, "machine")
 	message := fmt.Sprintf("No more than %s may exist, those being deleted included: deletion does not keep up.", most)
 	if preserved > 0 {
-		message = fmt.Sprintf("No more than %s may exist, those included that are being deleted or, as %d are, kept aside by the annotation %s.",
+		message = fmt.Sprintf("No more than %s may exist, those being deleted and %d preserved by the annotation %s included.",
 			most, preserved, v1beta1.AnnotationPreserve)
 	}
 	return Reason{v1beta1.ReasonTooManyMachines, message}

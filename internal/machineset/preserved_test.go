@@ -7,8 +7,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// S-15, S-17: a machine that is about to be set aside is deleted neither as failed nor as one too many, and no other one in
-// its place.
+// S-15, S-17: a machine due for preservation is deleted neither because it failed nor as surplus, and no other one in its stead.
 func TestMachinesDueForPreservationAreNotDeleted(t *testing.T) {
 	withInstance := func(m *v1beta1.Machine) { m.Status.Instance = &v1beta1.InstanceStatus{State: v1beta1.InstanceRunning} }
 	now, failed := annotated(v1beta1.AnnotationPreserve, v1beta1.PreserveNow), annotated(v1beta1.AnnotationPreserve, v1beta1.PreserveWhenFailed)
@@ -17,13 +16,13 @@ func TestMachinesDueForPreservationAreNotDeleted(t *testing.T) {
 		state State
 		want  string
 	}{
-		{"failed", stateOf(aSet(2), newMachine("a", up), newMachine("b", broken, withInstance, failed)), "rest"},
-		{"to be remediated", stateOf(aSet(1), newMachine("a", toRemediate, withInstance, failed)), "rest"},
-		{"without an instance there is nothing to look at", stateOf(aSet(1), newMachine("a", broken, failed)), "replace a"},
+		{"failed", stateOf(aSet(2), newMachine("a", up), newMachine("b", broken, withInstance, failed)), "settled"},
+		{"to be remediated", stateOf(aSet(1), newMachine("a", toRemediate, withInstance, failed)), "settled"},
+		{"without an instance there is nothing to inspect", stateOf(aSet(1), newMachine("a", broken, failed)), "replace a"},
 		{"healthy", stateOf(aSet(1), newMachine("a", up, withInstance, failed), newMachine("b", up, created(0))), "delete a"},
-		{"one too many", stateOf(aSet(1), newMachine("a", up), newMachine("b", broken, withInstance, failed)), "rest"},
+		{"one too many", stateOf(aSet(1), newMachine("a", up), newMachine("b", broken, withInstance, failed)), "settled"},
 		{"two too many", stateOf(aSet(1), newMachine("a", up), newMachine("b", broken, withInstance, failed), newMachine("c", broken)), "delete c"},
-		{"more leave than are too many", stateOf(aSet(1), newMachine("a", up, withInstance, now), newMachine("b", up, withInstance, now)), "rest"},
+		{"more leave than are too many", stateOf(aSet(1), newMachine("a", up, withInstance, now), newMachine("b", up, withInstance, now)), "settled"},
 		{"to none", stateOf(aSet(0), newMachine("a", up), newMachine("b", up, withInstance, now)), "delete a"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -34,17 +33,17 @@ func TestMachinesDueForPreservationAreNotDeleted(t *testing.T) {
 	}
 }
 
-// S-18: what is kept aside counts towards the ceiling, whose message says so.
+// S-18: preserved machines count towards the limit, and its message reports them.
 func TestPreservedMachinesCountTowardsTheLimit(t *testing.T) {
 	state := stateOf(aSet(2))
 	state.Preserved = 12
 	if plan := Decide(state); plan.Create != 2 {
-		t.Errorf("makes %d with 12 kept aside and room for 14", plan.Create)
+		t.Errorf("creates %d with 12 preserved and a limit of 14", plan.Create)
 	}
 	state.Preserved = 14
 	plan := Decide(state)
-	if plan.Create != 0 || plan.CreationBlocked.Reason != v1beta1.ReasonTooManyMachines || !strings.Contains(plan.CreationBlocked.Message, "14 are, kept aside") || plan.Wait != preservedPoll {
-		t.Errorf("makes %d, says %+v, waits %s", plan.Create, plan.CreationBlocked, plan.Wait)
+	if plan.Create != 0 || plan.CreationBlocked.Reason != v1beta1.ReasonTooManyMachines || !strings.Contains(plan.CreationBlocked.Message, "14 preserved") || plan.Wait != preservedPoll {
+		t.Errorf("creates %d, reports %+v, waits %s", plan.Create, plan.CreationBlocked, plan.Wait)
 	}
 }
 

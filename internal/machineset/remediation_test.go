@@ -107,7 +107,7 @@ func TestRemediationLimit(t *testing.T) {
 	}
 }
 
-// S-20: a set of which replacements of vanished machines vanish in a row waits longer and longer, until one of them runs.
+// S-20: if replacements of vanished machines vanish too, the set waits longer and longer, until one of them runs.
 // Whatever replaces vanished machines uses up no budget.
 func TestReplacementsThatVanishInARowAreWaitedFor(t *testing.T) {
 	set := aSet(2)

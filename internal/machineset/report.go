@@ -16,12 +16,11 @@ import (
 	"machinist.dev/machinist/internal/wording"
 )
 
-// statusInterval is how often mere counts are written while they change. Nobody waits for them: a deployment counts machines
-// itself.
+// statusInterval is the least time between two writes of a status in which only numbers changed. No controller depends on
+// them: a deployment counts machines itself.
 const statusInterval = 2 * time.Second
 
-// report writes the status that follows from what was observed and decided, if it is another one. What is only a count
-// may wait; the last one is always written.
+// report writes the status if it changed. A change of numbers only may wait for statusInterval.
 func (p *pass) report(ctx context.Context, plan Plan) error {
 	set := p.state.Set
 	status := Status(p.state, plan, p.failure)
@@ -50,7 +49,7 @@ func (p *pass) report(ctx context.Context, plan Plan) error {
 	return nil
 }
 
-// reportAfter reports what a round has left behind that could not be finished.
+// reportAfter writes the status after a round that could not be finished.
 func (p *pass) reportAfter(ctx context.Context) error {
 	if err := p.observe(ctx); err != nil {
 		return err
@@ -74,7 +73,7 @@ func urgent(before, after []metav1.Condition) bool {
 	return false
 }
 
-// tell records an event for each problem that began, and for a freeze that ended.
+// recordTransitions records an event for each problem that began, and for a freeze that ended.
 func (p *pass) recordTransitions(before, after []metav1.Condition) {
 	for _, c := range after {
 		was := meta.FindStatusCondition(before, c.Type)
@@ -95,7 +94,7 @@ func (p *pass) recordTransitions(before, after []metav1.Condition) {
 	}
 }
 
-// announce records one event for each kind of thing that the pass did.
+// recordActions records one event for each kind of action of the pass.
 func (p *pass) recordActions() {
 	for _, action := range []struct {
 		machines             []*v1beta1.Machine
@@ -117,8 +116,8 @@ func (p *pass) recordActions() {
 	}
 }
 
-// event records an event on the set. The version of the set is not of interest: without it what happens again is counted
-// in the same Event.
+// event records an event on the set, without the set's resource version: so a repeated event increments the count of the same
+// Event.
 func (p *pass) event(kind, reason, action, message string) {
 	if p.Recorder != nil {
 		set := &v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: p.state.Set.Namespace, Name: p.state.Set.Name, UID: p.state.Set.UID}}

@@ -17,50 +17,50 @@ import (
 )
 
 const (
-	// maxReplicas is what the CRD admits. A set that slipped through with more is not acted upon.
+	// maxReplicas is what the CRD admits. The controller does nothing about a set that has more anyway.
 	maxReplicas = 100000
 
-	// refusalsTolerated is how many machines of one configuration may be refused until no more are made of it.
+	// maxRejectedMachines is how many machines of one configuration may be unlaunchable before the set creates no more of it.
 	maxRejectedMachines = 3
 
-	// frozenPoll is how often a set that would create looks whether the process may do so again.
+	// frozenPoll is how often a set that would create machines checks whether the process may do so again.
 	frozenPoll = 10 * time.Second
 )
 
-// State is what a set decides upon.
+// State is what Decide needs to know.
 type State struct {
 	Set *v1beta1.MachineSet
 	// Machines are those that the set controls, those being deleted included, without preserved ones.
 	Machines []*v1beta1.Machine
-	// Receiver is the set that machines are handed over to; nil if none is ready for them.
+	// Receiver is the set that machines are handed over to; nil if no set is ready for them.
 	Receiver *v1beta1.MachineSet
-	// Expecting says that machines are being handed over to the set. It makes none then: one that arrives might take its
-	// place.
+	// Expecting says that machines are being handed over to the set. It creates none then, because arriving machines may
+	// be enough.
 	Expecting bool
-	// Orphans have no controller and match the selector. SetAside is how many machines are kept aside that were the set's or
-	// another one's of the deployment.
+	// Orphans have no controller and match the selector. Preserved is how many machines are preserved that belonged to the
+	// set or to another one of its deployment.
 	Orphans   []*v1beta1.Machine
 	Preserved int
 	// Surge is how many machines the set's deployment may have above its replicas.
 	Surge int
-	// Over is by how many the set's replicas exceed what its deployment has room for.
+	// OverCapacity is by how many the set's replicas exceed what replicas + maxSurge of its deployment leave to it.
 	OverCapacity int
-	// Kept is what keeps available machines from being deleted.
+	// Availability limits the deletion of available machines.
 	Availability Availability
 	// MaxInFlight is how many failed or unhealthy machines may be in the course of being replaced; InFlight is how many
 	// are, over all sets of the deployment.
 	MaxInFlight, InFlight int
-	// Recoveries are since when this process sees machines that are Ready although a check has marked them.
+	// Recoveries are when this process first saw each machine that is Ready although a check requested its remediation.
 	Recoveries recoveries
-	// NextRemediation and NextCreation are the times before which nothing is remediated or created, after failures.
+	// NextRemediation and NextCreation are the times before which the set remediates or creates nothing, after failures.
 	NextRemediation, NextCreation time.Time
-	// LostReplacements are the machines that replace some whose instance vanished and that have not become available yet.
-	// Before NextLost none of these is replaced because its own instance vanished.
+	// LostReplacements are the machines that replace some whose instance vanished and that are not available yet. Before
+	// NextLost they are not replaced because their own instance vanished.
 	LostReplacements Replacements
 	NextLost         time.Time
-	// CreationFailure is why nothing is created before NextCreation.
+	// CreationFailure is why the set creates nothing before NextCreation.
 	CreationFailure Reason
-	// Stopped says why this process creates and remediates nothing now; its reason is empty if it does.
+	// Stopped says why this process must not create or remediate now; its reason is empty if it may.
 	Stopped Reason
 	Now     time.Time
 }
@@ -68,19 +68,19 @@ type State struct {
 // Reason is a reason of a condition with its message.
 type Reason struct{ Reason, Message string }
 
-// Plan is what a set does next. Parts of it are independent of each other, and doing them in any order, or only some of
-// them, keeps every bound. Done, it is followed by another plan, until one Rests.
+// Plan is what a set does next. Its parts are independent: carried out in any order, or only in part, they keep every bound.
+// After that the set makes another plan, until one is Settled.
 type Plan struct {
 	// Release are machines that no longer match.
 	Release []*v1beta1.Machine
 	// Adopt are orphans to take over.
 	Adopt []*v1beta1.Machine
-	// Update are machines to be patched, each as it shall become.
+	// Update are machines to be patched, each with its desired state.
 	Update []Update
-	// HandOver are machines to become those of another set of the deployment.
+	// HandOver are machines to move to another set of the deployment.
 	HandOver []Update
-	// Delete are machines to be deleted since there are too many. They were chosen from others if Chosen. Held are available
-	// ones that would have to go as well, and stay until the deployment can do without them.
+	// Delete are surplus machines, chosen from a larger number if Chosen. Blocked are available surplus machines that stay
+	// until the deployment can spare them.
 	Delete, Blocked []*v1beta1.Machine
 	Chosen          bool
 	// Remediate are machines to be deleted in order to replace them.
@@ -88,33 +88,33 @@ type Plan struct {
 	// Create is how many machines to make.
 	Create int
 
-	// Refused says why fewer machines are made than are missing.
+	// CreationBlocked says why fewer machines are created than are missing.
 	CreationBlocked Reason
-	// Frozen says why none are made, where that is for safety.
+	// Frozen says why the set creates none, if that is for safety.
 	Frozen Reason
-	// Unadopted are orphans that are left alone, for the reason given.
+	// Unadopted are orphans that the set does not adopt, and why.
 	Unadopted       []*v1beta1.Machine
 	UnadoptedReason string
-	// BackingOff says that the replacement of failed machines waits, since earlier replacements failed too.
+	// BackingOff says that the replacement of failed machines waits because earlier replacements failed too.
 	BackingOff bool
-	// Postponed says that what depends on how many machines there are is left out until the cache has come up.
+	// Postponed says that the plan leaves out what depends on the number of machines until the cache is new enough.
 	Postponed bool
-	// Wait is after what time there may be another plan without an event; zero is never.
+	// Wait is when to plan again without an event; zero is never.
 	Wait time.Duration
 }
 
-// Update is a machine and what it shall become.
+// Update is a machine as it is and as desired.
 type Update struct{ From, To *v1beta1.Machine }
 
-// Rests reports whether there is nothing to do.
+// Settled reports whether there is nothing to do.
 func (p Plan) Settled() bool { return !p.DependsOnCount() && len(p.Release) == 0 && len(p.Update) == 0 }
 
-// Counts reports whether the plan depends on how many machines there are.
+// DependsOnCount reports whether the plan depends on the number of machines.
 func (p Plan) DependsOnCount() bool {
 	return len(p.Adopt) > 0 || len(p.HandOver) > 0 || len(p.Delete) > 0 || len(p.Remediate) > 0 || p.Create > 0
 }
 
-// withoutCounting returns the plan without what depends on how many machines there are, to be made again after d.
+// withoutCounting returns the plan without what depends on the number of machines, to be made again after d.
 func (p Plan) withoutCounting(d time.Duration) Plan {
 	p.Adopt, p.HandOver, p.Delete, p.Remediate, p.Create = nil, nil, nil, nil, 0
 	p.Postponed = true
@@ -151,17 +151,17 @@ func Decide(s State) Plan {
 			p.Release = append(p.Release, m)
 		}
 	}
-	// What is being released counts until it is seen released: it is no reason to delete, and none to create yet.
+	// Machines being released count until the cache shows them released: they cause neither deletions nor creations yet.
 	order, handing := handsOver(s.Set)
 	switch surplus := len(active) - replicas; {
 	case handing:
 		p.handOver(s, active, min(surplus, int(order.Machines)), order.Selected)
 		p.leave(s.Orphans, v1beta1.ReasonEnoughReplicas)
 	case surplus > 0 && receives(s.Set):
-		// They were handed over, and the deployment has not counted them yet.
+		// The surplus was handed over, and the deployment has not counted it yet.
 		p.leave(s.Orphans, v1beta1.ReasonEnoughReplicas)
 	case surplus > 0:
-		// Machines that are about to be set aside leave by themselves: they are not deleted, nor others for their sake.
+		// Machines due for preservation leave by themselves: neither they nor others in their stead are deleted.
 		staying := withoutDueForPreservation(active)
 		surplus = max(0, len(staying)-replicas)
 		p.Delete, p.Blocked = s.Availability.split(s, DeletionOrder(staying, s.Set.DeletePolicyOrDefault(), s.Set.Generation), surplus)
@@ -190,9 +190,9 @@ func Decide(s State) Plan {
 	return p
 }
 
-// selectorOf returns the selector of a set that can be acted upon, or why it cannot. The API refuses such sets; one that
-// slipped through must do no harm: an empty selector would adopt everything, and machines that do not match once they are
-// made, or that their template marks for their end, would be made again without end.
+// selectorOf returns the selector of a valid set, or why the set is invalid. The API rejects invalid sets, but one that exists
+// anyway must do no harm: an empty selector would adopt all machines, and a set whose new machines do not match its selector,
+// or whose template annotates them for deletion, would create machines without end.
 func selectorOf(set *v1beta1.MachineSet) (labels.Selector, Reason) {
 	if n := set.ReplicasOrDefault(); n < 0 || n > maxReplicas {
 		return nil, Reason{v1beta1.ReasonInvalidConfiguration, fmt.Sprintf("spec.replicas is %d, not between 0 and %d", n, maxReplicas)}
@@ -279,9 +279,9 @@ func (p *Plan) create(s State, missing int) {
 	p.Create = min(missing, capacity)
 }
 
-// remediate plans to delete failed and unhealthy machines, all that are lost for sure and the others within the budget.
-// Where the API refuses machines now, they stay: they may recover, and people can look at them. Machines whose
-// configuration the cloud refuses stop creation only: they must not keep others from being replaced that broke.
+// remediate plans to delete failed and unhealthy machines: all whose instance is lost, and the others within the budget.
+// While the API rejects new machines they stay: they may recover, and people can inspect them. Unlaunchable machines only stop
+// creation: they must not keep other failed machines from being replaced.
 func (p *Plan) remediate(s State, active []*v1beta1.Machine) {
 	candidates, wait := remediationCandidates(active, s.Recoveries, s.Now)
 	if wait > 0 {
@@ -328,7 +328,7 @@ func (p *Plan) remediate(s State, active []*v1beta1.Machine) {
 	p.Remediate = append(p.Remediate, others[:free]...)
 }
 
-// awaitThaw has a set looked at again whose process is stopped; of a label, the watch tells.
+// requeueFrozen asks for another plan if the process is stopped. A change of the freeze label comes as an event.
 func (p *Plan) requeueFrozen(s State) {
 	if s.Stopped.Reason != "" {
 		p.waitFor(frozenPoll)
@@ -343,7 +343,7 @@ func (s State) frozen() Reason {
 	return s.Stopped
 }
 
-// unknownSchema says that the template is written for another schema than this process knows.
+// unknownSchema says that the template has a schema that this process does not support.
 func (s State) unknownSchema() Reason {
 	if templateLabels := s.Set.Spec.Template.ObjectMeta.Labels; !knownTypeVersion(templateLabels) {
 		return Reason{v1beta1.ReasonUnknownTypeVersion, fmt.Sprintf("the template's label %s is %q; this process knows %q",
@@ -352,7 +352,7 @@ func (s State) unknownSchema() Reason {
 	return Reason{}
 }
 
-// refusal says why no machine of the template may be made.
+// rejectedConfiguration says why no machine of the template may be created.
 func (s State) rejectedConfiguration() Reason {
 	if unknown := s.unknownSchema(); unknown.Reason != "" {
 		return unknown
@@ -371,8 +371,8 @@ func (s State) rejectedConfiguration() Reason {
 		namesOf(without), why.Reason, brief(why.Message))}
 }
 
-// update plans to patch those of the set's members, machines being deleted included, that differ from the template in what
-// reaches them in place, and those whose mark by an autoscaler is stale.
+// update plans to patch the members, machines being deleted included, that differ from the template in a field that is
+// propagated in place, or have a stale delete annotation of an autoscaler.
 func (p *Plan) update(s State, members []*v1beta1.Machine) {
 	t := templateOf(s.Set)
 	mayRemoveAnnotation := len(p.Delete)+len(p.Blocked) == 0 && !has(t.annotations, v1beta1.AnnotationDeleteMachine)
@@ -387,7 +387,7 @@ func (p *Plan) update(s State, members []*v1beta1.Machine) {
 		to := t.propagate(m)
 		in, marked := deleteAnnotationExpiresIn(m, s.Now)
 		if to == nil && !marked {
-			continue // As nearly all, nearly always.
+			continue // The common case.
 		}
 		if leaving[m.UID] || machinestate.Paused(m) || !knownTypeVersion(m.Labels) {
 			continue
@@ -414,7 +414,7 @@ func (p *Plan) waitFor(d time.Duration) {
 	}
 }
 
-// maxMessage bounds what of somebody else's message is repeated.
+// maxMessage bounds how much of a message from elsewhere is repeated.
 const maxMessage = 1024
 
 func brief(message string) string {

@@ -12,32 +12,32 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// memory is all that a Reconciler remembers. Losing it costs reads and time, never exactness.
+// sharedState is all that a Reconciler remembers. Losing it costs reads and time, never exact numbers.
 type sharedState struct {
-	// remediating is held from the count of remediations in flight to the deletes that add to it, for a budget may be
-	// shared by several sets. Remediation is rare enough for one at a time.
+	// remediating is locked from the count of remediations in flight to the deletes that add to it, because several sets may
+	// share a budget. Remediation is rare enough for one at a time.
 	remediating sync.Mutex
-	// shrinking is held from the count of available machines to the deletes that depend on it, where several sets of a
+	// shrinking is locked from the count of available machines to the deletes that depend on it, if several sets of a
 	// deployment have such machines.
 	shrinking sync.Mutex
 
 	mu sync.Mutex
-	// floor is the resource version that the cache must have reached to be trusted with machines of other sets: that of a
-	// live LIST since the last of so many doubts; "" if there was none yet.
+	// minResourceVersion is what the cache must have reached before it is trusted with machines of other sets: the resource
+	// version of a live LIST since the last of ambiguousWrites; "" if there was none yet.
 	minResourceVersion string
 	ambiguousWrites    int
 	sets               map[types.NamespacedName]*setState
-	// replacements are kept apart since the sets of a deployment look at each other's.
+	// replacements are shared because the sets of a deployment count each other's.
 	replacements map[types.UID]Replacements
 	// sizes are how many machines each set had when it was last observed.
 	sizes map[types.NamespacedName]int
 }
 
-// recollection is what is remembered of one set, used by the one worker that works on it.
+// setState is the state of one set. Only the worker that reconciles the set uses it.
 type setState struct {
 	uid types.UID
-	// floor is the resource version that the cache must have reached to be trusted with a count; "" means that a live
-	// LIST comes first.
+	// minResourceVersion is what the cache must have reached before it is trusted with a count; "" means that a live LIST
+	// comes first.
 	minResourceVersion string
 	// specVersion is a resource version of the set at which it had its present generation.
 	generation  int64
@@ -46,18 +46,18 @@ type setState struct {
 	statusWritten time.Time
 	// batch is how many machines may be created at once to begin with, 0 if the last creation did not succeed.
 	batch int
-	// awaited is the version of the set for which the cache of machines was given time to come up.
+	// awaited is the version of the set for which a pass waited until the cache of machines is as new.
 	awaited string
-	// remediation and creation are how long to wait after failures, and what failed.
+	// remediation and creation are the backoffs after failures, creationFailure is what failed.
 	remediation, creation backoff
 	creationFailure       Reason
-	// lostReplacements replace machines whose instance vanished, and have not become available yet. lost is how long to wait
-	// after some of them vanished as well.
+	// lostReplacements replace machines whose instance vanished, and are not available yet. lost is the backoff after some of
+	// them vanished as well.
 	lostReplacements Replacements
 	lost             backoff
 	// recoveries are those of the set's machines as they were last observed.
 	recoveries recoveries
-	// updated is when each machine was last patched in place. It has those that were not seen in sync since.
+	// updated is when each machine was last patched in place, for those not seen in sync since.
 	updated map[types.UID]updateSent
 }
 
@@ -75,7 +75,7 @@ func newSharedState() *sharedState {
 	}
 }
 
-// of returns what is remembered of the set.
+// get returns the state of the set.
 func (m *sharedState) get(set *v1beta1.MachineSet) *setState {
 	key := types.NamespacedName{Namespace: set.Namespace, Name: set.Name}
 	m.mu.Lock()
@@ -113,15 +113,15 @@ func (m *sharedState) keepSize(key types.NamespacedName, n int) {
 	m.sizes[key] = n
 }
 
-// proven returns the resource version that the cache must have reached to be trusted with machines of any set, "" if a live
-// LIST comes first, and how many doubts there were.
+// cacheRequirement returns the resource version that the cache must have reached before it is trusted with machines of any
+// set, "" if a live LIST comes first, and how many ambiguous writes there were.
 func (m *sharedState) cacheRequirement() (minResourceVersion string, ambiguousBefore int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.minResourceVersion, m.ambiguousWrites
 }
 
-// prove takes note of a live LIST that began after so many doubts.
+// confirmCache records a live LIST that began after so many ambiguous writes.
 func (m *sharedState) confirmCache(resourceVersion string, ambiguousBefore int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -130,7 +130,7 @@ func (m *sharedState) confirmCache(resourceVersion string, ambiguousBefore int) 
 	}
 }
 
-// doubt takes note of a write of unknown outcome.
+// recordAmbiguousWrite records a write of unknown outcome.
 func (m *sharedState) recordAmbiguousWrite() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -138,7 +138,7 @@ func (m *sharedState) recordAmbiguousWrite() {
 	m.ambiguousWrites++
 }
 
-// replacementsOf returns what is in flight in a set; false if the set was not observed since the process began.
+// replacementsOf returns the replacements in flight in a set; false if the set was not observed since the process began.
 func (m *sharedState) replacementsOf(set types.UID) (Replacements, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -152,7 +152,7 @@ func (m *sharedState) keepReplacements(set types.UID, r Replacements) {
 	m.replacements[set] = r
 }
 
-// observed takes note of a version of the set.
+// observed records a version of the set.
 func (r *setState) observed(set *v1beta1.MachineSet) {
 	if r.generation != set.Generation {
 		r.generation, r.specVersion = set.Generation, set.ResourceVersion
@@ -160,11 +160,11 @@ func (r *setState) observed(set *v1beta1.MachineSet) {
 	}
 }
 
-// updatePatience is how long a machine must differ from its set's template again until it is patched again. Where
-// something else keeps undoing what the template brings, that makes a slow argument of a hot loop.
+// updatePatience is how long a set waits until it patches a machine again that differs from the template again. If another
+// writer keeps undoing the patch, this prevents a hot loop.
 const updatePatience = time.Minute
 
-// dueUpdates returns those updates that were not tried just now, and how long the others have to wait.
+// dueUpdates returns the updates that were not tried recently, and how long the others have to wait.
 func (r *setState) dueUpdates(updates []Update, now time.Time) (due []Update, wait time.Duration) {
 	outOfSync := make(map[types.UID]updateSent, len(updates))
 	for _, u := range updates {
@@ -182,25 +182,25 @@ func (r *setState) dueUpdates(updates []Update, now time.Time) (due []Update, wa
 	return due, wait
 }
 
-// sent takes note of machines that were patched.
+// sent records machines that were patched.
 func (r *setState) sent(machines []*v1beta1.Machine, now time.Time) {
 	for _, m := range machines {
 		r.updated[m.UID] = updateSent{generation: r.generation, at: now}
 	}
 }
 
-// mistrust makes the next decision to change something be made from a live LIST.
+// requireLiveList makes the next decision that changes something read a live LIST.
 func (r *setState) requireLiveList() { r.minResourceVersion = "" }
 
 // reached reports whether a cache that has seen one resource version is at least as new as another. The two may be of
-// different kinds: all of them count the writes of one etcd.
+// different kinds: all resource versions count the writes of one etcd.
 func reached(seen, version string) bool {
 	order, err := resourceversion.CompareResourceVersion(seen, version)
 	return err == nil && order >= 0
 }
 
-// Fork returns a Reconciler that works with other options and remembers what r remembers at this moment. From then on
-// neither knows what the other does. It is for simulations, and must not be called during a pass.
+// Clone returns a Reconciler with other options and a copy of r's state. It is for simulations, and must not be called
+// during a pass.
 func (r *Reconciler) Clone(o Options) *Reconciler {
 	f := New(o)
 	m := r.shared

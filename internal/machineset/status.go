@@ -17,13 +17,13 @@ import (
 // maxFailedMachines is how many failed machines the status describes.
 const maxFailedMachines = 10
 
-// Status returns the status of a set that was observed as s says and decided p. failure is why a machine could not be
-// created or deleted just now; its reason is empty if nothing failed.
+// Status returns the status of a set with the state s and the plan p. failure is why a machine could not be created or deleted
+// just now; its reason is empty if nothing failed.
 func Status(s State, p Plan, failure Reason) v1beta1.MachineSetStatus {
 	status := *s.Set.Status.DeepCopy()
 	status.Conditions = conditionlimit.Fleet.Apply(status.Conditions)
 	if p.Settled() && !p.Postponed {
-		// A deployment takes it for a promise that nothing is done any more by what the set was told before.
+		// A deployment relies on it: the set does nothing any more because of an earlier generation.
 		status.ObservedGeneration = s.Set.Generation
 	}
 	status.Replicas, status.FullyLabeledReplicas, status.ReadyReplicas, status.AvailableReplicas, status.UpToDateReplicas = 0, 0, 0, 0, 0
@@ -58,7 +58,7 @@ func Status(s State, p Plan, failure Reason) v1beta1.MachineSetStatus {
 	c := conditions{status: &status, generation: s.Set.Generation, now: s.Now}
 	missing := int(s.Set.ReplicasOrDefault()) - int(status.Replicas)
 	if !s.Set.DeletionTimestamp.IsZero() {
-		missing = 0 // It makes no more; what it has is the garbage collector's.
+		missing = 0 // It creates no more, and the garbage collector deletes its machines.
 	}
 	c.scaling(missing, deleting, s, p)
 	c.machinesReady(missing, unready)
@@ -89,7 +89,7 @@ func (c conditions) set(condition string, truth bool, reason, message string) {
 	})
 }
 
-// problem sets a condition that says what is wrong. It appears with the first problem.
+// problem sets a condition that reports a problem. It is missing until the first problem.
 func (c conditions) problem(condition string, problem Reason, over string) {
 	switch {
 	case problem.Reason != "":
@@ -106,7 +106,7 @@ func (c conditions) scaling(missing, deleting int, s State, p Plan) {
 	case missing > 0:
 		c.set(v1beta1.ConditionScalingUp, true, v1beta1.ReasonScalingUp, "")
 	case p.BackingOff:
-		c.set(v1beta1.ConditionScalingUp, false, v1beta1.ReasonBackingOff, "Failed machines are not replaced yet, since their replacements failed too.")
+		c.set(v1beta1.ConditionScalingUp, false, v1beta1.ReasonBackingOff, "Failed machines are not replaced yet, because their replacements failed too.")
 	default:
 		c.set(v1beta1.ConditionScalingUp, false, v1beta1.ReasonAtDesiredReplicas, "")
 	}
@@ -120,7 +120,7 @@ func (c conditions) scaling(missing, deleting int, s State, p Plan) {
 	}
 }
 
-// machinesReady names one machine only: a message that counted would be written with every machine.
+// machinesReady names one machine only: a message with a count would change with every machine.
 func (c conditions) machinesReady(missing int, unready []*v1beta1.Machine) {
 	switch {
 	case len(unready) > 0:
@@ -147,8 +147,8 @@ func unadopted(p Plan) Reason {
 	return Reason{p.UnadoptedReason, "The set has as many machines as it wants and does not adopt what matches: " + namesOf(p.Unadopted)}
 }
 
-// frozenBy says why a set with the freeze label is frozen: by the reason that the label names or, if whoever set it gave
-// one in the condition, by that, or by a person.
+// frozenBy says why a set with the freeze label is frozen: for the reason that the label names, or that the condition gave
+// when the label was set, or because a person set the label.
 func frozenBy(set *v1beta1.MachineSet, label string) Reason {
 	const message = "The label " + v1beta1.LabelFreeze + " stops the creation of machines."
 	was := meta.FindStatusCondition(set.Status.Conditions, v1beta1.ConditionFrozen)
@@ -163,7 +163,7 @@ func frozenBy(set *v1beta1.MachineSet, label string) Reason {
 	if frozen {
 		switch was.Reason {
 		case v1beta1.ReasonControlPlaneUnreachable, v1beta1.ReasonTargetCredentialsRefused, v1beta1.ReasonControlCredentialsRefused:
-			// The process itself was stopped.
+			// This process was stopped; that is not the reason of the label.
 		default:
 			return Reason{was.Reason, was.Message}
 		}
@@ -171,7 +171,7 @@ func frozenBy(set *v1beta1.MachineSet, label string) Reason {
 	return Reason{v1beta1.ReasonFrozenByLabel, message}
 }
 
-// failedMachines sums up those that failed or are refused, the newest failures first, in an order that only they change.
+// failedMachines sums up the failed and unlaunchable machines, the newest failures first.
 func failedMachines(machines []*v1beta1.Machine) []v1beta1.FailedMachine {
 	var summaries []v1beta1.FailedMachine
 	for _, m := range machines {
@@ -194,7 +194,7 @@ func failedMachines(machines []*v1beta1.Machine) []v1beta1.FailedMachine {
 	return summaries[:min(len(summaries), maxFailedMachines)]
 }
 
-// failedAt is when the machine stopped being Ready or, if it never said, when something last happened to it.
+// failedAt is when the machine stopped being Ready or, if it has no such condition, the time of its last operation.
 func failedAt(m *v1beta1.Machine) *metav1.Time {
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady); c != nil && c.Status != metav1.ConditionTrue {
 		return c.LastTransitionTime.DeepCopy()

@@ -12,7 +12,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// template is what a set's template asks of its machines, prepared once for all of them.
+// template is a set's template, prepared once for all machines.
 type template struct {
 	spec        *v1beta1.MachineSpec
 	labels      map[string]string
@@ -20,11 +20,11 @@ type template struct {
 	owner       metav1.OwnerReference
 	namespace   string
 
-	// The same maps once more, to be compared with those of each machine.
+	// The same maps as lists, to compare with those of each machine.
 	labelPairs, annotationPairs, nodeLabelPairs, nodeAnnotationPairs pairs
 }
 
-// pairs are those of a map that is compared with many others: a list is faster to go through, most of all a short one.
+// pairs are the entries of a map that is compared with many others: iterating over a list is faster.
 type pairs []pair
 
 type pair struct{ key, value string }
@@ -113,14 +113,14 @@ func (t template) machine(provider string) *v1beta1.Machine {
 	return m
 }
 
-// propagate returns the machine with what of the template reaches machines in place, which is everything that does not
-// make another instance; nil if there is nothing to change. Keys that others put on the machine stay.
+// propagate returns the machine with the template's fields that are propagated in place: all that do not need a new instance. It
+// returns nil if there is nothing to change. Keys that others put on the machine stay.
 func (t template) propagate(m *v1beta1.Machine) *v1beta1.Machine {
 	if t.inSync(m) {
 		return nil
 	}
 	var before applied
-	// A record that does not parse counts as none: nothing is removed then.
+	// An invalid record counts as empty: nothing is removed then.
 	if err := json.Unmarshal([]byte(m.Annotations[v1beta1.AnnotationLastAppliedTemplate]), &before); err != nil {
 		before = applied{}
 	}
@@ -141,7 +141,7 @@ func (t template) propagate(m *v1beta1.Machine) *v1beta1.Machine {
 	return changed
 }
 
-// inSync is asked for every machine in every round, so it allocates nothing.
+// inSync is called for every machine in every round, so it allocates nothing.
 func (t template) inSync(m *v1beta1.Machine) bool {
 	return t.labelPairs.in(m.Labels) && t.annotationPairs.in(m.Annotations) &&
 		t.nodeLabelPairs.in(m.Spec.Node.Labels) && t.nodeAnnotationPairs.in(m.Spec.Node.Annotations) &&
@@ -152,7 +152,7 @@ func (t template) inSync(m *v1beta1.Machine) bool {
 		sameTimeouts(m.Spec.Timeouts, t.spec.Timeouts)
 }
 
-// sameLists reports whether a merge patch from one machine to the other leaves lists alone; it would replace them whole.
+// sameLists reports whether a merge patch from one machine to the other changes no list: it would replace a list as a whole.
 func sameLists(a, b *v1beta1.Machine) bool {
 	return equality.Semantic.DeepEqual(a.Spec.Node.Taints, b.Spec.Node.Taints) &&
 		equality.Semantic.DeepEqual(a.Spec.Node.StartupTaints, b.Spec.Node.StartupTaints) &&
@@ -185,8 +185,8 @@ func mergeTaints(current, wanted []corev1.Taint, before []string) []corev1.Taint
 	return append(merged, wanted...)
 }
 
-// mergeHooks adds a hook only when the template gains it: its owner takes it off a machine when it is done there. A
-// machine that is being deleted gets no new ones.
+// mergeHooks adds a hook only when the template gains it, because its owner removes it from a machine when it is done there. A
+// machine being deleted gets no new hooks.
 func mergeHooks(current, wanted []v1beta1.LifecycleHook, before []string, add bool) []v1beta1.LifecycleHook {
 	var merged []v1beta1.LifecycleHook
 	for _, hook := range current {

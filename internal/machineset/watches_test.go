@@ -48,9 +48,9 @@ func TestMachineEventsReachTheSetsTheyConcern(t *testing.T) {
 	}{
 		{"its own", owned, owned, []string{"workers"}},
 		{"from one set to another", owned, given, []string{"second", "workers"}},
-		{"from a set to somebody else", owned, otherController, []string{"workers"}},
-		{"from somebody else to nobody", otherController, orphan, []string{"workers"}},
-		{"somebody else's", otherController, otherController, nil},
+		{"from a set to another controller", owned, otherController, []string{"workers"}},
+		{"from another controller to none", otherController, orphan, []string{"workers"}},
+		{"of another controller", otherController, otherController, nil},
 		{"an orphan", orphan, orphan, []string{"workers"}},
 		{"an orphan that matches another set now", orphan, newMachine("a", abandoned, otherLabels), []string{"other", "workers"}},
 	} {

@@ -1,6 +1,6 @@
-// Package machinestate says in what state a Machine is, for all who decide about Machines. Controllers that act upon the same
-// machine must agree on it: a deployment that takes a machine for one that its set deletes first, and a set that does not,
-// would together delete another one.
+// Package machinestate defines in which state a Machine is, for all controllers. Controllers that act upon the same machine must
+// agree: if a deployment counts on its set deleting one machine first and the set deletes another first, too few machines stay
+// available.
 package machinestate
 
 import (
@@ -21,19 +21,20 @@ func Vanished(m *v1beta1.Machine) bool {
 	return Failed(m) && m.Status.FailureReason == v1beta1.FailureInstanceVanished
 }
 
-// Interrupted reports whether the cloud has announced that it takes the machine's instance away.
+// Interrupted reports whether the cloud has announced that it will remove the machine's instance.
 func Interrupted(m *v1beta1.Machine) bool {
 	return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionInterruptionNotice)
 }
 
-// ToBeReplaced reports whether the machine failed, was found unhealthy or is about to lose its instance, and its set is the one
-// to act. One that is marked for an external remediator is not the set's to replace.
+// ToBeReplaced reports whether the machine failed, was found unhealthy or is about to lose its instance, and its set must replace
+// it. An external remediator replaces the machines that are marked for it.
 func ToBeReplaced(m *v1beta1.Machine) bool {
 	return Failed(m) || Interrupted(m) ||
 		meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested) && RemediationReason(m) != v1beta1.ReasonExternalRemediation
 }
 
-// RemediationReason names the policy that found the machine unhealthy, or why it is not to be replaced; "" if neither is so.
+// RemediationReason returns the reason of the condition RemediationRequested: the policy that found the machine unhealthy, or
+// why it is not replaced; "" if the machine has no such condition.
 func RemediationReason(m *v1beta1.Machine) string {
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested); c != nil {
 		return c.Reason
@@ -41,8 +42,8 @@ func RemediationReason(m *v1beta1.Machine) string {
 	return ""
 }
 
-// Refused returns the condition Launched of a machine whose configuration cannot be launched, nil for any other. Another
-// machine of the same template would fare no better.
+// Unlaunchable returns the condition Launched of a machine whose configuration cannot be launched, nil for any other machine. A
+// new machine of the same template would fail alike.
 func Unlaunchable(m *v1beta1.Machine) *metav1.Condition {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched)
 	if c == nil || c.Status != metav1.ConditionFalse {

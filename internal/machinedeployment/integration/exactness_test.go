@@ -170,7 +170,7 @@ func TestAConflictingWriteIsNotOverwritten(t *testing.T) {
 	b.wantReplicas(map[string]int32{"a": 5})
 }
 
-// D-2: a set that was told fewer replicas while machines of it were still missing may be about to make them.
+// D-2: a set whose replicas were lowered while machines were missing may be about to create these.
 func TestCapacityIsUsedOnlyOnceTheSetHasObservedItsSpec(t *testing.T) {
 	b := newBench(t)
 	b.create(3, strategy(v1beta1.StrategyOnDelete))
@@ -314,7 +314,7 @@ func TestInputThatTheAPIWouldRefuseHarmsNothing(t *testing.T) {
 		"selector by a hash of its own": {func(d *v1beta1.MachineDeployment) {
 			d.Spec.Selector.MatchLabels = map[string]string{v1beta1.LabelTemplateHash: "x"}
 		}, machinedeployment.ReasonInvalidSelector},
-		"template whose machines are to be remediated": {func(d *v1beta1.MachineDeployment) {
+		"template that requests remediation of its machines": {func(d *v1beta1.MachineDeployment) {
 			d.Spec.Template.ObjectMeta.Annotations = map[string]string{v1beta1.AnnotationRemediate: ""}
 		}, v1beta1.ReasonInvalidConfiguration},
 		"template of another provider": {func(d *v1beta1.MachineDeployment) {

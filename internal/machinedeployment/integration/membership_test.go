@@ -57,7 +57,7 @@ func TestADeploymentThatWasReplacedMeanwhileAdoptsNothing(t *testing.T) {
 	b.must(b.api.Create(b.ctx, orphan))
 	b.hooks.deployment = func(d *v1beta1.MachineDeployment) { d.UID = "of-a-former-one" }
 	if result, err := b.try("web"); err != nil || result.RequeueAfter == 0 {
-		t.Errorf("it is looked at again in %s: %v", result.RequeueAfter, err)
+		t.Errorf("it is reconciled again in %s: %v", result.RequeueAfter, err)
 	}
 	if set := b.sets()["x"]; len(set.OwnerReferences) != 0 {
 		t.Errorf("the set has the owners %v", set.OwnerReferences)
@@ -213,7 +213,7 @@ func TestAFrozenDeploymentShrinksOnly(t *testing.T) {
 func TestAProcessThatIsStoppedAddsAndExchangesNothing(t *testing.T) {
 	b := newBench(t)
 	reason := ""
-	b.options.Stopped = func() (string, string) { return reason, "The target cluster is away." }
+	b.options.Stopped = func() (string, string) { return reason, "The target cluster is unreachable." }
 	b.restart()
 	b.create(3)
 	b.settle()
@@ -255,7 +255,7 @@ func TestInPlaceBySelectionWaitsForPeople(t *testing.T) {
 	b.settle()
 	b.wantCondition(v1beta1.ConditionProgressing, metav1.ConditionUnknown, v1beta1.ReasonWaitingForSelection)
 	b.change(replicas(5))
-	b.reconcile() // Two machines shall be made now, and nobody makes them.
+	b.reconcile() // The sets want two more machines, and nothing creates them.
 	b.pass(time.Hour)
 	b.reconcile()
 	b.wantCondition(v1beta1.ConditionProgressing, metav1.ConditionFalse, v1beta1.ReasonProgressDeadlineExceeded)

@@ -59,7 +59,7 @@ func newTainter(t *testing.T) *tainter {
 	return b
 }
 
-// mark makes one look, and returns how many Nodes it wrote.
+// mark makes one pass, and returns how many Nodes it wrote.
 func (b *tainter) mark() (reconcile.Result, int) {
 	b.Helper()
 	b.pass(2 * time.Second)
@@ -99,7 +99,7 @@ func (b *tainter) machines() []v1beta1.Machine {
 	return list.Items
 }
 
-// marks returns how many Nodes of each class of machines are marked.
+// marks returns how many Nodes of each class of machines are tainted.
 func (b *tainter) marks() map[string]int {
 	b.Helper()
 	marks := map[string]int{}
@@ -110,7 +110,7 @@ func (b *tainter) marks() map[string]int {
 			return t.Key == v1beta1.NodeTaintOutdated && t.Effect == corev1.TaintEffectPreferNoSchedule
 		})
 		if scaleDownDisabled := n.Annotations[v1beta1.NodeAnnotationScaleDownDisabled] == "true"; scaleDownDisabled != tainted {
-			b.Errorf("node %s of class %s is tainted: %v, and kept from the autoscaler: %v", n.Name, m.Spec.ClassRef.Name, tainted, scaleDownDisabled)
+			b.Errorf("node %s of class %s is tainted: %v, and annotated for the autoscaler: %v", n.Name, m.Spec.ClassRef.Name, tainted, scaleDownDisabled)
 		}
 		if tainted {
 			marks[m.Spec.ClassRef.Name]++
@@ -122,7 +122,7 @@ func (b *tainter) marks() map[string]int {
 func (b *tainter) wantMarks(what string, want map[string]int) {
 	b.Helper()
 	if got := b.marks(); !maps.Equal(got, want) {
-		b.Errorf("%s: marked are %v, expected %v", what, got, want)
+		b.Errorf("%s: tainted are %v, expected %v", what, got, want)
 	}
 }
 
@@ -132,7 +132,7 @@ func (b *tainter) midway() {
 	b.create(4, rolling("2", "0"))
 	b.settle()
 	b.register()
-	b.wantWritten("at rest", 0)
+	b.wantWritten("settled", 0)
 	b.change(class("b"))
 	b.wantWritten("before there is a set of the new revision", 0)
 	b.reconcile()
@@ -140,7 +140,7 @@ func (b *tainter) midway() {
 	b.register()
 }
 
-// One patch marks a Node, at the first look of a rollout; none is written that has nothing to lose.
+// One patch taints a Node, in the first pass of a rollout; Nodes that need no change are not written.
 //
 // D-20
 func TestOutdatedNodesAreTaintedDuringARollout(t *testing.T) {
@@ -207,7 +207,7 @@ func TestTaintsAreBestEffort(t *testing.T) {
 	b.Cleanup(func() { _ = b.api.Delete(b.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: other}}) })
 	b.fail = func(node string) error {
 		if node == stubborn {
-			return errors.New("the target cluster is away")
+			return errors.New("the target cluster is unreachable")
 		}
 		return nil
 	}
@@ -224,7 +224,7 @@ func TestTaintsAreBestEffort(t *testing.T) {
 		t.Error("a Node that was not there is not looked for again")
 	}
 
-	// A kubelet that reports in between wins, and the look is repeated soon.
+	// A kubelet that reports in between wins, and the pass is repeated soon.
 	b.change(class("a"))
 	patches := 0
 	b.fail = func(node string) error {
@@ -237,7 +237,7 @@ func TestTaintsAreBestEffort(t *testing.T) {
 		return nil
 	}
 	if result, _ := b.mark(); result.RequeueAfter <= 0 || result.RequeueAfter > 2*time.Second {
-		t.Errorf("after a conflict the next look is in %s, expected soon", result.RequeueAfter)
+		t.Errorf("after a conflict the next pass is in %s, expected soon", result.RequeueAfter)
 	}
 	b.fail = nil
 	b.wantWritten("after the conflict", 1)
@@ -247,13 +247,13 @@ func TestTaintsAreBestEffort(t *testing.T) {
 func TestTaintsWaitForTheTargetCluster(t *testing.T) {
 	b := newTainter(t)
 	b.midway()
-	stopped, synced := "Away", true
+	stopped, synced := "Unreachable", true
 	b.options.Stopped = func() (string, string) { return stopped, "" }
 	b.options.Synced = func() bool { return synced }
 	b.k = machinedeployment.NewNodeTainter(b.options)
-	for _, what := range []string{"away", "not listed yet"} {
+	for _, what := range []string{"unreachable", "not listed yet"} {
 		if result, n := b.mark(); n != 0 || result.RequeueAfter <= 0 {
-			t.Errorf("the target cluster is %s: %d nodes were written, and the next look is in %s", what, n, result.RequeueAfter)
+			t.Errorf("the target cluster is %s: %d nodes were written, and the next pass is in %s", what, n, result.RequeueAfter)
 		}
 		stopped, synced = "", false
 	}
@@ -261,7 +261,7 @@ func TestTaintsWaitForTheTargetCluster(t *testing.T) {
 	b.wantWritten("the target cluster is there", 4)
 }
 
-// Events of many machines make one look a second, a new revision its own at once.
+// Events of many machines cause one check per second; a new revision is checked at once.
 func TestNodeTainterDebouncesEvents(t *testing.T) {
 	b := newTainter(t)
 	b.midway()
@@ -275,7 +275,7 @@ func TestNodeTainterDebouncesEvents(t *testing.T) {
 	}
 	b.pass(400 * time.Millisecond)
 	if wait, n := check(); wait != 600*time.Millisecond || n != 0 {
-		t.Errorf("400 ms after the last look %d nodes were written, and the next look is in %s, expected none and 600 ms", n, wait)
+		t.Errorf("400 ms after the last check %d nodes were written, and the next is in %s, expected none and 600 ms", n, wait)
 	}
 	b.change(class("a"))
 	if _, n := check(); n != 6 {

@@ -26,7 +26,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// bench is one namespace with deployments that are reconciled when the test says so. The test plays their sets.
+// bench is one namespace with deployments that are reconciled when the test calls reconcile. The test simulates their sets.
 type bench struct {
 	testing.TB
 	ctx       context.Context
@@ -264,7 +264,7 @@ func (b *bench) changeSet(class string, change func(*v1beta1.MachineSet)) {
 	b.must(b.api.Patch(b.ctx, set, client.MergeFrom(was)))
 }
 
-// replicas returns what each set was told, by class.
+// replicas returns spec.replicas of each set, by class.
 func (b *bench) replicas() map[string]int32 {
 	b.Helper()
 	replicas := map[string]int32{}
@@ -277,11 +277,11 @@ func (b *bench) replicas() map[string]int32 {
 func (b *bench) wantReplicas(want map[string]int32) {
 	b.Helper()
 	if got := b.replicas(); fmt.Sprint(got) != fmt.Sprint(want) {
-		b.Fatalf("sets were told %v, expected %v; Progressing: %+v", got, want, meta.FindStatusCondition(b.deployment().Status.Conditions, v1beta1.ConditionProgressing))
+		b.Fatalf("replicas are %v, expected %v; Progressing: %+v", got, want, meta.FindStatusCondition(b.deployment().Status.Conditions, v1beta1.ConditionProgressing))
 	}
 }
 
-// play does what the controllers of sets and machines would: each set gets its machines, all of which run, and says so.
+// play does what the controllers of sets and machines would: each set gets its machines, all run, and the set reports them.
 func (b *bench) play() {
 	b.Helper()
 	for _, set := range b.sets() {

@@ -63,7 +63,7 @@ func TestDeleteAnnotationsAreSeenBeforeSetsShrink(t *testing.T) {
 	b.wantReplicas(map[string]int32{"a": 4, "b": 1})
 }
 
-// Where all machines go, none is chosen by its mark, and a fleet is not listed live for it.
+// If all machines go, annotations choose nothing, so the machines are not listed live.
 func TestNoLiveListWhereAllMachinesGo(t *testing.T) {
 	b := newBench(t)
 	b.create(3, rolling("1", "0"))

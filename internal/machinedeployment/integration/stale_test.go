@@ -9,7 +9,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// A deployment that is gone gets no set any more, however late the cache is: its machines would be nobody's.
+// A deployment that is gone gets no set any more, however late the cache is: its machines would have no owner.
 //
 // D-2.
 func TestADeploymentThatIsGoneGetsNoSet(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// rollout is a deployment in the middle of a rollout: of the machines of workers, which the bench reconciles, all are
-// available, of those of other none is yet.
+// rollout creates a deployment during a rollout: all machines of the set workers, which the bench reconciles, are available; the
+// machines of the set other are not available yet.
 func rollout(b *bench, replicas, old, others int32) (other *v1beta1.MachineSet) {
 	b.Helper()
 	template := v1beta1.MachineTemplateSpec{ObjectMeta: v1beta1.TemplateMeta{Labels: map[string]string{"app": "web", "pool": "workers"}},
@@ -56,7 +56,7 @@ func (b *bench) changeDeployment(change func(*v1beta1.MachineDeployment)) {
 	b.must(b.admin.Patch(b.ctx, d, client.MergeFrom(was)))
 }
 
-// S-16: what a set was told by somebody who counted on a machine that was of no use then costs no available one now.
+// S-16: replicas that were lowered because of an unavailable machine cost no available machine later.
 func TestAnAvailableMachineWaitsForTheOthersOfTheDeployment(t *testing.T) {
 	b := newBench(t)
 	rollout(b, 3, 3, 1)
@@ -65,7 +65,7 @@ func TestAnAvailableMachineWaitsForTheOthersOfTheDeployment(t *testing.T) {
 	result := b.reconcile()
 	b.wantLives(3)
 	if result.RequeueAfter <= 0 {
-		t.Error("nothing wakes the set when another one's machines become available")
+		t.Error("nothing requeues the set when another one's machines become available")
 	}
 	if c := b.wantCondition(v1beta1.ConditionScalingDown, metav1.ConditionTrue, v1beta1.ReasonScalingDown); !strings.Contains(c.Message, "at least 3") {
 		t.Errorf("the condition says %q", c.Message)
@@ -147,7 +147,7 @@ func TestADeploymentBlocksNoDeletionForEver(t *testing.T) {
 	}
 }
 
-// S-19: a set that was told to have more than its deployment may have by now replaces nothing.
+// S-19: a set whose replicas are more than its deployment may have by now replaces nothing.
 func TestNoMachineIsMadeBeyondWhatTheDeploymentMayHave(t *testing.T) {
 	b := newBench(t)
 	rollout(b, 3, 3, 1)
@@ -155,10 +155,10 @@ func TestNoMachineIsMadeBeyondWhatTheDeploymentMayHave(t *testing.T) {
 	b.changeDeployment(func(d *v1beta1.MachineDeployment) { d.Spec.Replicas = ptr.To[int32](2) })
 	b.play(b.lives()[0].Name, b.failed)
 	if result := b.reconcile(); result.RequeueAfter <= 0 {
-		t.Error("nothing wakes the set when the deployment has fewer machines")
+		t.Error("nothing requeues the set when the deployment has fewer machines")
 	}
 	b.wantLives(2)
-	if c := b.wantCondition(v1beta1.ConditionScalingUp, metav1.ConditionTrue, v1beta1.ReasonScalingUp); !strings.Contains(c.Message, "no room") {
+	if c := b.wantCondition(v1beta1.ConditionScalingUp, metav1.ConditionTrue, v1beta1.ReasonScalingUp); !strings.Contains(c.Message, "replicas + maxSurge") {
 		t.Errorf("the condition says %q", c.Message)
 	}
 	b.changeDeployment(func(d *v1beta1.MachineDeployment) { d.Spec.Paused = true })

@@ -75,7 +75,7 @@ func TestFirstDecisionOfAProcessIsMadeOnALiveList(t *testing.T) {
 	b.wantCalls(map[string]int{"create": 0, "live list *v1beta1.MachineList": 1}) // The cache is still older than the first list.
 }
 
-// A live LIST is made by the selector. What the set controls and no longer matches counts all the same, until released.
+// A live LIST uses the selector. Machines of the set that no longer match count anyway, until they are released.
 func TestALiveListMissesNothingThatTheSetControls(t *testing.T) {
 	b := newBench(t)
 	b.newSet(2)
@@ -198,7 +198,7 @@ func TestRefusedCreatesAreFewAndBackOff(t *testing.T) {
 	}
 	b.wantCondition(v1beta1.ConditionScalingUp, metav1.ConditionTrue, v1beta1.ReasonScalingUp)
 
-	b.reconcile() // Something else woke the set.
+	b.reconcile() // Another event triggered a pass.
 	b.wantCalls(map[string]int{"create": 0, "patch status": 0})
 	b.clock.SetTime(b.clock.Now().Add(2 * time.Second))
 	if result = b.reconcile(); result.RequeueAfter != 2*time.Second {

@@ -85,7 +85,7 @@ func TestMachinesAreHandedOver(t *testing.T) {
 	b.reconcile()
 	b.wantCalls(map[string]int{"patch": 0, "delete": 0, "create": 0})
 
-	// Somebody deletes one: while the order stands none is made in its place.
+	// A person deletes one: while the order exists the set does not replace it.
 	b.must(b.admin.Delete(b.ctx, &b.lives()[0]))
 	b.reconcile()
 	b.wantCalls(map[string]int{"delete": 0, "create": 0})
@@ -195,7 +195,7 @@ func TestReceivedMachinesStayUntilTheDeploymentCountsThem(t *testing.T) {
 	b.reconcile()
 	b.wantCalls(map[string]int{"create": 0, "delete": 0, "live list *v1beta1.MachineList NotOlderThan": 1})
 
-	// Really missing ones it makes, when none is on its way.
+	// It creates missing machines when no other set hands machines over to it.
 	b.hooks.machines, b.hooks.seen = nil, nil
 	b.changeDeployment(func(d *v1beta1.MachineDeployment) { d.Spec.Replicas = ptr.To[int32](3) })
 	b.scale(3)
@@ -219,7 +219,7 @@ func TestASetWithoutADeploymentHandsNothingOver(t *testing.T) {
 	b.wantLives(1)
 }
 
-// S-15: a failed machine that somebody wants to look at is not deleted.
+// S-15: a failed machine that a person wants to inspect is not deleted.
 func TestAMachineToBePreservedIsNotReplaced(t *testing.T) {
 	b := newBench(t)
 	b.newSet(1)
@@ -232,7 +232,7 @@ func TestAMachineToBePreservedIsNotReplaced(t *testing.T) {
 	b.took()
 	b.reconcile()
 	b.wantCalls(map[string]int{"delete": 0, "create": 0})
-	// Its controller sets it aside.
+	// Its controller preserves it.
 	b.changeMachine(name, func(m *v1beta1.Machine) {
 		m.OwnerReferences = nil
 		delete(m.Labels, v1beta1.LabelMachineSet)
@@ -242,6 +242,6 @@ func TestAMachineToBePreservedIsNotReplaced(t *testing.T) {
 	b.wantCalls(map[string]int{"delete": 0, "create": 1})
 	b.wantLives(1)
 	if !b.machine(name).DeletionTimestamp.IsZero() {
-		t.Error("the machine that was set aside was deleted")
+		t.Error("the preserved machine was deleted")
 	}
 }

@@ -146,7 +146,7 @@ func TestAHundredMachinesAreMadeAndDeletedWithFewWrites(t *testing.T) {
 		b.vanish(m.Name)
 	}
 	b.await("none left", func(l []v1beta1.Machine) bool { return len(l) == 0 })
-	b.awaitSet("at rest", func(s *v1beta1.MachineSet) bool {
+	b.awaitSet("settled", func(s *v1beta1.MachineSet) bool {
 		return s.Status.Replicas == 0 && slices.ContainsFunc(s.Status.Conditions, func(c metav1.Condition) bool {
 			return c.Type == v1beta1.ConditionScalingDown && c.Status == metav1.ConditionFalse
 		})
@@ -163,7 +163,7 @@ func TestAHundredMachinesAreMadeAndDeletedWithFewWrites(t *testing.T) {
 	}
 }
 
-// What happens to machines, orphans, sets and deployments wakes the set that it concerns.
+// Events of machines, orphans, sets and deployments trigger a pass over the affected set.
 func TestEventsEnqueueTheSet(t *testing.T) {
 	b := newBench(t)
 	controller(b)
@@ -187,7 +187,7 @@ func TestEventsEnqueueTheSet(t *testing.T) {
 	b.await("3 live again", func(l []v1beta1.Machine) bool { return liveOf(l) == 3 && len(l) == 4 })
 	b.vanish(machines[0].Name)
 
-	// A person takes one out, and puts it back when there is room.
+	// A person releases one, and adds it again when a machine is missing.
 	b.changeMachine(machines[1].Name, func(m *v1beta1.Machine) { m.Labels["pool"] = "mine" })
 	b.await("3 live and one released", func(l []v1beta1.Machine) bool { return liveOf(l) == 3 && len(l) == 4 })
 	b.changeMachine(machines[1].Name, func(m *v1beta1.Machine) { m.Labels["pool"] = "workers" })

@@ -1,5 +1,5 @@
 // Package bounds says how far the number of machines of a MachineDeployment may differ from its replicas. The deployment
-// plans by it, and its sets delete by it.
+// plans within these bounds, and its sets create and delete within them.
 package bounds
 
 import (
@@ -57,8 +57,8 @@ func scaled(field string, value intstr.IntOrString, of int32, roundUp bool) (int
 	return int32(min(n, maxMachines)), nil
 }
 
-// maxMachines limits numbers that the CRD would have refused, so that sums of them do not overflow.
+// maxMachines limits numbers that the CRD would have rejected, so that sums of them do not overflow.
 const maxMachines = 1 << 24
 
-// MinAvailable is how many machines must stay available where so many replicas are wanted.
+// MinAvailable is how many machines must stay available with so many replicas.
 func (b Bounds) MinAvailable(replicas int32) int32 { return max(0, replicas-b.MaxUnavailable) }

@@ -1,10 +1,10 @@
-// Package handover is what a MachineDeployment and its MachineSets agree upon when machines go from one set to another
-// and stay what they are.
+// Package handover is the protocol between a MachineDeployment and its MachineSets to move machines from one set to another
+// without replacing them.
 //
-// The deployment marks the set that receives (machinist.dev/receive-from), then tells the other one by one patch to have
-// fewer machines and where the difference goes (machinist.dev/move-to). From then on neither deletes what it has too many
-// of: the one hands its surplus over, the other keeps it until the deployment has counted it. So the number of machines
-// is the same before every step and after it, whoever dies in between.
+// The deployment annotates the receiving set (machinist.dev/receive-from). Then one patch lowers the replicas of the other set
+// and says where the difference goes (machinist.dev/move-to). From then on neither set deletes its surplus: the one hands it
+// over, the other keeps it until the deployment has counted it. So the number of machines is the same before and after every
+// step, even if a process dies in between.
 package handover
 
 import (
@@ -22,17 +22,17 @@ import (
 type Order struct {
 	// To is the name of the set that gets the machines.
 	To string
-	// Machines is how many at most; 0 takes an order back.
+	// Machines is how many at most; 0 takes the order back.
 	Machines int32
-	// Selected says that only machines may go that somebody has selected.
+	// Selected says that only machines may go that have the selection label.
 	Selected bool
 }
 
 // onlySelected ends the value of an order for selected machines.
 const onlySelected = "selected"
 
-// OrderOf returns the order that a set's annotations give; false if they give none. One that cannot be read is an order
-// to nobody: it has the whole value as a name, which no set has.
+// OrderOf returns the order in a set's annotations; false if there is none. An invalid order has its whole value as To, a name
+// that no set has.
 func OrderOf(annotations map[string]string) (Order, bool) {
 	value, ok := annotations[v1beta1.AnnotationMoveTo]
 	if !ok {
@@ -55,21 +55,20 @@ func (o Order) String() string {
 	return fmt.Sprintf("%s:%d", o.To, o.Machines)
 }
 
-// Selected reports whether somebody has chosen the machine to be updated in place.
+// Selected reports whether the machine has the label that selects it for an update in place.
 func Selected(m *v1beta1.Machine) bool {
 	_, selected := m.Labels[v1beta1.LabelSelectedForUpdate]
 	return selected
 }
 
-// Updating reports whether the machine's instance may not be what its specification asks for yet. One of which the
-// provider has not said so far what it was made from is not.
+// Updating reports whether the machine's instance may differ from its specification. A machine without the condition UpToDate
+// is not updating: its provider has not reported yet.
 func Updating(m *v1beta1.Machine) bool {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate)
 	return c != nil && (c.Status != metav1.ConditionTrue || c.ObservedGeneration < m.Generation)
 }
 
-// Refused reports whether the update that the machine asks for was refused or failed, so that nothing comes of it for now.
-// What was said of an earlier specification does not count.
+// UpdateRejected reports whether the provider rejected the update to the present specification, or the update failed.
 func UpdateRejected(m *v1beta1.Machine) bool {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate)
 	if c == nil || c.Status != metav1.ConditionFalse || c.ObservedGeneration < m.Generation || !m.DeletionTimestamp.IsZero() {
@@ -82,7 +81,7 @@ func UpdateRejected(m *v1beta1.Machine) bool {
 	return false
 }
 
-// Settled reports whether handing the machine over takes something away: it is Ready and what it shall be.
+// Settled reports whether handing the machine over interrupts it: it is Ready and up to date.
 func Settled(m *v1beta1.Machine) bool {
 	return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady) && !Updating(m)
 }

@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// machine returns a machine that something happened to at a minute after noon.
+// machine returns a machine whose conditions changed at a minute after noon.
 func machine(name string, minute int, change func(*v1beta1.Machine)) *v1beta1.Machine {
 	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(noon)}}
 	m.Spec.ProviderID = "sim://" + name
@@ -46,7 +46,7 @@ func failedFor(reason v1beta1.MachineFailureReason) func(*v1beta1.Machine) {
 	}
 }
 
-// seenFailing is what an event tells of a machine of a set that failed to launch at a minute after noon.
+// seenFailing is the event of a machine of a set that failed to launch at a minute after noon.
 func seenFailing(set types.UID, name string, minute int) launchFailure {
 	at := metav1.NewTime(noon.Add(time.Duration(minute) * time.Minute))
 	return launchFailure{set: set, machine: v1beta1.FailedMachine{Name: name, Reason: string(v1beta1.FailureCreateError), Time: &at}}
@@ -139,7 +139,7 @@ func TestFailingIsRememberedInTheStatus(t *testing.T) {
 	}
 }
 
-// Another process counts on: the machines that failed before and were replaced are in the status.
+// A new process continues to count: the status has the machines that failed before and were replaced.
 //
 // D-21
 func TestFailuresInARowSurviveTheProcess(t *testing.T) {

@@ -58,7 +58,7 @@ func TestWhichNodesAreTainted(t *testing.T) {
 				test.change(d, &h)
 			}
 			if got := h.taintDecision(d, !test.off, test.set, machine("m", 1, test.machine)); got != test.want {
-				t.Errorf("the marking is %d, expected %d", got, test.want)
+				t.Errorf("the decision is %d, expected %d", got, test.want)
 			}
 		})
 	}
@@ -84,7 +84,7 @@ func TestTaintsAreAddedAndRemoved(t *testing.T) {
 		name          string
 		before        *corev1.Node
 		with, without *corev1.Node
-		// between is what people do while the marks are there.
+		// between is what people do while the Node is tainted.
 		between func(*corev1.Node)
 		wanted  v1beta1.NodeTemplate
 	}{
@@ -113,11 +113,11 @@ func TestTaintsAreAddedAndRemoved(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			given := test.before.DeepCopy()
 			if again := withoutOutdatedTaint(given, test.wanted); again != nil {
-				t.Errorf("a node without marks is changed: %v", again)
+				t.Errorf("an untainted node is changed: %v", again)
 			}
 			with := withOutdatedTaint(given)
 			if diff := cmp.Diff(test.with, with); diff != "" {
-				t.Fatalf("marked (- expected, + got):\n%s", diff)
+				t.Fatalf("tainted (- expected, + got):\n%s", diff)
 			}
 			if diff := cmp.Diff(test.before, given); diff != "" {
 				t.Errorf("the node that was given changed:\n%s", diff)
@@ -126,12 +126,12 @@ func TestTaintsAreAddedAndRemoved(t *testing.T) {
 				test.between(with)
 			}
 			if again := withOutdatedTaint(with); again != nil {
-				t.Errorf("a marked node is marked again: %v", again)
+				t.Errorf("a tainted node is tainted again: %v", again)
 			}
 			given = with.DeepCopy()
 			without := withoutOutdatedTaint(given, test.wanted)
 			if diff := cmp.Diff(test.without, without, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("unmarked (- expected, + got):\n%s", diff)
+				t.Errorf("untainted (- expected, + got):\n%s", diff)
 			}
 			if diff := cmp.Diff(with, given); diff != "" {
 				t.Errorf("the node that was given changed:\n%s", diff)

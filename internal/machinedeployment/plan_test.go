@@ -28,9 +28,9 @@ func TestAHandOverOrderIsTakenBack(t *testing.T) {
 		replicas int32
 		waiting  string
 	}{
-		"all are selected":  {func(_, _ *Set) {}, order, 2, "2 machines of set a to be handed over"},
-		"one is not":        {func(old, _ *Set) { old.Selected = 1 }, takenBack, 4, "set a to observe"},
-		"its set is behind": {func(old, _ *Set) { old.Role, old.Replicas, old.Behind = takenBack, 4, true }, takenBack, 4, "set a to observe"},
+		"all are selected":        {func(_, _ *Set) {}, order, 2, "2 machines of set a to be handed over"},
+		"one is not":              {func(old, _ *Set) { old.Selected = 1 }, takenBack, 4, "set a to observe"},
+		"its set is behind":       {func(old, _ *Set) { old.Role, old.Replicas, old.Behind = takenBack, 4, true }, takenBack, 4, "set a to observe"},
 		"its set has observed it": {func(old, _ *Set) { old.Role, old.Replicas, old.Selected = takenBack, 4, 0 }, Role{}, 4, ""},
 		"one went meanwhile": {func(old, wanted *Set) {
 			old.Role, old.Replicas, old.Live, old.Ready, old.Available = takenBack, 4, 3, 3, 3

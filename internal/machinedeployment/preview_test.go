@@ -52,7 +52,7 @@ func TestRollBackBeforeARestartFindsTheSetThatThereIs(t *testing.T) {
 			t.Errorf("%s: its set is not current", name)
 		}
 	}
-	// What is to come is not undone.
+	// A rolloutAfter in the future stays.
 	d := deployment("c")
 	after := metav1.NewTime(hour(2))
 	d.Spec.RolloutAfter = &after

@@ -94,13 +94,13 @@ type scene struct {
 	machines     map[types.UID][]*v1beta1.Machine
 }
 
-// is gives the deployment a condition since a minute after noon.
+// is sets a condition of the deployment since a minute after noon.
 func (s *scene) is(kind string, status metav1.ConditionStatus, minute int) {
 	s.d.Status.Conditions = append(s.d.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: "So",
 		LastTransitionTime: metav1.NewTime(noon.Add(time.Duration(minute) * time.Minute))})
 }
 
-// The deadline of a rollout runs from times that are in the API, so that another process goes on counting.
+// The deadline of a rollout runs from times in the API, so that a new process keeps it.
 //
 // D-9, D-21
 func TestProgressIsDatedByTheAPI(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A map that only another path makes is a panic of the path that writes first.
+// Writing to a nil map would panic.
 func TestDeploymentStateHasNoNilMaps(t *testing.T) {
 	r := reflect.ValueOf(newSharedState().get(types.NamespacedName{Name: "web"}, "uid")).Elem()
 	for i := range r.NumField() {

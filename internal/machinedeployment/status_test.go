@@ -15,7 +15,7 @@ import (
 	"machinist.dev/machinist/internal/rollout/bounds"
 )
 
-// viewed returns what a pass over the deployment sees of sets and their machines, with the plan made.
+// viewed returns the view of a pass over the deployment, with the plan.
 func viewed(t *testing.T, d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, machines map[types.UID][]*v1beta1.Machine) *view {
 	t.Helper()
 	limits, err := bounds.Resolve(d.Spec.Strategy, d.ReplicasOrDefault())

@@ -94,7 +94,7 @@ func (w *world) decide(s *playedSet) {
 	}
 }
 
-// act has the set's controller create or delete one machine; it returns false if there was nothing left to do.
+// act lets the set's controller create or delete one machine; it returns false if there was nothing left to do.
 func (w *world) act(s *playedSet) bool {
 	w.t.Helper()
 	defer w.crashes()
@@ -116,7 +116,7 @@ func (w *world) act(s *playedSet) bool {
 		victim := s.victims[0]
 		s.victims = s.victims[1:]
 		if victim.state == available && !victim.deleting && w.up() <= w.replicas-w.bounds().MaxUnavailable {
-			// It stays for now, and what failed goes in its place.
+			// It stays for now, and a failed machine is deleted instead.
 			victim = s.failed()
 		}
 		if victim == nil {
@@ -142,7 +142,7 @@ func (w *world) up() (n int32) {
 	return n
 }
 
-// failed returns a machine of the set that nobody has decided to delete and that is of no use, nil if there is none.
+// failed returns a failed machine of the set that is not a victim, nil if there is none.
 func (s *playedSet) failed() *playedMachine {
 	for _, m := range s.machines {
 		if m.state == failed && !m.deleting && !slices.Contains(s.victims, m) {
@@ -158,7 +158,7 @@ func (w *world) expects(s *playedSet) bool {
 	return from != nil && from.MoveTo == s.name
 }
 
-// give hands one machine over, unless somebody deleted it meanwhile.
+// give hands one machine over, unless it was deleted meanwhile.
 func (w *world) give(s *playedSet) {
 	w.t.Helper()
 	m, to := s.gives[0], w.set(s.givesTo)
@@ -181,7 +181,7 @@ func (w *world) give(s *playedSet) {
 	}
 }
 
-// report has the set's controller write its status once it did what it decided.
+// report lets the set's controller write its status once it has carried out its plan.
 func (s *playedSet) report() {
 	if s.creates == 0 && len(s.victims) == 0 && len(s.gives) == 0 {
 		s.observed = s.decidedOn

@@ -39,8 +39,8 @@ type world struct {
 	waiting             string
 }
 
-// playedSet plays a MachineSet and its controller, which decides what to do and then does it piece by piece, whatever
-// happens to the set meanwhile.
+// playedSet simulates a MachineSet and its controller, which makes a plan and then carries it out step by step, even if the set
+// changes meanwhile.
 type playedSet struct {
 	name       string
 	revision   int
@@ -174,7 +174,7 @@ func (w *world) bounds() Bounds {
 	return Bounds{}
 }
 
-// state gathers what a pass would.
+// state observes the state as a pass would.
 func (w *world) state() State {
 	s := State{Strategy: w.strategy, Manual: w.manual, Replicas: w.replicas, Bounds: w.bounds(), SizedFor: w.sizedFor, Paused: w.paused, Frozen: w.frozen, Current: -1}
 	slices.SortFunc(w.sets, func(a, b *playedSet) int { return cmp.Compare(a.revision, b.revision) })
@@ -237,8 +237,7 @@ func (w *world) pass() bool {
 	return wrote
 }
 
-// crashes counts an effect and, when it was the one, has all controllers forget what they know and what they were about
-// to do.
+// crashes counts an effect. At the chosen one all controllers lose their state and their plans.
 func (w *world) crashes() bool {
 	if w.crashIn == 0 {
 		return false
@@ -304,7 +303,7 @@ func (w *world) write(set *playedSet, scale Scale, role Role, state State) {
 	}
 }
 
-// mayExist is how many machines there can be without another plan.
+// mayExist is how many machines can exist without another plan.
 func (w *world) mayExist() (n int32) {
 	for _, s := range w.sets {
 		n += max(s.replicas, s.live()+s.creates)
@@ -330,7 +329,7 @@ func (w *world) surelyAvailable() (n int32) {
 	return n
 }
 
-// round lets every controller act until it rests, and machines come up and go.
+// round lets every set's controller act until it has nothing to do.
 func (w *world) round() {
 	w.t.Helper()
 	w.clock = w.clock.Add(time.Second)
@@ -339,7 +338,7 @@ func (w *world) round() {
 	}
 }
 
-// sync lets the set's controller do all there is to do.
+// sync lets the set's controller do all that it has to do.
 func (w *world) sync(s *playedSet) {
 	w.t.Helper()
 	for range 2 {
@@ -350,7 +349,7 @@ func (w *world) sync(s *playedSet) {
 	}
 }
 
-// settle brings up what comes up, fails what cannot, and removes what is being deleted.
+// settle brings machines up, or fails them, and removes those being deleted.
 func (w *world) settle() {
 	w.clock = w.clock.Add(time.Second)
 	for _, s := range w.sets {

@@ -106,7 +106,7 @@ func TestOnlyConflicts(t *testing.T) {
 	}
 }
 
-// Where something undoes what the template brings, the set must not patch in a loop.
+// If another writer undoes the template's fields, the set must not patch in a hot loop.
 func TestUpdatesThatDoNotHoldAreRepeatedSlowly(t *testing.T) {
 	r := &setState{generation: 1}
 	m := newMachine("a")

@@ -8,7 +8,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// What health checks say of a machine, and what its set makes of it.
+// Which machines with results of health checks the set may replace.
 //
 // H-6, H-11.
 func TestRemediable(t *testing.T) {
@@ -45,8 +45,8 @@ func TestRemediable(t *testing.T) {
 	}
 }
 
-// A machine that is Ready although a check has marked it is left alone for a while: the mark may be on its way back. That time
-// counts from when this process saw both, whatever the clocks of those who wrote the times down.
+// A machine that is Ready although a check requested its remediation is not replaced for a while: the check may be about to
+// withdraw the request. The time counts from when this process saw both conditions, because their times are of other clocks.
 //
 // H-6, H-19.
 func TestARecoveredMachineIsNotReplacedAtOnce(t *testing.T) {
@@ -88,7 +88,7 @@ func interrupted(m *v1beta1.Machine) {
 	setCondition(m, v1beta1.ConditionReady, false, v1beta1.ReasonPreemptionNotice, time.Second)
 }
 
-// Nothing is saved by waiting: neither a budget, nor a wait after failures, nor that a check may take its mark back.
+// Waiting saves nothing: no budget, no backoff and no recoveryGrace applies.
 //
 // H-16.
 func TestInterruptedMachinesAreReplacedAtOnce(t *testing.T) {
@@ -147,7 +147,7 @@ func joinedNames(machines []*v1beta1.Machine) string {
 	return strings.Join(names, " ")
 }
 
-// H-16: of too many, what is lost anyway goes first.
+// H-16: of a surplus, machines that are lost anyway go first.
 func TestInterruptedMachinesAreDeletedFirst(t *testing.T) {
 	p := Decide(stateOf(aSet(1), newMachine("a", up), newMachine("b", interrupted)))
 	if got := joinedNames(p.Delete); got != "b" {

@@ -16,8 +16,8 @@ import (
 	"machinist.dev/machinist/internal/machinestate"
 )
 
-// FuzzPlans lets the world change in arbitrary ways between plans, carries each plan out wholly or in part, and checks
-// every plan against the state that it is made for.
+// FuzzPlans changes the world arbitrarily between plans, carries each plan out wholly or in part, and checks every plan against
+// the state that it was made for.
 func FuzzPlans(f *testing.F) {
 	for seed := range int64(300) {
 		f.Add(seed)
@@ -115,7 +115,7 @@ func (w *world) happen() {
 	}
 }
 
-// observe does what a Reconciler does before it decides.
+// observe does what a pass does before it decides.
 func (w *world) observe() {
 	s := &w.state
 	s.Machines, s.Orphans = nil, nil
@@ -141,7 +141,7 @@ func (w *world) plan() Plan {
 	return p
 }
 
-// check holds a plan against the invariants.
+// check checks a plan against the invariants.
 func (w *world) check(p Plan) {
 	w.Helper()
 	s, replicas := w.state, int(w.state.Set.ReplicasOrDefault())
@@ -194,7 +194,7 @@ func (w *world) check(p Plan) {
 		}
 	}
 
-	// The order in which machines were read makes no difference.
+	// The order in which machines were read must make no difference.
 	shuffled := s
 	shuffled.Machines = append([]*v1beta1.Machine(nil), s.Machines...)
 	w.rand.Shuffle(len(shuffled.Machines), func(i, j int) {
@@ -241,7 +241,7 @@ func (w *world) checkAvailability(p Plan) {
 	}
 }
 
-// carryOut does what a plan says; not wholly means that some of it fails.
+// carryOut carries out a plan; unless wholly, some of it fails.
 func (w *world) carryOut(p Plan, wholly bool) {
 	fails := func() bool { return !wholly && w.rand.Intn(2) == 0 }
 	replace := func(m *v1beta1.Machine, with *v1beta1.Machine) {
@@ -298,7 +298,7 @@ func (w *world) carryOut(p Plan, wholly bool) {
 	w.in = w.in.Assign(made)
 }
 
-// settle leaves the world alone: plans carried out must settle, with as many machines as are wanted.
+// settle changes the world no more: plans carried out must settle, with as many machines as are wanted.
 func (w *world) settle() {
 	w.state.Availability = Availability{}
 	var p Plan

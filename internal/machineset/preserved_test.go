@@ -47,7 +47,7 @@ func TestPreservedMachinesCountTowardsTheLimit(t *testing.T) {
 	}
 }
 
-// S-18: those are counted that would be the set's, had they not lost the labels of sets.
+// S-18: preserved machines count if they would match the set with the labels that preservation removed.
 func TestPreservedMachinesOfASetAreFoundByLabels(t *testing.T) {
 	set := aSet(1)
 	set.Spec.Selector.MatchLabels[v1beta1.LabelTemplateHash] = "abc"

@@ -9,7 +9,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// FuzzRemediationLimit (S-7): whatever a deployment says, the limit is none only where that is what it says.
+// FuzzRemediationLimit (S-7): whatever a deployment specifies, the limit is 0 only if it specifies 0.
 func FuzzRemediationLimit(f *testing.F) {
 	for _, seed := range []string{"0%", "0", "1%", "100%", "-1%", "many", "", "99999999999999999999%", "9223372036854775807%"} {
 		f.Add(seed, int32(0), int32(100000))

@@ -55,7 +55,7 @@ func TestReplacementsInTheirLife(t *testing.T) {
 	}
 }
 
-// A process that begins does not know what its predecessor replaced. It may wait for too much, never for too little.
+// A new process does not know what its predecessor replaced. It may wait for too many machines, never for too few.
 func TestResumeTakesWhatIsComingUpForReplacements(t *testing.T) {
 	machines := []*v1beta1.Machine{
 		newMachine("running", up), newMachine("young", readyFor(time.Second)), newMachine("pending"), newMachine("provisioned", launched),
@@ -108,7 +108,7 @@ func TestRemediationLimit(t *testing.T) {
 }
 
 // S-20: if replacements of vanished machines vanish too, the set waits longer and longer, until one of them runs.
-// Whatever replaces vanished machines uses up no budget.
+// Replacements of vanished machines use up no budget.
 func TestReplacementsThatVanishInARowAreWaitedFor(t *testing.T) {
 	set := aSet(2)
 	p := &pass{Reconciler: New(Options{}), state: State{Set: set, Now: epoch}}
@@ -142,7 +142,7 @@ func TestReplacementsThatVanishInARowAreWaitedFor(t *testing.T) {
 	if settle(newMachine("a3", up), b); !p.state.NextLost.IsZero() || len(p.state.LostReplacements) != 0 {
 		t.Errorf("the third runs: waits until %s for %q", p.state.NextLost, p.state.LostReplacements)
 	}
-	// A replacement within the budget that vanishes gives its place back.
+	// A replacement that vanishes no longer uses up budget.
 	p.noteRemediated([]*v1beta1.Machine{newMachine("b", broken)})
 	in, _ := p.shared.replacementsOf(set.UID)
 	p.shared.keepReplacements(set.UID, in.Assign([]string{"b1"}))

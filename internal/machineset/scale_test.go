@@ -60,7 +60,7 @@ func TestDecide(t *testing.T) {
 
 		{"two refused do not stop creation", stateOf(aSet(4), several("m", 2, misconfigured)...), "create 2"},
 		{"three refused do", stateOf(aSet(4), several("m", 3, misconfigured)...), "but InvalidConfiguration"},
-		// S-22: what is refused stops creation only.
+		// S-22: unlaunchable machines stop creation only.
 		{"three refused do not stop replacement", stateOf(aSet(4), append(several("m", 3, misconfigured), newMachine("x", broken))...), "replace x"},
 		{"nor that of unhealthy ones, within the budget", stateOf(aSet(5), append(several("m", 3, misconfigured), several("x", 2, toRemediate)...)...), "replace x0"},
 		{"nor that of vanished ones, which are not created again", stateOf(aSet(6), append(several("m", 3, misconfigured), newMachine("x", lost), newMachine("y", lost))...), "replace x y; but InvalidConfiguration"},
@@ -137,8 +137,8 @@ func TestDecideFollowsRejectionsAndFailures(t *testing.T) {
 	}
 }
 
-// S-20: machines whose instance vanished are replaced at once, whatever the budget has under way, unless replacements of such
-// machines vanish in a row.
+// S-20: machines whose instance vanished are replaced at once, even if the budget is used up, unless replacements of such machines
+// vanish in a row.
 func TestVanishedMachinesAreReplacedAtOnce(t *testing.T) {
 	with := func(s State, change func(*State)) State { change(&s); return s }
 	preempted := stateOf(aSet(5), newMachine("a", lost), newMachine("b", lost), newMachine("c", lost), newMachine("d", broken), newMachine("e", toRemediate))

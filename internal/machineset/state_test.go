@@ -9,7 +9,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// A map that only another path makes is a panic of the path that writes first.
+// Writing to a nil map would panic.
 func TestSetStateHasNoNilMaps(t *testing.T) {
 	r := reflect.ValueOf(newSharedState().get(&v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: "web", UID: "uid"}})).Elem()
 	for i := range r.NumField() {

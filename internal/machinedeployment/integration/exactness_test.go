@@ -71,8 +71,8 @@ func TestOnePatchForEachSetAndOneForTheStatus(t *testing.T) {
 	}
 }
 
-// D-11: a predecessor's writes may not be in the cache yet. Neither may what it made be made again, nor may machines that are
-// not known to be there no more count as available.
+// D-11: the cache may lack a predecessor's writes. The sets that it created must not be created again, and machines that it deleted
+// must not count as available.
 func TestFirstDecisionIsMadeOnLiveLists(t *testing.T) {
 	b := newBench(t)
 	b.create(3, rolling("0", "1"))
@@ -82,7 +82,7 @@ func TestFirstDecisionIsMadeOnLiveLists(t *testing.T) {
 	b.wantReplicas(map[string]int32{"a": 2, "b": 0})
 	b.play()
 
-	// The cache still shows 3 machines of a, and the set with 3 replicas.
+	// The cache still has 3 machines of a, and the set with 3 replicas.
 	stale := b.sets()["a"].DeepCopy()
 	b.hooks.sets = func(l *v1beta1.MachineSetList) {
 		for i := range l.Items {
@@ -189,7 +189,7 @@ func TestCapacityIsUsedOnlyOnceTheSetHasObservedItsSpec(t *testing.T) {
 	b.wantReplicas(map[string]int32{"a": 2, "b": 1})
 }
 
-// With OnDelete a set of an old revision must not be quicker than its deployment.
+// With OnDelete a set of an old revision must not replace a machine before its deployment reacts.
 //
 // D-6
 func TestOldSetsMakeNothingWithOnDelete(t *testing.T) {

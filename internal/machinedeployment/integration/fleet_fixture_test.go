@@ -30,7 +30,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(env.Main(m)) }
 
-// fleet is a namespace in which deployments and sets are controlled, and machines come up as a provider would let them.
+// fleet is a namespace with controllers of deployments and sets, and a simulated provider.
 type fleet struct {
 	testing.TB
 	ctx       context.Context
@@ -65,8 +65,7 @@ func newFleet(t testing.TB) *fleet {
 	return f
 }
 
-// provider plays the machines' provider. Machines of a class that is held do not come up until it is let go; those of
-// one that is broken fail.
+// provider simulates the machines' provider. Machines of a pending class do not come up until letGo; those of a broken class fail.
 type provider struct {
 	api             client.Client
 	mu              sync.Mutex
@@ -111,7 +110,7 @@ func (p *provider) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 	return reconcile.Result{}, client.IgnoreNotFound(p.api.Status().Patch(ctx, m, client.MergeFrom(was)))
 }
 
-// update plays the update of a machine that runs, in two steps, and reports whether there was one to make.
+// update simulates the update of a running machine, in two steps, and reports whether there was one.
 func (p *provider) update(m *v1beta1.Machine, refused bool) bool {
 	if m.Status.Applied == nil {
 		return false
@@ -135,14 +134,14 @@ func (p *provider) update(m *v1beta1.Machine, refused bool) bool {
 	return setCondition(v1beta1.ConditionReady, v1beta1.ReasonUpdating, metav1.ConditionFalse)
 }
 
-// hold keeps machines of a class from coming up.
+// keepPending keeps machines of a class from coming up.
 func (f *fleet) keepPending(class string) {
 	f.provider.mu.Lock()
 	defer f.provider.mu.Unlock()
 	f.provider.pending[class] = true
 }
 
-// letGo lets machines of a class come up: those that there are, and later ones.
+// letGo lets existing and new machines of a class come up.
 func (f *fleet) letGo(class string) {
 	f.Helper()
 	f.provider.mu.Lock()
@@ -232,7 +231,7 @@ func (f *fleet) sets() map[string]*v1beta1.MachineSet {
 	return sets
 }
 
-// awaitDeployment waits until the deployment, as acted upon, is as done says.
+// awaitDeployment waits until the deployment's present generation is observed and done is true.
 func (f *fleet) awaitDeployment(what string, done func(*v1beta1.MachineDeployment) bool) *v1beta1.MachineDeployment {
 	f.Helper()
 	var found *v1beta1.MachineDeployment
@@ -295,7 +294,7 @@ func reasonOf(d *v1beta1.MachineDeployment, condition string) string {
 	return ""
 }
 
-// guard follows every event of the machines and notes when there are more, or fewer available ones, than allowed.
+// guard watches the machines and records when there are more, or fewer available ones, than allowed.
 type guard struct {
 	mu       sync.Mutex
 	machines map[string]*v1beta1.Machine
@@ -346,7 +345,7 @@ func (f *fleet) watchOver(rule func(live, available int, byClass map[string]int)
 	f.Cleanup(g.stop)
 }
 
-// made returns how many machines were made since the guard watches, once it has seen all there are.
+// made returns how many machines were created since the guard started, once it has seen all existing ones.
 func (f *fleet) made() int {
 	f.Helper()
 	ctx, cancel := context.WithTimeout(f.ctx, env.Patience)

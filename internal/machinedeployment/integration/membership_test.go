@@ -128,7 +128,7 @@ func TestAFormerSetOfThatRevisionHasToBeGoneFirst(t *testing.T) {
 	}
 }
 
-// Another version of this program may hash in another way, or name sets otherwise: that is no reason to roll a fleet.
+// Another version of this program may compute other hashes or names of sets: that must not cause a rollout.
 //
 // D-1.
 func TestAnUpgradeRollsNothing(t *testing.T) {
@@ -272,7 +272,7 @@ func TestInPlaceBySelectionWaitsForPeople(t *testing.T) {
 	}
 }
 
-// stuck returns deployment and reason of all rollouts that the metric calls stuck.
+// stuck returns deployment and reason of all rollouts in the metric machinist_rollout_stuck.
 func stuck(t *testing.T, registry *prometheus.Registry) []string {
 	t.Helper()
 	families, err := registry.Gather()

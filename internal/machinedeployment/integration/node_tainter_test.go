@@ -21,12 +21,12 @@ import (
 	"machinist.dev/machinist/internal/machinedeployment"
 )
 
-// marker is a bench on which the Nodes of machines are marked too.
+// tainter is a bench with a NodeTainter.
 type tainter struct {
 	*bench
 	options machinedeployment.NodeTainterOptions
 	k       *machinedeployment.NodeTainter
-	// patched are the Nodes written, in order; fail answers a write in place of the API server.
+	// patched are the Nodes written, in order; fail replaces the API server's response to a write.
 	patched []string
 	fail    func(node string) error
 	// read counts the Nodes read.
@@ -191,7 +191,7 @@ func TestTaintsAreRemovedWhenSwitchedOff(t *testing.T) {
 	b.wantMarks("switched off", map[string]int{})
 }
 
-// What goes wrong with one Node is of no concern to the others, and is tried again.
+// A failure with one Node does not affect the others, and is retried.
 //
 // D-20
 func TestTaintsAreBestEffort(t *testing.T) {

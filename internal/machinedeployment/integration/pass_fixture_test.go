@@ -42,9 +42,9 @@ type bench struct {
 	calls []string
 }
 
-// hooks come between the reconciler and the API server.
+// hooks intercept calls of the reconciler.
 type hooks struct {
-	// deployment, sets and machines are what the cache shows.
+	// deployment, sets and machines replace the results of cached reads.
 	deployment func(*v1beta1.MachineDeployment)
 	sets       func(*v1beta1.MachineSetList)
 	machines   func(*v1beta1.MachineList)
@@ -64,7 +64,7 @@ func newBench(t testing.TB) *bench {
 	return b
 }
 
-// restart has the deployments reconciled by a new process.
+// restart replaces the reconciler by one without state.
 func (b *bench) restart() { b.r = machinedeployment.New(b.options) }
 
 func (b *bench) called(format string, args ...any) {
@@ -73,7 +73,7 @@ func (b *bench) called(format string, args ...any) {
 	b.calls = append(b.calls, fmt.Sprintf(format, args...))
 }
 
-// took returns the calls since the last time, in order, and forgets them.
+// took returns the calls since the last call of took, in order.
 func (b *bench) took() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -107,8 +107,8 @@ func (b *bench) live() client.Reader {
 	})
 }
 
-// cached is the client with a cache: it reads the API server, finds by indexes, and shows what hooks say. Calls that
-// write are noted.
+// cached is the client with a cache: it reads the API server, supports indexes, and applies the hooks. It records
+// writes.
 func (b *bench) cached() client.Client {
 	return interceptor.NewClient(b.api, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
@@ -228,7 +228,7 @@ func (b *bench) change(change func(*v1beta1.MachineDeployment)) {
 	b.must(b.api.Patch(b.ctx, d, client.MergeFrom(was)))
 }
 
-// reconcile makes one pass over the deployment, after enough time for the counting to be worth it.
+// reconcile makes one pass over the deployment, after enough time that it is not debounced.
 func (b *bench) reconcile() reconcile.Result {
 	b.Helper()
 	result, err := b.try("web")

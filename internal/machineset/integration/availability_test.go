@@ -81,8 +81,7 @@ func TestAnAvailableMachineWaitsForTheOthersOfTheDeployment(t *testing.T) {
 	b.wantCalls(map[string]int{"delete": 1})
 }
 
-// S-16: what the cache shows of the deployment and of its other sets does not count where it is older than what this
-// process relies on.
+// S-16: the cached deployment and its cached sets do not count if they may be stale.
 func TestAStaleCacheCostsNoAvailableMachine(t *testing.T) {
 	for name, stale := range map[string]func(*bench){
 		"of the deployment": func(b *bench) {
@@ -119,7 +118,7 @@ func TestAStaleCacheCostsNoAvailableMachine(t *testing.T) {
 	}
 }
 
-// S-16: nothing holds up a set whose deployment is gone, or has said that it needs no machines.
+// S-16: nothing blocks a set whose deployment is gone or has no replicas.
 func TestADeploymentBlocksNoDeletionForEver(t *testing.T) {
 	for name, end := range map[string]func(*bench){
 		"deleted": func(b *bench) {

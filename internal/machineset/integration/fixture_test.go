@@ -29,7 +29,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(env.Main(m)) }
 
-// bench is one namespace, one set and whoever reconciles it.
+// bench is one namespace, one set and its reconciler.
 type bench struct {
 	testing.TB
 	ctx       context.Context
@@ -38,7 +38,7 @@ type bench struct {
 	clock     *clocktesting.FakePassiveClock
 	events    *events
 
-	// hooks come between the reconcilers and the API server.
+	// hooks intercept calls of the reconcilers.
 	hooks hooks
 	// options are changed before the first pass.
 	options machineset.Options
@@ -48,14 +48,14 @@ type bench struct {
 	calls []string
 }
 
-// hooks replace calls; one that is nil lets them through.
+// hooks replace calls; a nil hook calls the API server.
 type hooks struct {
 	create func(c client.Client, m *v1beta1.Machine) error
 	delete func(c client.Client, m *v1beta1.Machine, options ...client.DeleteOption) error
-	// machines is what a cached list of machines shows; seen is up to which resource version the cache is complete.
+	// machines replaces the result of a cached list of machines; seen is the resource version of the cache.
 	machines func(list *v1beta1.MachineList)
 	seen     func() string
-	// set and deployment are what a cached get shows.
+	// set and deployment replace the result of a cached get.
 	set        func(set *v1beta1.MachineSet)
 	deployment func(d *v1beta1.MachineDeployment)
 }
@@ -72,7 +72,7 @@ func newBench(t testing.TB) *bench {
 	return b
 }
 
-// restart has the set reconciled by a new process.
+// restart replaces the reconciler by one without state.
 func (b *bench) restart() { b.r = machineset.New(b.options) }
 
 func (b *bench) called(format string, args ...any) {
@@ -81,7 +81,7 @@ func (b *bench) called(format string, args ...any) {
 	b.calls = append(b.calls, fmt.Sprintf(format, args...))
 }
 
-// took returns how often each call was made since the last time, and forgets them.
+// took returns how often each call was made since the last call of took.
 func (b *bench) took() map[string]int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -113,7 +113,7 @@ func (b *bench) live() client.Reader {
 	})
 }
 
-// cached is the client with a cache: it reads the API server, finds by indexes, and shows what hooks say.
+// cached is the client with a cache: it reads the API server, supports indexes, and applies the hooks.
 func (b *bench) cached() client.Client {
 	return interceptor.NewClient(b.admin, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
@@ -255,7 +255,7 @@ func (b *bench) machines() []v1beta1.Machine {
 	return list.Items
 }
 
-// lives returns the machines that the set controls and nobody deleted.
+// lives returns the live machines of the set.
 func (b *bench) lives() []v1beta1.Machine {
 	b.Helper()
 	set := b.set()
@@ -283,7 +283,7 @@ func (b *bench) wantCalls(want map[string]int) {
 	}
 }
 
-// orphan makes a machine that matches the set and belongs to nobody.
+// orphan creates a machine that matches the set and has no owner.
 func (b *bench) orphan(name string, options ...func(*v1beta1.Machine)) *v1beta1.Machine {
 	b.Helper()
 	m := &v1beta1.Machine{
@@ -312,7 +312,7 @@ func (b *bench) changeMachine(name string, change func(*v1beta1.Machine)) {
 	b.must(b.admin.Patch(b.ctx, m, client.MergeFrom(was)))
 }
 
-// play does what the machine's provider would: it changes the status.
+// play changes the status, as the machine's provider would.
 func (b *bench) play(name string, change func(*v1beta1.Machine)) {
 	b.Helper()
 	m := b.machine(name)
@@ -321,7 +321,7 @@ func (b *bench) play(name string, change func(*v1beta1.Machine)) {
 	b.must(b.admin.Status().Patch(b.ctx, m, client.MergeFrom(was)))
 }
 
-// runAll has all machines launched and Running.
+// runAll makes all machines launched and Running.
 func (b *bench) runAll() {
 	b.Helper()
 	for _, m := range b.lives() {
@@ -348,14 +348,14 @@ func (b *bench) failed(m *v1beta1.Machine) {
 	b.condition(m, v1beta1.ConditionReady, metav1.ConditionFalse, string(v1beta1.FailureJoinClusterTimeout))
 }
 
-// lost makes a machine one whose instance vanished.
+// lost changes a machine to one whose instance vanished.
 func (b *bench) lost(m *v1beta1.Machine) {
 	b.failed(m)
 	m.Status.FailureReason, m.Status.FailureMessage = v1beta1.FailureInstanceVanished, "gone"
 	b.condition(m, v1beta1.ConditionReady, metav1.ConditionFalse, v1beta1.ReasonInstanceVanished)
 }
 
-// vanish does what the provider does at the end: it removes the finalizer.
+// vanish removes the finalizer, as the provider does last.
 func (b *bench) vanish(names ...string) {
 	b.Helper()
 	for _, name := range names {
@@ -372,7 +372,7 @@ func (b *bench) wantCondition(condition string, status metav1.ConditionStatus, r
 	return *c
 }
 
-// events takes the place of the recorder.
+// events is a recorder.
 type events struct {
 	mu       sync.Mutex
 	recorded []string

@@ -21,7 +21,7 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// counted counts what its controller writes and reads live in one namespace: it works on all of them, and other tests
+// counted counts the controller's writes and live reads in one namespace: the controller reconciles all namespaces, and other tests
 // leave sets behind.
 type counted struct {
 	client.Client
@@ -199,7 +199,7 @@ func TestEventsEnqueueTheSet(t *testing.T) {
 	b.scale(4)
 	b.await("the orphan to be adopted", func(l []v1beta1.Machine) bool { return liveOf(l) == 4 && len(l) == 4 })
 
-	// A person gives one to somebody else.
+	// A person gives one to another controller.
 	b.changeMachine(machines[1].Name, func(m *v1beta1.Machine) {
 		m.OwnerReferences = []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Other", Name: "other", UID: "other", Controller: ptr.To(true)}}
 	})

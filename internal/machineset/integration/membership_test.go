@@ -44,7 +44,7 @@ func TestScaleSubresourceAndDeleteAnnotations(t *testing.T) {
 		t.Errorf("the scale's selector %q finds %d machines, want 5", scale.Status.Selector, len(list.Items))
 	}
 
-	// As cluster-autoscaler does it: mark, then lower replicas.
+	// As cluster-autoscaler does it: annotate, then lower replicas.
 	marked := []string{b.lives()[1].Name, b.lives()[3].Name}
 	for _, name := range marked {
 		b.changeMachine(name, func(m *v1beta1.Machine) {
@@ -62,7 +62,7 @@ func TestScaleSubresourceAndDeleteAnnotations(t *testing.T) {
 	}
 }
 
-// The cache has the set with fewer replicas, and not the mark that was made before.
+// The cache has the set with fewer replicas, but not the delete annotation that was written before.
 //
 // S-6.
 func TestVictimsAreChosenFromMachinesAsNewAsTheSpec(t *testing.T) {

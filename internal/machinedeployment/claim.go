@@ -16,6 +16,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/index"
+	"machinist.dev/machinist/internal/preservation"
 	"machinist.dev/machinist/internal/rollout/handover"
 )
 
@@ -239,10 +240,7 @@ func atLeastAsNew[T client.Object](cached, live []T) bool {
 
 // counting drops preserved machines: they belong to no set.
 func counting(machines []*v1beta1.Machine) []*v1beta1.Machine {
-	return slices.DeleteFunc(machines, func(m *v1beta1.Machine) bool {
-		_, preserved := m.Annotations[v1beta1.AnnotationPreservedUntil]
-		return preserved
-	})
+	return slices.DeleteFunc(machines, preservation.Preserved)
 }
 
 func pointers[T any](items []T) []*T {

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machinestate"
 	"machinist.dev/machinist/internal/wording"
 )
 
@@ -96,7 +97,7 @@ func (c conditions) ofSets(v *view, status *v1beta1.MachineDeploymentStatus) {
 			failure = &found
 		}
 		for _, m := range v.machines[set.UID] {
-			if m.DeletionTimestamp.IsZero() && (notReady == "" || m.Name < notReady) && !meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady) {
+			if m.DeletionTimestamp.IsZero() && (notReady == "" || m.Name < notReady) && !machinestate.Ready(m) {
 				notReady = m.Name
 			}
 		}

@@ -75,7 +75,7 @@ func (f *failures) observe(set types.UID, machines []*v1beta1.Machine, seen []la
 	}
 	for _, m := range machines {
 		switch {
-		case m.DeletionTimestamp.IsZero() && machinestate.Unlaunchable(m) != nil:
+		case machinestate.Live(m) && machinestate.Unlaunchable(m) != nil:
 			// It may recover without being replaced, so it counts only while it is unlaunchable.
 			inARow++
 		case failedToLaunch(m):
@@ -146,10 +146,7 @@ func readySince(m *v1beta1.Machine) (time.Time, bool) {
 
 // failedToLaunch reports whether the machine failed before it registered a Node.
 func failedToLaunch(m *v1beta1.Machine) bool {
-	if m.Status.Phase != v1beta1.MachineFailed {
-		return false
-	}
-	return failureOfLaunch(m.Status.FailureReason)
+	return machinestate.Failed(m) && failureOfLaunch(m.Status.FailureReason)
 }
 
 func failureOfLaunch(reason v1beta1.MachineFailureReason) bool {

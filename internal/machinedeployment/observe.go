@@ -28,7 +28,7 @@ func count(set *v1beta1.MachineSet, machines []*v1beta1.Machine, minReadySeconds
 			continue
 		}
 		counted.Live++
-		if _, marked := m.Annotations[v1beta1.AnnotationDeleteMachine]; marked {
+		if machinestate.MarkedForDeletion(m) {
 			counted.Marked++
 		}
 		if unhealthy(m) {

@@ -7,7 +7,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/machineset"
 	"machinist.dev/machinist/internal/machinestate"
 )
 
@@ -112,7 +111,7 @@ func TestSpareAgreesWithTheSet(t *testing.T) {
 					machines := []*v1beta1.Machine{machine("a", 1, kinds[a]), machine("b", 2, kinds[b]), machine("c", 3, kinds[c])}
 					for _, minReady := range []int32{0, 58 * 60} { // The last of them is not available yet with that.
 						counted, _ := count(set, machines, minReady, now)
-						for i, m := range machineset.DeletionOrder(machines, policy, 1)[:counted.Spare] {
+						for i, m := range machinestate.DeletionOrder(machines, policy, 1)[:counted.Spare] {
 							if machinestate.Available(m, minReady, now) {
 								t.Fatalf("of kinds %d, %d, %d the set deletes an available machine as number %d, and %d are said to be spare", a, b, c, i+1, counted.Spare)
 							}

@@ -17,6 +17,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machinestate"
+	"machinist.dev/machinist/internal/preservation"
 	"machinist.dev/machinist/internal/rollout/handover"
 )
 
@@ -58,7 +59,7 @@ func (r *Reconciler) deploymentOfMachine(_ context.Context, object client.Object
 		r.shared.launchFailed(key, launchFailure{set: owner.UID, machine: failedMachine(m)})
 	}
 	gone := !m.DeletionTimestamp.IsZero() && len(m.Finalizers) == 0
-	if gone || m.DeletionTimestamp.IsZero() && meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady) {
+	if gone || m.DeletionTimestamp.IsZero() && machinestate.Ready(m) {
 		r.shared.recordMachineEvent(key)
 	}
 	return []reconcile.Request{{NamespacedName: key}}
@@ -136,10 +137,10 @@ func fieldsOf(m *v1beta1.Machine) machineFields {
 		refused:      m.DeletionTimestamp.IsZero() && machinestate.Unlaunchable(m) != nil,
 		updating:     handover.Updating(m),
 		updateFailed: handover.UpdateRejected(m),
+		marked:       machinestate.MarkedForDeletion(m),
+		preserved:    preservation.Preserved(m),
 		priority:     m.Annotations[v1beta1.AnnotationDeletePriority],
 	}
-	_, g.marked = m.Annotations[v1beta1.AnnotationDeleteMachine]
-	_, g.preserved = m.Annotations[v1beta1.AnnotationPreservedUntil]
 	if ready := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady); ready != nil {
 		g.ready, g.readySince = ready.Status, ready.LastTransitionTime.UTC()
 	}

@@ -13,6 +13,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/index"
 	"machinist.dev/machinist/internal/machinestate"
+	"machinist.dev/machinist/internal/preservation"
 	"machinist.dev/machinist/internal/rollout/bounds"
 	"machinist.dev/machinist/internal/rollout/handover"
 )
@@ -38,7 +39,7 @@ type Availability struct {
 
 // counts reports whether a machine of the set counts as available.
 func (k Availability) counts(m *v1beta1.Machine, minReadySeconds int32, now time.Time) bool {
-	return live(m) && machinestate.Available(m, minReadySeconds, now) && !(k.UpToDate && handover.Updating(m))
+	return machinestate.Live(m) && machinestate.Available(m, minReadySeconds, now) && !(k.UpToDate && handover.Updating(m))
 }
 
 // split returns which of the first machines in order, as many as the surplus, may be deleted now, and which are blocked. For
@@ -146,7 +147,7 @@ func (p *pass) availableElsewhere(ctx context.Context, k Availability) (n int, e
 		byUID[sibling.UID] = sibling
 	}
 	for _, m := range machines {
-		if owner := metav1.GetControllerOfNoCopy(m); owner != nil && byUID[owner.UID] != nil && !preserved(m) {
+		if owner := metav1.GetControllerOfNoCopy(m); owner != nil && byUID[owner.UID] != nil && !preservation.Preserved(m) {
 			add(byUID[owner.UID], m)
 		}
 	}

@@ -12,12 +12,9 @@ import (
 	"machinist.dev/machinist/internal/preservation"
 )
 
-// live reports whether the machine has no deletionTimestamp.
-func live(m *v1beta1.Machine) bool { return m.DeletionTimestamp.IsZero() }
-
 func countLive(machines []*v1beta1.Machine) (n int) {
 	for _, m := range machines {
-		if live(m) {
+		if machinestate.Live(m) {
 			n++
 		}
 	}
@@ -27,8 +24,6 @@ func countLive(machines []*v1beta1.Machine) (n int) {
 func conditionIsTrue(m *v1beta1.Machine, condition string) bool {
 	return meta.IsStatusConditionTrue(m.Status.Conditions, condition)
 }
-
-func ready(m *v1beta1.Machine) bool { return conditionIsTrue(m, v1beta1.ConditionReady) }
 
 func running(m *v1beta1.Machine) bool {
 	return m.Status.Phase == v1beta1.MachineRunning || m.Status.Phase == v1beta1.MachineAvailable
@@ -43,25 +38,11 @@ func comingUp(m *v1beta1.Machine) bool {
 	return false
 }
 
-// retriesExhausted reports whether the machine is not replaced because too many before it were, one after the other.
-func retriesExhausted(m *v1beta1.Machine) bool {
-	return !conditionIsTrue(m, v1beta1.ConditionRemediationRequested) && machinestate.RemediationReason(m) == v1beta1.ReasonRetriesExhausted
-}
-
 // remediable reports whether the set may delete the machine in order to replace it.
 func remediable(m *v1beta1.Machine) bool {
-	return live(m) && machinestate.ToBeReplaced(m) && !machinestate.Paused(m) && !has(m.Annotations, v1beta1.AnnotationSkipRemediation) &&
-		knownTypeVersion(m.Labels) && machinestate.Unlaunchable(m) == nil && !preservation.Due(m) && !retriesExhausted(m)
+	return machinestate.Live(m) && machinestate.ToBeReplaced(m) && !machinestate.ReplacementExempt(m) && !machinestate.Unchangeable(m) &&
+		!preservation.Due(m) && machinestate.Unlaunchable(m) == nil
 }
-
-// knownTypeVersion reports whether an object with these labels was written for a schema that this package knows.
-func knownTypeVersion(labels map[string]string) bool {
-	v, ok := labels[v1beta1.LabelTypeVersion]
-	return !ok || v == v1beta1.TypeVersion
-}
-
-// preserved reports whether the machine is preserved: it belongs to no set, whatever its owner references are.
-func preserved(m *v1beta1.Machine) bool { return preservation.Preserved(m) }
 
 // sameInstanceSpec reports whether both would make the same instance.
 func sameInstanceSpec(a, b *v1beta1.MachineSpec) bool {
@@ -79,7 +60,7 @@ func has(m map[string]string, key string) bool {
 
 // affectsSet reports whether a set must reconcile because of a change of its machine.
 func affectsSet(was, is *v1beta1.Machine) bool {
-	if live(was) != live(is) || was.UID != is.UID ||
+	if machinestate.Live(was) != machinestate.Live(is) || was.UID != is.UID ||
 		!maps.Equal(was.Labels, is.Labels) || !maps.Equal(was.Annotations, is.Annotations) ||
 		!equality.Semantic.DeepEqual(was.OwnerReferences, is.OwnerReferences) {
 		return true
@@ -87,7 +68,7 @@ func affectsSet(was, is *v1beta1.Machine) bool {
 	if was.Generation != is.Generation && !sameInPlace(&was.Spec, &is.Spec) {
 		return true
 	}
-	if !live(is) {
+	if !machinestate.Live(is) {
 		return false // Only its removal matters now.
 	}
 	if preservation.Due(was) != preservation.Due(is) || machinestate.Failed(was) != machinestate.Failed(is) || running(was) != running(is) || comingUp(was) != comingUp(is) ||

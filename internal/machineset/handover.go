@@ -71,13 +71,11 @@ func (p *Plan) handOver(s State, active []*v1beta1.Machine, n int, onlySelected 
 // updated, then those that no controller may change, then those annotated for deletion.
 func handOverOrder(machines []*v1beta1.Machine) []*v1beta1.Machine {
 	ordered := slices.Clone(machines)
-	untouchable := func(m *v1beta1.Machine) bool { return machinestate.Paused(m) || !knownTypeVersion(m.Labels) }
-	marked := func(m *v1beta1.Machine) bool { return has(m.Annotations, v1beta1.AnnotationDeleteMachine) }
 	slices.SortFunc(ordered, func(a, b *v1beta1.Machine) int {
 		return cmp.Or(
 			falseFirst(handover.Settled(a), handover.Settled(b)),
-			falseFirst(marked(a), marked(b)),
-			falseFirst(untouchable(a), untouchable(b)),
+			falseFirst(machinestate.MarkedForDeletion(a), machinestate.MarkedForDeletion(b)),
+			falseFirst(machinestate.Unchangeable(a), machinestate.Unchangeable(b)),
 			a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
 			cmp.Compare(a.Name, b.Name),
 		)

@@ -15,6 +15,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/index"
 	"machinist.dev/machinist/internal/machinestate"
+	"machinist.dev/machinist/internal/preservation"
 	"machinist.dev/machinist/internal/rollout/bounds"
 )
 
@@ -69,7 +70,7 @@ func (r *Reconciler) cachedMachines(ctx context.Context, set *v1beta1.MachineSet
 	if err != nil {
 		return nil, fmt.Errorf("list the machines of the set: %w", err)
 	}
-	return slices.DeleteFunc(machines, preserved), nil
+	return slices.DeleteFunc(machines, preservation.Preserved), nil
 }
 
 // orphans returns the machines that the set may adopt, from the cache.
@@ -94,7 +95,7 @@ func (p *pass) orphans(ctx context.Context) ([]*v1beta1.Machine, error) {
 
 // adoptable reports whether a set with the selector may take the machine over.
 func adoptable(m *v1beta1.Machine, selector labels.Selector) bool {
-	return metav1.GetControllerOf(m) == nil && live(m) && !preserved(m) && !machinestate.Paused(m) && knownTypeVersion(m.Labels) &&
+	return metav1.GetControllerOf(m) == nil && machinestate.Live(m) && !preservation.Preserved(m) && !machinestate.Unchangeable(m) &&
 		selector.Matches(labels.Set(m.Labels))
 }
 
@@ -119,7 +120,7 @@ func (p *pass) observeLive(ctx context.Context, atLeast string) error {
 	listed := make(map[types.UID]bool, len(all))
 	for _, m := range all {
 		listed[m.UID] = true
-		if metav1.IsControlledBy(m, p.state.Set) && !preserved(m) {
+		if metav1.IsControlledBy(m, p.state.Set) && !preservation.Preserved(m) {
 			machines = append(machines, m)
 		}
 	}
@@ -148,7 +149,7 @@ func (p *pass) getLive(ctx context.Context, machines []*v1beta1.Machine) ([]*v1b
 	p.Run(len(machines), func(i int) {
 		m := &v1beta1.Machine{}
 		errs[i] = p.Live.Get(ctx, client.ObjectKeyFromObject(machines[i]), m)
-		if errs[i] == nil && m.UID == machines[i].UID && metav1.IsControlledBy(m, p.state.Set) && !preserved(m) {
+		if errs[i] == nil && m.UID == machines[i].UID && metav1.IsControlledBy(m, p.state.Set) && !preservation.Preserved(m) {
 			found[i] = m
 		}
 	})

@@ -147,7 +147,7 @@ func (w *world) check(p Plan) {
 	s, replicas := w.state, int(w.state.Set.ReplicasOrDefault())
 	lives, active := 0, 0
 	for _, m := range s.Machines {
-		if live(m) {
+		if machinestate.Live(m) {
 			lives++
 			if m.Labels["pool"] == "workers" {
 				active++
@@ -172,7 +172,7 @@ func (w *world) check(p Plan) {
 		victim[m.UID] = true
 	}
 	for _, gone := range p.Delete {
-		if !live(gone) {
+		if !machinestate.Live(gone) {
 			w.Fatalf("%s is being deleted already: %s", gone.Name, p)
 		}
 		chosen := has(gone.Annotations, v1beta1.AnnotationDeleteMachine) || has(gone.Annotations, v1beta1.AnnotationDeletePriority) || machinestate.ToBeReplaced(gone)
@@ -180,7 +180,7 @@ func (w *world) check(p Plan) {
 			continue
 		}
 		for _, stays := range s.Machines {
-			if live(stays) && !victim[stays.UID] && stays.Labels["pool"] == "workers" && !has(stays.Annotations, v1beta1.AnnotationDeletePriority) && !ready(stays) {
+			if machinestate.Live(stays) && !victim[stays.UID] && stays.Labels["pool"] == "workers" && !has(stays.Annotations, v1beta1.AnnotationDeletePriority) && !machinestate.Ready(stays) {
 				w.Fatalf("available %s goes and %s, which is not Ready, stays: %s", gone.Name, stays.Name, p)
 			}
 		}
@@ -189,7 +189,7 @@ func (w *world) check(p Plan) {
 		w.Fatalf("%d replacements in flight and %d more exceed %d: %s", s.InFlight, len(budgeted), s.MaxInFlight, p)
 	}
 	for _, m := range p.Remediate {
-		if !machinestate.ToBeReplaced(m) || machinestate.Paused(m) || !live(m) {
+		if !machinestate.ToBeReplaced(m) || machinestate.Paused(m) || !machinestate.Live(m) {
 			w.Fatalf("%s must not be replaced: %s", m.Name, p)
 		}
 	}
@@ -317,7 +317,7 @@ func (w *world) settle() {
 	selector, _ := selectorOf(w.state.Set)
 	lives := 0
 	for _, m := range w.state.Machines {
-		if live(m) && selector.Matches(labels.Set(m.Labels)) {
+		if machinestate.Live(m) && selector.Matches(labels.Set(m.Labels)) {
 			lives++
 		}
 	}

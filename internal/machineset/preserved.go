@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machinestate"
 	"machinist.dev/machinist/internal/preservation"
 	"machinist.dev/machinist/internal/wording"
 )
@@ -48,7 +49,7 @@ func countPreserved(set *v1beta1.MachineSet, orphans []v1beta1.Machine) (n int) 
 		return 0
 	}
 	for i := range orphans {
-		if m := &orphans[i]; live(m) && preserved(m) && selector.Matches(labels.Set(m.Labels)) {
+		if m := &orphans[i]; machinestate.Live(m) && preservation.Preserved(m) && selector.Matches(labels.Set(m.Labels)) {
 			n++
 		}
 	}

@@ -157,11 +157,11 @@ func Resume(machines []*v1beta1.Machine, replicas int, minReadySeconds int32, no
 	var in Replacements
 	lives := 0
 	for _, m := range machines {
-		if !live(m) {
+		if !machinestate.Live(m) {
 			continue
 		}
 		lives++
-		starting := comingUp(m) || running(m) && ready(m) && !machinestate.Available(m, minReadySeconds, now)
+		starting := comingUp(m) || running(m) && machinestate.Ready(m) && !machinestate.Available(m, minReadySeconds, now)
 		if starting && !machinestate.ToBeReplaced(m) && machinestate.Unlaunchable(m) == nil {
 			in = append(in, m.Name)
 		}
@@ -182,7 +182,7 @@ func (r Replacements) Settle(machines []*v1beta1.Machine, replicas int, minReady
 	}
 	lives := 0
 	for _, m := range machines {
-		if !live(m) {
+		if !machinestate.Live(m) {
 			continue
 		}
 		lives++

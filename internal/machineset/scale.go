@@ -144,7 +144,7 @@ func Decide(s State) Plan {
 			members = append(members, m)
 		}
 		switch {
-		case !live(m):
+		case !machinestate.Live(m):
 		case matches:
 			active = append(active, m)
 		default:
@@ -164,7 +164,7 @@ func Decide(s State) Plan {
 		// Machines due for preservation leave by themselves: neither they nor others in their stead are deleted.
 		staying := withoutDueForPreservation(active)
 		surplus = max(0, len(staying)-replicas)
-		p.Delete, p.Blocked = s.Availability.split(s, DeletionOrder(staying, s.Set.DeletePolicyOrDefault(), s.Set.Generation), surplus)
+		p.Delete, p.Blocked = s.Availability.split(s, machinestate.DeletionOrder(staying, s.Set.DeletePolicyOrDefault(), s.Set.Generation), surplus)
 		p.Chosen = surplus < len(staying)
 		if len(p.Blocked) > 0 {
 			p.waitFor(availabilityPoll)
@@ -225,7 +225,7 @@ func (p *Plan) adopt(s State, missing int) int {
 		p.leave(s.Orphans, v1beta1.ReasonEnoughReplicas)
 		return 0
 	}
-	best := DeletionOrder(s.Orphans, s.Set.DeletePolicyOrDefault(), s.Set.Generation)
+	best := machinestate.DeletionOrder(s.Orphans, s.Set.DeletePolicyOrDefault(), s.Set.Generation)
 	slices.Reverse(best)
 	for i, m := range best {
 		if i == missing {
@@ -345,7 +345,7 @@ func (s State) frozen() Reason {
 
 // unknownSchema says that the template has a schema that this process does not support.
 func (s State) unknownSchema() Reason {
-	if templateLabels := s.Set.Spec.Template.ObjectMeta.Labels; !knownTypeVersion(templateLabels) {
+	if templateLabels := s.Set.Spec.Template.ObjectMeta.Labels; machinestate.UnsupportedSchema(templateLabels) {
 		return Reason{v1beta1.ReasonUnknownTypeVersion, fmt.Sprintf("the template's label %s is %q; this process knows %q",
 			v1beta1.LabelTypeVersion, templateLabels[v1beta1.LabelTypeVersion], v1beta1.TypeVersion)}
 	}
@@ -359,7 +359,7 @@ func (s State) rejectedConfiguration() Reason {
 	}
 	var without []*v1beta1.Machine
 	for _, m := range s.Machines {
-		if live(m) && machinestate.Unlaunchable(m) != nil && sameInstanceSpec(&m.Spec, &s.Set.Spec.Template.Spec) {
+		if machinestate.Live(m) && machinestate.Unlaunchable(m) != nil && sameInstanceSpec(&m.Spec, &s.Set.Spec.Template.Spec) {
 			without = append(without, m)
 		}
 	}
@@ -389,10 +389,10 @@ func (p *Plan) update(s State, members []*v1beta1.Machine) {
 		if to == nil && !marked {
 			continue // The common case.
 		}
-		if leaving[m.UID] || machinestate.Paused(m) || !knownTypeVersion(m.Labels) {
+		if leaving[m.UID] || machinestate.Unchangeable(m) {
 			continue
 		}
-		if marked && live(m) && mayRemoveAnnotation {
+		if marked && machinestate.Live(m) && mayRemoveAnnotation {
 			if in > 0 {
 				p.waitFor(min(in, deleteAnnotationLifetime))
 			} else {

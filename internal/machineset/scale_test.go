@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machinestate"
 )
 
 func TestDecide(t *testing.T) {
@@ -214,7 +215,7 @@ func TestDeletionOrder(t *testing.T) {
 	}
 	slices.Reverse(machines)
 	var got []string
-	for _, m := range DeletionOrder(machines, v1beta1.DeleteOldest, 1) {
+	for _, m := range machinestate.DeletionOrder(machines, v1beta1.DeleteOldest, 1) {
 		got = append(got, m.Name)
 	}
 	if !slices.Equal(got, want) {
@@ -227,7 +228,7 @@ func TestDeletePolicies(t *testing.T) {
 	machines := []*v1beta1.Machine{newMachine("old", up, created(3*time.Hour)), newMachine("new", up, created(time.Hour)), newMachine("middle", up, created(2*time.Hour))}
 	order := func(policy v1beta1.DeletePolicy, generation int64) string {
 		var names []string
-		for _, m := range DeletionOrder(machines, policy, generation) {
+		for _, m := range machinestate.DeletionOrder(machines, policy, generation) {
 			names = append(names, m.Name)
 		}
 		return strings.Join(names, " ")

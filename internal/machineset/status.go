@@ -30,7 +30,7 @@ func Status(s State, p Plan, failure Reason) v1beta1.MachineSetStatus {
 	deleting, labeled := 0, pairsOf(s.Set.Spec.Template.ObjectMeta.Labels)
 	var unready []*v1beta1.Machine
 	for _, m := range s.Machines {
-		if !live(m) {
+		if !machinestate.Live(m) {
 			deleting++
 			continue
 		}
@@ -38,7 +38,7 @@ func Status(s State, p Plan, failure Reason) v1beta1.MachineSetStatus {
 		if labeled.in(m.Labels) {
 			status.FullyLabeledReplicas++
 		}
-		if ready(m) {
+		if machinestate.Ready(m) {
 			status.ReadyReplicas++
 		} else {
 			unready = append(unready, m)
@@ -177,7 +177,7 @@ func failedMachines(machines []*v1beta1.Machine) []v1beta1.FailedMachine {
 	for _, m := range machines {
 		launched := machinestate.Unlaunchable(m)
 		switch {
-		case !live(m):
+		case !machinestate.Live(m):
 		case machinestate.Failed(m):
 			summaries = append(summaries, v1beta1.FailedMachine{
 				Name: m.Name, Reason: string(m.Status.FailureReason), Message: brief(m.Status.FailureMessage), Time: failedAt(m),

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machinestate"
 )
 
 // template is a set's template, prepared once for all machines.
@@ -133,8 +134,8 @@ func (t template) propagate(m *v1beta1.Machine) *v1beta1.Machine {
 	node.Taints = mergeTaints(node.Taints, want.Taints, before.Taints)
 	node.StartupTaints = mergeTaints(node.StartupTaints, want.StartupTaints, before.StartupTaints)
 	hooks := &changed.Spec.LifecycleHooks
-	hooks.PreDrain = mergeHooks(hooks.PreDrain, t.spec.LifecycleHooks.PreDrain, before.PreDrain, live(m))
-	hooks.PreTerminate = mergeHooks(hooks.PreTerminate, t.spec.LifecycleHooks.PreTerminate, before.PreTerminate, live(m))
+	hooks.PreDrain = mergeHooks(hooks.PreDrain, t.spec.LifecycleHooks.PreDrain, before.PreDrain, machinestate.Live(m))
+	hooks.PreTerminate = mergeHooks(hooks.PreTerminate, t.spec.LifecycleHooks.PreTerminate, before.PreTerminate, machinestate.Live(m))
 	if !sameTimeouts(m.Spec.Timeouts, t.spec.Timeouts) {
 		changed.Spec.Timeouts = *t.spec.Timeouts.DeepCopy()
 	}

@@ -12,6 +12,14 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
+// Live reports whether the machine has no deletionTimestamp.
+func Live(m *v1beta1.Machine) bool { return m.DeletionTimestamp.IsZero() }
+
+// Ready reports whether the machine's condition Ready is True.
+func Ready(m *v1beta1.Machine) bool {
+	return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady)
+}
+
 // Failed reports whether the machine failed.
 func Failed(m *v1beta1.Machine) bool { return m.Status.Phase == v1beta1.MachineFailed }
 
@@ -28,9 +36,20 @@ func Interrupted(m *v1beta1.Machine) bool {
 
 // ToBeReplaced reports whether the machine failed, was found unhealthy or is about to lose its instance, and its set must replace
 // it. An external remediator replaces the machines that are marked for it.
-func ToBeReplaced(m *v1beta1.Machine) bool {
-	return Failed(m) || Interrupted(m) ||
+func ToBeReplaced(m *v1beta1.Machine) bool { return FailedOrUnhealthy(m) || Interrupted(m) }
+
+// FailedOrUnhealthy reports whether the machine failed or was found unhealthy, and its set must replace it.
+func FailedOrUnhealthy(m *v1beta1.Machine) bool {
+	return Failed(m) ||
 		meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested) && RemediationReason(m) != v1beta1.ReasonExternalRemediation
+}
+
+// ReplacementExempt reports whether the machine's set does not replace it although it may be ToBeReplaced: a person forbids it, or
+// too many machines before it were replaced, one after the other.
+func ReplacementExempt(m *v1beta1.Machine) bool {
+	_, skip := m.Annotations[v1beta1.AnnotationSkipRemediation]
+	return skip || RemediationReason(m) == v1beta1.ReasonRetriesExhausted &&
+		!meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
 }
 
 // RemediationReason returns the reason of the condition RemediationRequested: the policy that found the machine unhealthy, or
@@ -62,6 +81,21 @@ func Paused(m *v1beta1.Machine) bool {
 	_, paused := m.Annotations[v1beta1.AnnotationPaused]
 	_, pausedToo := m.Annotations[v1beta1.AnnotationClusterAPIPaused]
 	return paused || pausedToo
+}
+
+// UnsupportedSchema reports whether an object with these labels was written for a schema that this process does not know.
+func UnsupportedSchema(labels map[string]string) bool {
+	version, versioned := labels[v1beta1.LabelTypeVersion]
+	return versioned && version != v1beta1.TypeVersion
+}
+
+// Unchangeable reports whether no controller may change the machine or replace it: it is Paused or has an UnsupportedSchema.
+func Unchangeable(m *v1beta1.Machine) bool { return Paused(m) || UnsupportedSchema(m.Labels) }
+
+// MarkedForDeletion reports whether a person or an autoscaler annotated the machine to be deleted first.
+func MarkedForDeletion(m *v1beta1.Machine) bool {
+	_, marked := m.Annotations[v1beta1.AnnotationDeleteMachine]
+	return marked
 }
 
 // AvailableIn returns how long from now a machine that stays Ready will be available; zero or less if it is already. It

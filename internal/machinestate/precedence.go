@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"strconv"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-
 	"machinist.dev/machinist/api/v1beta1"
 )
 
@@ -23,14 +21,13 @@ type Precedence struct {
 
 // PrecedenceOf returns the precedence of a machine.
 func PrecedenceOf(m *v1beta1.Machine) Precedence {
-	_, marked := m.Annotations[v1beta1.AnnotationDeleteMachine]
 	return Precedence{
-		unmarked:   !marked,
+		unmarked:   !MarkedForDeletion(m),
 		healthy:    !ToBeReplaced(m),
 		launched:   m.Spec.ProviderID != "",
 		untroubled: m.Status.Phase != v1beta1.MachineUnhealthy,
 		priority:   deletePriority(m),
-		ready:      meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady),
+		ready:      Ready(m),
 	}
 }
 

@@ -8,13 +8,15 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machinestate"
 )
 
 // Preserved reports whether the Machine is preserved. Then it belongs to no set, whatever its owner references are.
-func Preserved(m *v1beta1.Machine) bool {
-	_, preserved := m.Annotations[v1beta1.AnnotationPreservedUntil]
+func Preserved[M metav1.Object](m M) bool {
+	_, preserved := m.GetAnnotations()[v1beta1.AnnotationPreservedUntil]
 	return preserved
 }
 
@@ -43,7 +45,7 @@ func Invalid(m *v1beta1.Machine) string {
 func OverLimit(m *v1beta1.Machine) bool {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionPreserved)
 	return m.Annotations[v1beta1.AnnotationPreserve] == v1beta1.PreserveWhenFailed && c != nil && c.Status == "False" &&
-		c.Reason == v1beta1.ReasonTooManyPreserved && toBeReplaced(m)
+		c.Reason == v1beta1.ReasonTooManyPreserved && replacedForFailure(m)
 }
 
 // SameOrigin reports whether two Machines, preserved or not, are or were of one MachineDeployment, or of one MachineSet alone.
@@ -72,33 +74,18 @@ func Due(m *v1beta1.Machine) bool {
 	switch m.Annotations[v1beta1.AnnotationPreserve] {
 	case v1beta1.PreserveNow:
 	case v1beta1.PreserveWhenFailed:
-		if !toBeReplaced(m) || OverLimit(m) {
+		if !replacedForFailure(m) || OverLimit(m) {
 			return false
 		}
 	default:
 		return false
 	}
-	return m.DeletionTimestamp.IsZero() && !Preserved(m) && m.Status.Instance != nil && !m.Replacing() && !untouchable(m)
+	return machinestate.Live(m) && !Preserved(m) && m.Status.Instance != nil && !m.Replacing() && !machinestate.Unchangeable(m)
 }
 
-// untouchable reports whether an annotation or a label forbids changing the Machine.
-func untouchable(m *v1beta1.Machine) bool {
-	_, paused := m.Annotations[v1beta1.AnnotationPaused]
-	_, pausedToo := m.Annotations[v1beta1.AnnotationClusterAPIPaused]
-	version, versioned := m.Labels[v1beta1.LabelTypeVersion]
-	return paused || pausedToo || versioned && version != v1beta1.TypeVersion
-}
-
-// toBeReplaced reports whether the owner of the Machine would replace it now. If it would not, preserving the Machine would
-// cause a replacement.
-func toBeReplaced(m *v1beta1.Machine) bool {
-	if _, skip := m.Annotations[v1beta1.AnnotationSkipRemediation]; skip {
-		return false
-	}
-	remediation := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
-	requested := remediation != nil && remediation.Status == "True"
-	if remediation != nil && !requested && remediation.Reason == v1beta1.ReasonRetriesExhausted {
-		return false
-	}
-	return m.Status.Phase == v1beta1.MachineFailed || requested && remediation.Reason != v1beta1.ReasonExternalRemediation
+// replacedForFailure reports whether the set of the Machine would replace it now because it failed or was found unhealthy. If it
+// would not, preserving the Machine would cause a replacement. An interrupted Machine cannot be preserved: the cloud removes its
+// instance.
+func replacedForFailure(m *v1beta1.Machine) bool {
+	return machinestate.FailedOrUnhealthy(m) && !machinestate.ReplacementExempt(m)
 }

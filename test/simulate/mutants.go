@@ -86,7 +86,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "mark-ignored-by-the-set", file: "internal/machinestate/precedence.go",
-		from: "!marked,", to: "marked || true,",
+		from: "!MarkedForDeletion(m),", to: "true,",
 		scenario: "autoscaler", finds: "autoscaler: the manager deleted",
 	},
 	{

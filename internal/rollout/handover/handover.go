@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machinestate"
 )
 
 // Order is the value of the annotation machinist.dev/move-to.
@@ -83,5 +84,5 @@ func UpdateRejected(m *v1beta1.Machine) bool {
 
 // Settled reports whether handing the machine over interrupts it: it is Ready and up to date.
 func Settled(m *v1beta1.Machine) bool {
-	return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady) && !Updating(m)
+	return machinestate.Ready(m) && !Updating(m)
 }

@@ -1,4 +1,4 @@
-package machineset
+package machinestate
 
 import (
 	"bytes"
@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/machinestate"
 )
 
 // DeletionOrder returns the machines in the order in which a set of that policy and generation deletes them when it is
@@ -29,14 +28,14 @@ func DeletionOrder(machines []*v1beta1.Machine, policy v1beta1.DeletePolicy, gen
 
 // rank has what the order depends on, most important first. The machine of the lower rank goes first.
 type rank struct {
-	precedence machinestate.Precedence
+	precedence Precedence
 	age        int64             // by policy Newest and Oldest
 	shuffle    [sha256.Size]byte // by policy Random
 	machine    *v1beta1.Machine
 }
 
 func rankOf(m *v1beta1.Machine, policy v1beta1.DeletePolicy, generation int64) rank {
-	r := rank{precedence: machinestate.PrecedenceOf(m), machine: m}
+	r := rank{precedence: PrecedenceOf(m), machine: m}
 	switch policy {
 	case v1beta1.DeleteNewest:
 		r.age = -m.CreationTimestamp.Unix()

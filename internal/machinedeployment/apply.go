@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/freshness"
 	"machinist.dev/machinist/internal/rollout/handover"
 )
 
@@ -42,7 +43,7 @@ func (p *pass) apply(ctx context.Context, v *view) error {
 		err := p.patchSet(ctx, set, after)
 		// If the deployment only counts machines that the set has received, the set deletes none of them.
 		counts := counted.ReceiveFrom != "" && wanted[i] > 0 && before+wanted[i] <= counted.Live
-		if wanted[i] != 0 && !counts && (err == nil || ambiguous(err)) {
+		if wanted[i] != 0 && !counts && (err == nil || freshness.Ambiguous(err)) {
 			p.known.recordWrite(set.UID, counted.Live, before, before+wanted[i], max(after.Generation, set.Generation+1))
 		}
 		if unacceptable(err) {
@@ -205,7 +206,7 @@ func (p *pass) nameTaken(ctx context.Context, v *view) error {
 		return fmt.Errorf("get the set that has the name %s: %w", v.successor.Name, err)
 	}
 	if metav1.IsControlledBy(&taken, d) && sameRevision(&taken.Spec.Template.Spec, &d.Spec.Template.Spec) && madeAfter(&taken, v.rolloutAfter) {
-		p.unconfirmedWrite = true // decide from live lists until the cache has it
+		p.known.cache.Invalidate() // decide from live lists until the cache has it
 		p.requeueIn(retryConflict)
 		return nil
 	}
@@ -246,19 +247,9 @@ func (p *pass) patchSet(ctx context.Context, before, after *v1beta1.MachineSet) 
 	return err
 }
 
-// noteAmbiguous records that the outcome of a write is unknown, if the error leaves it open.
+// noteAmbiguous invalidates the trust in the cache if the error leaves the outcome of a write open.
 func (p *pass) noteAmbiguous(err error) {
-	if err != nil && ambiguous(err) {
-		p.unconfirmedWrite = true
+	if freshness.Ambiguous(err) {
+		p.known.cache.Invalidate()
 	}
-}
-
-// ambiguous reports whether a write that failed with the error may have taken effect.
-func ambiguous(err error) bool {
-	switch apierrors.ReasonForError(err) {
-	case metav1.StatusReasonUnknown, metav1.StatusReasonTimeout, metav1.StatusReasonServerTimeout,
-		metav1.StatusReasonInternalError, metav1.StatusReasonServiceUnavailable:
-		return true
-	}
-	return false
 }

@@ -11,10 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/freshness"
 	"machinist.dev/machinist/internal/index"
 	"machinist.dev/machinist/internal/preservation"
 	"machinist.dev/machinist/internal/rollout/handover"
@@ -57,7 +57,7 @@ func (p *pass) ownedSets(ctx context.Context) ([]*v1beta1.MachineSet, error) {
 		return nil, fmt.Errorf("list the sets of the deployment: %w", err)
 	}
 	found := pointers(cached.Items)
-	if p.known.trusted {
+	if p.known.cache.Confirmed() {
 		return found, nil
 	}
 	var stored v1beta1.MachineSetList
@@ -79,7 +79,7 @@ func (p *pass) ownedSets(ctx context.Context) ([]*v1beta1.MachineSet, error) {
 			sets = append(sets, &now)
 		}
 	}
-	p.cacheConfirmed = atLeastAsNew(found, sets)
+	p.cacheConfirmed = freshness.SameObjects(found, sets)
 	return sets, nil
 }
 
@@ -150,7 +150,7 @@ func (p *pass) machinesOf(ctx context.Context, sets []*v1beta1.MachineSet) (map[
 	}
 	// The cache may still lack machines that a set handed over before it observed that its order was taken back.
 	takenBack := slices.ContainsFunc(sets, orderTakenBack)
-	if p.known.trusted && !takenBack && (seen || !p.mayShrink(sets)) {
+	if p.known.cache.Confirmed() && !takenBack && (seen || !p.mayShrink(sets)) {
 		return found, nil
 	}
 	clear(found)
@@ -163,7 +163,7 @@ func (p *pass) machinesOf(ctx context.Context, sets []*v1beta1.MachineSet) (map[
 		return nil, fmt.Errorf("select the machines of sets %v: %w", names, err)
 	}
 	options := &client.ListOptions{Namespace: namespace, LabelSelector: labels.NewSelector().Add(*requirement)}
-	if p.known.trusted && !takenBack {
+	if p.known.cache.Confirmed() && !takenBack {
 		options.Raw = &metav1.ListOptions{ResourceVersion: p.known.specVersion, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}
 	}
 	machines, err := index.Shared[v1beta1.Machine](ctx, p.Live, &v1beta1.MachineList{}, options)
@@ -181,7 +181,7 @@ func (p *pass) machinesOf(ctx context.Context, sets []*v1beta1.MachineSet) (map[
 			counted = append(counted, m)
 		}
 	}
-	p.cacheConfirmed = p.cacheConfirmed && atLeastAsNew(cached, counted)
+	p.cacheConfirmed = p.cacheConfirmed && freshness.SameObjects(cached, counted)
 	return found, nil
 }
 
@@ -198,8 +198,7 @@ func (p *pass) cacheAsNewAsSpec() bool {
 	if p.MachineCacheVersion == nil {
 		return false
 	}
-	order, err := resourceversion.CompareResourceVersion(p.MachineCacheVersion(), p.known.specVersion)
-	return err == nil && order >= 0
+	return freshness.AtLeastAsNew(p.MachineCacheVersion(), p.known.specVersion)
 }
 
 // mayShrink reports whether the deployment may have to choose which machines go: whether the sets have, or had when they were
@@ -214,28 +213,6 @@ func (p *pass) mayShrink(sets []*v1beta1.MachineSet) bool {
 	}
 	newest := slices.MaxFunc(sets, func(a, b *v1beta1.MachineSet) int { return cmp.Compare(revisionOf(a), revisionOf(b)) })
 	return max(replicas, sizedForOf(newest)) > p.deployment.ReplicasOrDefault()
-}
-
-// atLeastAsNew reports whether the cache has the same objects as a live list, none of them in an older version. A cache that was
-// filled after this process's last write may still be older than that write.
-func atLeastAsNew[T client.Object](cached, live []T) bool {
-	if len(cached) != len(live) {
-		return false
-	}
-	versions := make(map[types.UID]string, len(cached))
-	for _, o := range cached {
-		versions[o.GetUID()] = o.GetResourceVersion()
-	}
-	for _, o := range live {
-		version, ok := versions[o.GetUID()]
-		if !ok {
-			return false
-		}
-		if order, err := resourceversion.CompareResourceVersion(version, o.GetResourceVersion()); err != nil || order < 0 {
-			return false
-		}
-	}
-	return true
 }
 
 // counting drops preserved machines: they belong to no set.

@@ -113,9 +113,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	r.shared.machineEventsOf(known, true)
-	p := &pass{Reconciler: r, deployment: d, known: known, now: now}
+	p := &pass{Reconciler: r, deployment: d, known: known, now: now, cacheMark: known.cache.Mark()}
 	err := p.run(ctx)
-	known.trusted = !p.unconfirmedWrite && (known.trusted || err == nil && p.cacheConfirmed)
+	if err == nil && p.cacheConfirmed {
+		known.cache.Confirm(p.cacheMark)
+	}
 	if apierrors.IsConflict(err) || errors.Is(err, errStale) {
 		// The other writer's event triggers a pass as well.
 		logf.FromContext(ctx).V(1).Info("Retrying after a change by another writer", "cause", err.Error())

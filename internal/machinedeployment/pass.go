@@ -12,6 +12,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/conditionlimit"
+	"machinist.dev/machinist/internal/freshness"
 	"machinist.dev/machinist/internal/rollout/bounds"
 	"machinist.dev/machinist/internal/validation"
 )
@@ -25,9 +26,8 @@ type pass struct {
 	now        time.Time
 	// requeueAfter is when to reconcile again without an event; zero is never.
 	requeueAfter time.Duration
-	// unconfirmedWrite says that a write failed that may have taken effect.
-	unconfirmedWrite bool
-	// cacheConfirmed says that the cache was at least as new as live lists.
+	// cacheMark is the point before the live lists of the pass, cacheConfirmed says that the cache was at least as new as these.
+	cacheMark      freshness.Mark
 	cacheConfirmed bool
 }
 
@@ -79,7 +79,7 @@ func (p *pass) run(ctx context.Context) error {
 	if err != nil {
 		return p.reportInvalid(ctx, v1beta1.ReasonInvalidConfiguration, err.Error())
 	}
-	if !p.known.trusted {
+	if !p.known.cache.Confirmed() {
 		if err := p.current(ctx); err != nil {
 			return err
 		}

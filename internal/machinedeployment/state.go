@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/freshness"
 )
 
 // sharedState is all that a Reconciler remembers between passes. Losing it costs reads and time, never correctness.
@@ -21,9 +22,8 @@ type sharedState struct {
 // that events write.
 type deploymentState struct {
 	uid types.UID
-	// trusted says that the cache may be relied upon: it was once as new as live lists, and no write since then
-	// has failed in a way that leaves its outcome open.
-	trusted bool
+	// cache says whether the cache may be trusted: a pass confirms it by a comparison with live lists.
+	cache freshness.Tracker
 	// orphanSet says that a set without an owner may be the deployment's, and failed are machines that failed to launch since
 	// the last pass. Events write both, guarded by sharedState.mu.
 	orphanSet bool

@@ -93,7 +93,7 @@ func TestAnotherDeploymentOfThatNameStartsAfresh(t *testing.T) {
 	m := newSharedState()
 	key := types.NamespacedName{Namespace: "ns", Name: "web"}
 	first := m.get(key, "1")
-	first.trusted = true
+	first.cache.Confirm(first.cache.Mark())
 	if !m.takeOrphanSetSeen(first) || m.takeOrphanSetSeen(first) {
 		t.Error("sets without an owner must be listed once, in the first pass")
 	}
@@ -110,7 +110,7 @@ func TestAnotherDeploymentOfThatNameStartsAfresh(t *testing.T) {
 	if m.get(key, "1") != first {
 		t.Error("what is known of the deployment is lost")
 	}
-	if second := m.get(key, "2"); second.trusted || second == first {
+	if second := m.get(key, "2"); second.cache.Confirmed() || second == first {
 		t.Error("what is known of a deployment is believed of its successor")
 	}
 	m.forget(key)

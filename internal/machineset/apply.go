@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/freshness"
 	"machinist.dev/machinist/internal/machinestate"
 )
 
@@ -245,9 +246,9 @@ func (p *pass) each(verb string, machines []*v1beta1.Machine, f func(*v1beta1.Ma
 		if done[i] {
 			did = append(did, m)
 		}
-		if ambiguous(errs[i]) {
-			p.known.requireLiveList()
-			p.shared.recordAmbiguousWrite()
+		if freshness.Ambiguous(errs[i]) {
+			p.known.cache.Invalidate()
+			p.shared.invalidateCache()
 		}
 	}
 	return did, errors.Join(errs...)
@@ -303,17 +304,4 @@ func onlyConflicts(err error) bool {
 		return true
 	}
 	return apierrors.IsConflict(err)
-}
-
-// ambiguous reports whether a write that failed may have been carried out anyway: there was no response, or one that leaves it
-// open.
-func ambiguous(err error) bool {
-	if err == nil {
-		return false
-	}
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return true
-	}
-	return status.Status().Code >= 500 || status.Status().Code == 0
 }

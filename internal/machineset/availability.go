@@ -121,7 +121,7 @@ func (p *pass) availableElsewhere(ctx context.Context, k Availability) (n int, e
 			}
 		}
 	}
-	if minResourceVersion, _ := p.shared.cacheRequirement(); minResourceVersion != "" && reached(p.cacheVersion(), minResourceVersion) {
+	if p.shared.trustsCache(p.cacheVersion()) {
 		for _, sibling := range siblings {
 			machines, err := p.cachedMachines(ctx, sibling)
 			if err != nil {
@@ -135,13 +135,13 @@ func (p *pass) availableElsewhere(ctx context.Context, k Availability) (n int, e
 	if err != nil {
 		return 0, nil // They cannot be listed.
 	}
-	_, ambiguousBefore := p.shared.cacheRequirement()
+	began := p.shared.cacheMark()
 	list := &v1beta1.MachineList{}
 	machines, err := index.Shared[v1beta1.Machine](ctx, p.Live, list, &client.ListOptions{Namespace: p.key.Namespace, LabelSelector: selector})
 	if err != nil {
 		return 0, fmt.Errorf("list the machines of the deployment live: %w", err)
 	}
-	p.shared.confirmCache(list.ResourceVersion, ambiguousBefore)
+	p.shared.listed(began, list.ResourceVersion)
 	byUID := make(map[types.UID]*v1beta1.MachineSet, len(siblings))
 	for _, sibling := range siblings {
 		byUID[sibling.UID] = sibling

@@ -13,6 +13,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/freshness"
 )
 
 const (
@@ -47,8 +48,8 @@ func (p *pass) create(ctx context.Context, n int) (again bool, _ error) {
 			p.done.created = append(p.done.created, b.machine)
 		}
 		// The cache may not have a machine that existed already.
-		if b.existed || ambiguous(b.err) {
-			p.known.requireLiveList()
+		if b.existed || freshness.Ambiguous(b.err) {
+			p.known.cache.Invalidate()
 		}
 		failure = firstOf(failure, b.err)
 	}

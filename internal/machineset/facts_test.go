@@ -1,10 +1,8 @@
 package machineset
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"testing"
 	"time"
 
@@ -61,32 +59,6 @@ func TestWhichMachineEventsConcernASet(t *testing.T) {
 	}
 }
 
-// S-1.
-func TestAmbiguousWrites(t *testing.T) {
-	machines := schema.GroupResource{Group: "machinist.dev", Resource: "machines"}
-	for _, test := range []struct {
-		err  error
-		want bool
-	}{
-		{nil, false},
-		{apierrors.NewConflict(machines, "a", errors.New("changed")), false},
-		{apierrors.NewAlreadyExists(machines, "a"), false},
-		{apierrors.NewForbidden(machines, "a", errors.New("quota")), false},
-		{apierrors.NewTooManyRequests("later", 1), false},
-		{apierrors.NewInvalid(schema.GroupKind{}, "a", nil), false},
-		{apierrors.NewTimeoutError("too long", 1), true},
-		{apierrors.NewServerTimeout(machines, "create", 1), true},
-		{apierrors.NewInternalError(errors.New("etcd")), true},
-		{apierrors.NewServiceUnavailable("starting"), true},
-		{context.DeadlineExceeded, true},
-		{fmt.Errorf("create machine: %w", io.ErrUnexpectedEOF), true},
-	} {
-		if got := ambiguous(test.err); got != test.want {
-			t.Errorf("%v: %v, want %v", test.err, got, test.want)
-		}
-	}
-}
-
 func TestOnlyConflicts(t *testing.T) {
 	conflict := apierrors.NewConflict(schema.GroupResource{}, "a", errors.New("changed"))
 	other := errors.New("other")
@@ -131,16 +103,5 @@ func TestUpdatesThatDoNotHoldAreRepeatedSlowly(t *testing.T) {
 	r.sent([]*v1beta1.Machine{m}, epoch)
 	if r.dueUpdates(nil, epoch); len(r.updated) != 0 {
 		t.Error("a machine seen in sync is remembered")
-	}
-}
-
-func TestCacheReached(t *testing.T) {
-	for _, test := range []struct {
-		seen, version string
-		want          bool
-	}{{"100", "100", true}, {"101", "100", true}, {"99", "100", false}, {"", "100", false}, {"100", "", false}, {"1000", "999", true}} {
-		if got := reached(test.seen, test.version); got != test.want {
-			t.Errorf("%q has reached %q: %v, want %v", test.seen, test.version, got, test.want)
-		}
 	}
 }

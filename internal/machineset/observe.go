@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/freshness"
 	"machinist.dev/machinist/internal/index"
 	"machinist.dev/machinist/internal/machinestate"
 	"machinist.dev/machinist/internal/preservation"
@@ -39,8 +40,8 @@ func (p *pass) observe(ctx context.Context) error {
 	}
 	// Read before the list, which is then at least as new.
 	seen := p.cacheVersion()
-	p.trusted = p.known.minResourceVersion != "" && reached(seen, p.known.minResourceVersion)
-	p.asNewAsSpec = reached(seen, p.known.specVersion)
+	p.trusted = p.known.cache.Trusts(seen)
+	p.asNewAsSpec = freshness.AtLeastAsNew(seen, p.known.specVersion)
 	machines, err := p.cachedMachines(ctx, set)
 	if err != nil {
 		return err
@@ -111,7 +112,7 @@ func (p *pass) observeLive(ctx context.Context, atLeast string) error {
 		options.Raw = &metav1.ListOptions{ResourceVersion: atLeast, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}
 	}
 	list := &v1beta1.MachineList{}
-	_, ambiguousBefore := p.shared.cacheRequirement()
+	began, beganShared := p.known.cache.Mark(), p.shared.cacheMark()
 	all, err := index.Shared[v1beta1.Machine](ctx, p.Live, list, options)
 	if err != nil {
 		return fmt.Errorf("list machines live: %w", err)
@@ -136,8 +137,9 @@ func (p *pass) observeLive(ctx context.Context, atLeast string) error {
 	})
 	p.asNewAsSpec = true
 	if atLeast == "" {
-		p.trusted, p.known.minResourceVersion = true, list.ResourceVersion
-		p.shared.confirmCache(list.ResourceVersion, ambiguousBefore)
+		p.trusted = true
+		p.known.cache.Relisted(began, list.ResourceVersion)
+		p.shared.listed(beganShared, list.ResourceVersion)
 	}
 	return nil
 }

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/freshness"
 )
 
 // sharedState is all that a Reconciler remembers. Losing it costs reads and time, never exact numbers.
@@ -22,11 +22,9 @@ type sharedState struct {
 	shrinking sync.Mutex
 
 	mu sync.Mutex
-	// minResourceVersion is what the cache must have reached before it is trusted with machines of other sets: the resource
-	// version of a live LIST since the last of ambiguousWrites; "" if there was none yet.
-	minResourceVersion string
-	ambiguousWrites    int
-	sets               map[types.NamespacedName]*setState
+	// cache says whether the cache may be trusted with machines of other sets.
+	cache freshness.Tracker
+	sets  map[types.NamespacedName]*setState
 	// replacements are shared because the sets of a deployment count each other's.
 	replacements map[types.UID]Replacements
 	// sizes are how many machines each set had when it was last observed.
@@ -36,9 +34,8 @@ type sharedState struct {
 // setState is the state of one set. Only the worker that reconciles the set uses it.
 type setState struct {
 	uid types.UID
-	// minResourceVersion is what the cache must have reached before it is trusted with a count; "" means that a live LIST
-	// comes first.
-	minResourceVersion string
+	// cache says whether the cache may be trusted with a count of the set's machines.
+	cache freshness.Tracker
 	// specVersion is a resource version of the set at which it had its present generation.
 	generation  int64
 	specVersion string
@@ -113,29 +110,32 @@ func (m *sharedState) keepSize(key types.NamespacedName, n int) {
 	m.sizes[key] = n
 }
 
-// cacheRequirement returns the resource version that the cache must have reached before it is trusted with machines of any
-// set, "" if a live LIST comes first, and how many ambiguous writes there were.
-func (m *sharedState) cacheRequirement() (minResourceVersion string, ambiguousBefore int) {
+// trustsCache reports whether a cache of that resource version may be trusted with machines of any set.
+func (m *sharedState) trustsCache(version string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.minResourceVersion, m.ambiguousWrites
+	return m.cache.Trusts(version)
 }
 
-// confirmCache records a live LIST that began after so many ambiguous writes.
-func (m *sharedState) confirmCache(resourceVersion string, ambiguousBefore int) {
+// cacheMark returns the mark for a live LIST that is about to begin.
+func (m *sharedState) cacheMark() freshness.Mark {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.ambiguousWrites == ambiguousBefore && m.minResourceVersion == "" {
-		m.minResourceVersion = resourceVersion
-	}
+	return m.cache.Mark()
 }
 
-// recordAmbiguousWrite records a write of unknown outcome.
-func (m *sharedState) recordAmbiguousWrite() {
+// listed records the resource version of a live LIST that began at the mark.
+func (m *sharedState) listed(began freshness.Mark, version string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.minResourceVersion = ""
-	m.ambiguousWrites++
+	m.cache.Listed(began, version)
+}
+
+// invalidateCache records an ambiguous write.
+func (m *sharedState) invalidateCache() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.cache.Invalidate()
 }
 
 // replacementsOf returns the replacements in flight in a set; false if the set was not observed since the process began.
@@ -189,16 +189,6 @@ func (r *setState) sent(machines []*v1beta1.Machine, now time.Time) {
 	}
 }
 
-// requireLiveList makes the next decision that changes something read a live LIST.
-func (r *setState) requireLiveList() { r.minResourceVersion = "" }
-
-// reached reports whether a cache that has seen one resource version is at least as new as another. The two may be of
-// different kinds: all resource versions count the writes of one etcd.
-func reached(seen, version string) bool {
-	order, err := resourceversion.CompareResourceVersion(seen, version)
-	return err == nil && order >= 0
-}
-
 // Clone returns a Reconciler with other options and a copy of r's state. It is for simulations, and must not be called
 // during a pass.
 func (r *Reconciler) Clone(o Options) *Reconciler {
@@ -216,7 +206,7 @@ func (r *Reconciler) Clone(o Options) *Reconciler {
 	for set, in := range m.replacements {
 		f.shared.replacements[set] = slices.Clone(in)
 	}
-	f.shared.minResourceVersion, f.shared.ambiguousWrites = m.minResourceVersion, m.ambiguousWrites
+	f.shared.cache = m.cache
 	f.shared.sizes = maps.Clone(m.sizes)
 	return f
 }

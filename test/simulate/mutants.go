@@ -41,7 +41,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "stale-sets", file: "internal/machinedeployment/claim.go",
-		from: "	found := pointers(cached.Items)\n	if p.known.trusted {", to: "	found := pointers(cached.Items)\n	if true {", without: withoutRoom,
+		from: "	found := pointers(cached.Items)\n	if p.known.cache.Confirmed() {", to: "	found := pointers(cached.Items)\n	if true {", without: withoutRoom,
 		scenario: "roll", finds: "I3",
 	},
 	{
@@ -80,8 +80,8 @@ var mutants = []mutant{
 		scenario: "create-then-delete", finds: "nodes",
 	},
 	{
-		name: "doubtful-writes-trusted", file: "internal/machineset/state.go",
-		from: `func (r *setState) requireLiveList() { r.minResourceVersion = "" }`, to: "func (r *setState) requireLiveList() {}",
+		name: "doubtful-writes-trusted", file: "internal/freshness/tracker.go",
+		from: `	t.minVersion, t.confirmed = "", false`, to: "	t.confirmed = false",
 		scenario: "scale-up", finds: "I3", last: 5053,
 	},
 	{

@@ -25,7 +25,7 @@ func planMutants() []mutant {
 		},
 		{
 			name: "first-count-from-the-cache", file: "internal/machineset/state.go",
-			from: "r = &setState{uid: set.UID, ", to: "r = &setState{uid: set.UID, minResourceVersion: \"1\", ",
+			from: "		m.sets[key] = r\n", to: "		r.cache.Listed(r.cache.Mark(), \"1\")\n		m.sets[key] = r\n",
 			scenario: "scale-up", finds: "I3", planned: true,
 		},
 		{

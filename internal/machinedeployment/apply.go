@@ -221,7 +221,7 @@ func (p *pass) nameTaken(ctx context.Context, v *view) error {
 	} else if err != nil {
 		return fmt.Errorf("count the collision of set %s: %w", v.successor.Name, err)
 	}
-	p.echo.Record(changed)
+	p.ownWrites.Record(changed)
 	p.deployment = changed
 	p.requeueIn(retryConflict)
 	return nil

@@ -55,8 +55,8 @@ type Options struct {
 // Reconciler brings the MachineSets of MachineDeployments to their desired state.
 type Reconciler struct {
 	Options
-	shared *sharedState
-	echo   *wiring.OwnWrites
+	shared    *sharedState
+	ownWrites *wiring.OwnWrites
 }
 
 // New returns a Reconciler.
@@ -67,7 +67,7 @@ func New(o Options) *Reconciler {
 	if o.Stopped == nil {
 		o.Stopped = func() (string, string) { return "", "" }
 	}
-	return &Reconciler{Options: o, shared: newSharedState(), echo: &wiring.OwnWrites{}}
+	return &Reconciler{Options: o, shared: newSharedState(), ownWrites: &wiring.OwnWrites{}}
 }
 
 // Register adds the controller to a manager whose cache has the indexes of package index.
@@ -82,7 +82,7 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 func (r *Reconciler) Wiring() wiring.Controller {
 	return wiring.Controller{
 		Name: Name, Reconciler: r, Concurrency: r.Concurrency,
-		For: &wiring.Watch{Object: &v1beta1.MachineDeployment{}, Predicate: r.echo.Filter(deploymentChanged())},
+		For: &wiring.Watch{Object: &v1beta1.MachineDeployment{}, Predicate: r.ownWrites.Filter(deploymentChanged())},
 		Watches: []wiring.Watch{
 			wiring.SpecChangesFirst(&v1beta1.MachineDeployment{}),
 			{Object: &v1beta1.MachineSet{}, Keys: handler.EnqueueRequestsFromMapFunc(r.deploymentsOfSet), Predicate: setChanged()},

@@ -50,7 +50,7 @@ func (p *pass) writeStatus(ctx context.Context, status *v1beta1.MachineDeploymen
 	case err != nil:
 		return fmt.Errorf("patch the status of the deployment: %w", err)
 	}
-	p.echo.Record(changed)
+	p.ownWrites.Record(changed)
 	p.known.reportedAt = p.now
 	for _, e := range transitions(&d.Status, status) {
 		p.Recorder.Eventf(d, nil, e.kind, e.reason, "Roll", "%s", e.note)

@@ -211,7 +211,7 @@ func (r *deploymentState) keepOnly(sets []types.UID) {
 func (r *Reconciler) Clone(o Options) *Reconciler {
 	f := New(o)
 	m := r.shared
-	r.echo.CopyTo(f.echo)
+	r.ownWrites.CopyTo(f.ownWrites)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for key, known := range m.deployments {

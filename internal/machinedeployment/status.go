@@ -83,7 +83,7 @@ func countInto(status *v1beta1.MachineDeploymentStatus, v *view) {
 			if !m.DeletionTimestamp.IsZero() {
 				continue
 			}
-			if meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionUpToDate) {
+			if machinestate.UpToDate(m) {
 				status.UpToDateReplicas++
 			}
 			if carries(m.Labels, set.Spec.Template.ObjectMeta.Labels) {

@@ -131,7 +131,7 @@ func fieldsOf(m *v1beta1.Machine) machineFields {
 		launched:     m.Spec.ProviderID != "",
 		phase:        m.Status.Phase,
 		failure:      m.Status.FailureReason,
-		upToDate:     meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionUpToDate),
+		upToDate:     machinestate.UpToDate(m),
 		remediation:  meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested),
 		toBeReplaced: machinestate.ToBeReplaced(m),
 		refused:      m.DeletionTimestamp.IsZero() && machinestate.Unlaunchable(m) != nil,

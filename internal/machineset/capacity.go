@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machinestate"
 	"machinist.dev/machinist/internal/rollout/bounds"
 )
 
@@ -50,4 +52,13 @@ func (p *pass) readCapacity(ctx context.Context) error {
 	}
 	s.OverCapacity = max(0, int(s.Set.ReplicasOrDefault())-capacity)
 	return nil
+}
+
+func countLive(machines []*v1beta1.Machine) (n int) {
+	for _, m := range machines {
+		if machinestate.Live(m) {
+			n++
+		}
+	}
+	return n
 }

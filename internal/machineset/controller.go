@@ -69,8 +69,8 @@ type Options struct {
 // Reconciler keeps the number of machines of MachineSets.
 type Reconciler struct {
 	Options
-	shared *sharedState
-	echo   *wiring.OwnWrites
+	shared    *sharedState
+	ownWrites *wiring.OwnWrites
 }
 
 // New returns a Reconciler.
@@ -87,7 +87,7 @@ func New(o Options) *Reconciler {
 	if o.NewName == nil {
 		o.NewName = func(set string) string { return set + "-" + rand.String(5) }
 	}
-	return &Reconciler{Options: o, shared: newSharedState(), echo: &wiring.OwnWrites{}}
+	return &Reconciler{Options: o, shared: newSharedState(), ownWrites: &wiring.OwnWrites{}}
 }
 
 // Reconcile makes one pass over a set.

@@ -12,6 +12,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machinestate"
+	"machinist.dev/machinist/internal/preservation"
 )
 
 const (
@@ -22,6 +23,12 @@ const (
 // recoveryGrace is how long a health check has to withdraw RemediationRequested when the machine becomes Ready. Health checks
 // use other caches than the set, and after an outage all of these are updated at once.
 const recoveryGrace = time.Minute
+
+// remediable reports whether the set may delete the machine in order to replace it.
+func remediable(m *v1beta1.Machine) bool {
+	return machinestate.Live(m) && machinestate.ToBeReplaced(m) && !machinestate.ReplacementExempt(m) && !machinestate.Unchangeable(m) &&
+		!preservation.Due(m) && machinestate.Unlaunchable(m) == nil
+}
 
 // remediationCandidates returns the machines that failed or were found unhealthy and may be replaced, newest first: these were
 // never available, or for the shortest time. Machines that recovered since are candidates only after wait, which is zero if
@@ -161,7 +168,7 @@ func Resume(machines []*v1beta1.Machine, replicas int, minReadySeconds int32, no
 			continue
 		}
 		lives++
-		starting := comingUp(m) || running(m) && machinestate.Ready(m) && !machinestate.Available(m, minReadySeconds, now)
+		starting := machinestate.Starting(m) || machinestate.Running(m) && machinestate.Ready(m) && !machinestate.Available(m, minReadySeconds, now)
 		if starting && !machinestate.ToBeReplaced(m) && machinestate.Unlaunchable(m) == nil {
 			in = append(in, m.Name)
 		}
@@ -202,7 +209,7 @@ func (r Replacements) Settle(machines []*v1beta1.Machine, replicas int, minReady
 		case machinestate.Available(m, minReadySeconds, now):
 			recovered = true
 		default:
-			recovered = recovered || running(m)
+			recovered = recovered || machinestate.Running(m)
 			left = append(left, name)
 		}
 	}

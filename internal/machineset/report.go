@@ -43,7 +43,7 @@ func (p *pass) report(ctx context.Context, plan Plan) error {
 	case err != nil:
 		return fmt.Errorf("patch the set's status: %w", err)
 	}
-	p.echo.Record(changed)
+	p.ownWrites.Record(changed)
 	p.known.statusWritten = p.Clock.Now()
 	p.recordTransitions(set.Status.Conditions, status.Conditions)
 	return nil

@@ -194,7 +194,7 @@ func (r *setState) sent(machines []*v1beta1.Machine, now time.Time) {
 func (r *Reconciler) Clone(o Options) *Reconciler {
 	f := New(o)
 	m := r.shared
-	r.echo.CopyTo(f.echo)
+	r.ownWrites.CopyTo(f.ownWrites)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for key, known := range m.sets {

@@ -46,7 +46,7 @@ func Status(s State, p Plan, failure Reason) v1beta1.MachineSetStatus {
 		if machinestate.Available(m, s.Set.Spec.MinReadySeconds, s.Now) {
 			status.AvailableReplicas++
 		}
-		if conditionIsTrue(m, v1beta1.ConditionUpToDate) {
+		if machinestate.UpToDate(m) {
 			status.UpToDateReplicas++
 		}
 	}

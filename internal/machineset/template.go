@@ -213,6 +213,25 @@ func sameTimeouts(a, b v1beta1.MachineTimeouts) bool {
 		a.DrainOrDefault() == b.DrainOrDefault() && a.VolumeDetachOrDefault() == b.VolumeDetachOrDefault()
 }
 
+// sameInPlace compares what a set propagates to machines in place.
+func sameInPlace(a, b *v1beta1.MachineSpec) bool {
+	return equality.Semantic.DeepEqual(a.Node, b.Node) && equality.Semantic.DeepEqual(a.LifecycleHooks, b.LifecycleHooks) && sameTimeouts(a.Timeouts, b.Timeouts)
+}
+
+// sameInstanceSpec reports whether both would make the same instance.
+func sameInstanceSpec(a, b *v1beta1.MachineSpec) bool {
+	return a.Provider == b.Provider && a.Version == b.Version &&
+		equality.Semantic.DeepEqual(a.ClassRef, b.ClassRef) &&
+		equality.Semantic.DeepEqual(a.ProviderSpec, b.ProviderSpec) &&
+		equality.Semantic.DeepEqual(a.CredentialsRef, b.CredentialsRef) &&
+		equality.Semantic.DeepEqual(a.UserDataRef, b.UserDataRef)
+}
+
+func has(m map[string]string, key string) bool {
+	_, ok := m[key]
+	return ok
+}
+
 func containsTaints(taints, subset []corev1.Taint) bool {
 	for _, taint := range subset {
 		if !slices.ContainsFunc(taints, func(t corev1.Taint) bool {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,6 +22,8 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/index"
+	"machinist.dev/machinist/internal/machinestate"
+	"machinist.dev/machinist/internal/preservation"
 	"machinist.dev/machinist/internal/wiring"
 )
 
@@ -55,7 +58,7 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 func (r *Reconciler) Wiring() wiring.Controller {
 	return wiring.Controller{
 		Name: "machineset", Reconciler: r, Concurrency: r.Concurrency,
-		For: &wiring.Watch{Object: &v1beta1.MachineSet{}, Predicate: r.echo.Filter(setChanged())},
+		For: &wiring.Watch{Object: &v1beta1.MachineSet{}, Predicate: r.ownWrites.Filter(setChanged())},
 		Watches: []wiring.Watch{
 			wiring.SpecChangesFirst(&v1beta1.MachineSet{}),
 			{Object: &v1beta1.Machine{}, Keys: r.machineEvents(), Predicate: machineChanged()},
@@ -144,4 +147,38 @@ func machineChanged() predicate.Predicate {
 		is, also := e.ObjectNew.(*v1beta1.Machine)
 		return !ok || !also || affectsSet(was, is)
 	}}
+}
+
+// affectsSet reports whether a set must reconcile because of a change of its machine.
+func affectsSet(was, is *v1beta1.Machine) bool {
+	if machinestate.Live(was) != machinestate.Live(is) || was.UID != is.UID ||
+		!maps.Equal(was.Labels, is.Labels) || !maps.Equal(was.Annotations, is.Annotations) ||
+		!equality.Semantic.DeepEqual(was.OwnerReferences, is.OwnerReferences) {
+		return true
+	}
+	if was.Generation != is.Generation && !sameInPlace(&was.Spec, &is.Spec) {
+		return true
+	}
+	if !machinestate.Live(is) {
+		return false // Only its removal matters now.
+	}
+	if preservation.Due(was) != preservation.Due(is) || machinestate.Failed(was) != machinestate.Failed(is) || machinestate.Running(was) != machinestate.Running(is) || machinestate.Starting(was) != machinestate.Starting(is) ||
+		was.Status.FailureReason != is.Status.FailureReason || was.Status.FailureMessage != is.Status.FailureMessage {
+		return true
+	}
+	for _, condition := range []string{v1beta1.ConditionReady, v1beta1.ConditionUpToDate, v1beta1.ConditionRemediationRequested, v1beta1.ConditionInterruptionNotice, v1beta1.ConditionLaunched} {
+		before, after := meta.FindStatusCondition(was.Status.Conditions, condition), meta.FindStatusCondition(is.Status.Conditions, condition)
+		if !sameCondition(before, after) {
+			return true
+		}
+	}
+	return false
+}
+
+// sameCondition compares what a set uses of a condition: the reason only of one that is not True.
+func sameCondition(a, b *metav1.Condition) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Status == b.Status && a.LastTransitionTime.Equal(&b.LastTransitionTime) && (a.Status == metav1.ConditionTrue || a.Reason == b.Reason)
 }

@@ -20,6 +20,25 @@ func Ready(m *v1beta1.Machine) bool {
 	return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady)
 }
 
+// UpToDate reports whether the machine's condition UpToDate is True: its instance is as specified.
+func UpToDate(m *v1beta1.Machine) bool {
+	return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionUpToDate)
+}
+
+// Starting reports whether the machine has not been Running yet.
+func Starting(m *v1beta1.Machine) bool {
+	switch m.Status.Phase {
+	case "", v1beta1.MachinePending, v1beta1.MachineProvisioning, v1beta1.MachineProvisioned:
+		return true
+	}
+	return false
+}
+
+// Running reports whether the machine is in the phase Running or Available.
+func Running(m *v1beta1.Machine) bool {
+	return m.Status.Phase == v1beta1.MachineRunning || m.Status.Phase == v1beta1.MachineAvailable
+}
+
 // Failed reports whether the machine failed.
 func Failed(m *v1beta1.Machine) bool { return m.Status.Phase == v1beta1.MachineFailed }
 

@@ -150,7 +150,7 @@ var mutants = []mutant{
 		scenario: "adopt", finds: "at rest, but|after the last disturbance|still waits",
 	},
 	{
-		name: "failed-machine-not-kept", file: "internal/machineset/facts.go",
+		name: "failed-machine-not-kept", file: "internal/machineset/remediation.go",
 		from: "!preservation.Due(m) && ", to: "",
 		scenario: "preserve", finds: "preservation: ",
 	},

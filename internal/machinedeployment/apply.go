@@ -101,14 +101,7 @@ func (v *view) wantedSet(d *v1beta1.MachineDeployment, i int, change int32) *v1b
 
 // annotate writes a set's role in a hand-over into its annotations.
 func (r Role) annotate(set *v1beta1.MachineSet) {
-	delete(set.Annotations, v1beta1.AnnotationMoveTo)
-	delete(set.Annotations, v1beta1.AnnotationReceiveFrom)
-	if r.MoveTo != "" {
-		annotate(set, v1beta1.AnnotationMoveTo, handover.Order{To: r.MoveTo, Machines: r.Moves, Selected: r.BySelection}.String())
-	}
-	if r.ReceiveFrom != "" {
-		annotate(set, v1beta1.AnnotationReceiveFrom, r.ReceiveFrom)
-	}
+	handover.Annotate(set, handover.Order{To: r.MoveTo, Machines: r.Moves, Selected: r.BySelection}, r.ReceiveFrom)
 }
 
 // replacesItself reports whether machines that old sets lose are created in the wanted revision.

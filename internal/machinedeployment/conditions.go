@@ -13,9 +13,6 @@ import (
 	"machinist.dev/machinist/internal/wording"
 )
 
-// longestMessage limits how much of the API server's response to a large object is repeated.
-const longestMessage = 1024
-
 // conditions writes the conditions of one status.
 type conditions struct {
 	status     *v1beta1.MachineDeploymentStatus
@@ -24,9 +21,7 @@ type conditions struct {
 }
 
 func (c conditions) put(condition metav1.Condition) {
-	if len(condition.Message) > longestMessage {
-		condition.Message = strings.ToValidUTF8(condition.Message[:longestMessage], "") + "…"
-	}
+	condition.Message = wording.Brief(condition.Message)
 	condition.ObservedGeneration = c.generation
 	condition.LastTransitionTime = metav1.NewTime(c.now)
 	meta.SetStatusCondition(&c.status.Conditions, condition)

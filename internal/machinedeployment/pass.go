@@ -75,7 +75,7 @@ func (p *pass) run(ctx context.Context) error {
 	if errs := validation.Template(&d.Spec.Template); len(errs) > 0 {
 		return p.reportInvalid(ctx, v1beta1.ReasonInvalidConfiguration, errs[0].Error())
 	}
-	limits, err := bounds.Resolve(d.Spec.Strategy, max(0, d.ReplicasOrDefault()))
+	limits, err := bounds.Of(d)
 	if err != nil {
 		return p.reportInvalid(ctx, v1beta1.ReasonInvalidConfiguration, err.Error())
 	}

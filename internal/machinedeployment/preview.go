@@ -44,7 +44,7 @@ func Preview(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, machines 
 	if message := tooManyLabels(d); message != "" {
 		return Previewed{}, fmt.Errorf("%s", message)
 	}
-	limits, err := bounds.Resolve(d.Spec.Strategy, max(0, d.ReplicasOrDefault()))
+	limits, err := bounds.Of(d)
 	if err != nil {
 		return Previewed{}, err
 	}

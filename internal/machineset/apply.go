@@ -15,6 +15,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/freshness"
 	"machinist.dev/machinist/internal/machinestate"
+	"machinist.dev/machinist/internal/wording"
 )
 
 // conflictDelay is when to retry after a conflict. The other writer's event triggers a pass as well.
@@ -263,7 +264,7 @@ func (p *pass) cacheIsLate() {
 // deletionFailed records an error for the condition ReplicaFailure.
 func (p *pass) deletionFailed(err error) {
 	if err != nil && !onlyConflicts(err) {
-		p.failure = Reason{v1beta1.ReasonMachineDeleteFailed, brief(err.Error())}
+		p.failure = Reason{v1beta1.ReasonMachineDeleteFailed, wording.Brief(err.Error())}
 	}
 }
 

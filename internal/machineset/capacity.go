@@ -27,7 +27,7 @@ func (p *pass) readCapacity(ctx context.Context) error {
 		return nil
 	}
 	replicas := max(0, d.ReplicasOrDefault())
-	limits, err := bounds.Resolve(d.Spec.Strategy, replicas)
+	limits, err := bounds.Of(d)
 	if err != nil {
 		return nil // An invalid strategy blocks nothing.
 	}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/rollout/handover"
 	"machinist.dev/machinist/internal/wiring"
 )
 
@@ -215,7 +216,7 @@ func (p *pass) needsLive(plan Plan) (live bool, atLeast string) {
 
 // exchanges reports whether the set may just have received machines from other sets of its deployment.
 func (p *pass) exchanges() bool {
-	return receives(p.state.Set) || p.deployment != nil && p.deployment.Spec.Strategy.TypeOrDefault() == v1beta1.StrategyInPlace
+	return handover.Receives(p.state.Set) || p.deployment != nil && p.deployment.Spec.Strategy.TypeOrDefault() == v1beta1.StrategyInPlace
 }
 
 // requeueIn asks for another pass after d at the latest; zero is never.

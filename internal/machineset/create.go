@@ -14,6 +14,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/freshness"
+	"machinist.dev/machinist/internal/wording"
 )
 
 const (
@@ -70,7 +71,7 @@ func (p *pass) create(ctx context.Context, n int) (again bool, _ error) {
 		return false, nil // Nothing can be created or recorded here any more.
 	}
 	logf.FromContext(ctx).Info("Creating machines failed", "asked", n, "created", len(names), "cause", failure.Error())
-	p.failure = Reason{v1beta1.ReasonMachineCreateFailed, brief(failure.Error())}
+	p.failure = Reason{v1beta1.ReasonMachineCreateFailed, wording.Brief(failure.Error())}
 	p.known.creationFailure = p.failure
 	p.known.creation.fail(p.state.Now, minCreationBackoff, maxCreationBackoff)
 	return false, nil

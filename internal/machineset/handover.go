@@ -16,37 +16,11 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machinestate"
 	"machinist.dev/machinist/internal/rollout/handover"
+	"machinist.dev/machinist/internal/wording"
 )
 
 // handOverPoll is how often a set checks again for the set that receives its machines.
 const handOverPoll = time.Second
-
-// handsOver returns the deployment's order to hand machines over; false if there is no order.
-func handsOver(set *v1beta1.MachineSet) (handover.Order, bool) {
-	if !ofDeployment(set) {
-		return handover.Order{}, false
-	}
-	return handover.OrderOf(set.Annotations)
-}
-
-// receives reports whether other sets of the deployment may be handing machines over to the set.
-func receives(set *v1beta1.MachineSet) bool {
-	return ofDeployment(set) && has(set.Annotations, v1beta1.AnnotationReceiveFrom)
-}
-
-// ofDeployment reports whether a deployment controls the set. Without one the set ignores the annotations of a hand-over:
-// no controller would ever remove them.
-func ofDeployment(set *v1beta1.MachineSet) bool {
-	owner := metav1.GetControllerOfNoCopy(set)
-	return owner != nil && owner.Kind == "MachineDeployment"
-}
-
-// receivesFrom reports whether a set receives the machines that the other hands over.
-func receivesFrom(to, from *v1beta1.MachineSet) bool {
-	a, b := metav1.GetControllerOfNoCopy(to), metav1.GetControllerOfNoCopy(from)
-	return a != nil && b != nil && a.UID == b.UID && to.UID != from.UID && to.DeletionTimestamp.IsZero() &&
-		to.Annotations[v1beta1.AnnotationReceiveFrom] == from.Name
-}
 
 // handOver plans to hand over n machines, or only the selected ones of them if the order asks for that.
 func (p *Plan) handOver(s State, active []*v1beta1.Machine, n int, onlySelected bool) {
@@ -102,15 +76,15 @@ func (t template) receive(m *v1beta1.Machine, from *v1beta1.MachineSet) *v1beta1
 
 // readPartner reads the set that receives this set's machines, or the one that hands machines over to it.
 func (p *pass) readPartner(ctx context.Context) error {
-	if from := p.state.Set.Annotations[v1beta1.AnnotationReceiveFrom]; receives(p.state.Set) && len(validation.IsDNS1123Label(from)) == 0 {
+	if from := p.state.Set.Annotations[v1beta1.AnnotationReceiveFrom]; handover.Receives(p.state.Set) && len(validation.IsDNS1123Label(from)) == 0 {
 		set := &v1beta1.MachineSet{}
 		if err := p.Client.Get(ctx, types.NamespacedName{Namespace: p.key.Namespace, Name: from}, set); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("get set %s, which may hand machines over: %w", from, err)
 		}
-		order, ok := handsOver(set)
-		p.state.Expecting = ok && order.To == p.key.Name && receivesFrom(p.state.Set, set) && set.DeletionTimestamp.IsZero()
+		order, ok := handover.Ordered(set)
+		p.state.Expecting = ok && order.To == p.key.Name && handover.ReceivesFrom(p.state.Set, set) && set.DeletionTimestamp.IsZero()
 	}
-	order, ok := handsOver(p.state.Set)
+	order, ok := handover.Ordered(p.state.Set)
 	if !ok || len(validation.IsDNS1123Label(order.To)) > 0 {
 		return nil
 	}
@@ -122,7 +96,7 @@ func (p *pass) readPartner(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("get set %s, which is to receive machines: %w", order.To, err)
 	}
-	if _, unusable := selectorOf(to); unusable.Reason == "" && receivesFrom(to, p.state.Set) {
+	if _, unusable := selectorOf(to); unusable.Reason == "" && handover.ReceivesFrom(to, p.state.Set) {
 		p.state.Receiver = to
 	}
 	return nil
@@ -141,7 +115,7 @@ func (p *pass) handOver(ctx context.Context, updates []Update) error {
 		return nil
 	case err != nil:
 		return fmt.Errorf("get set %s, which is to receive machines: %w", p.state.Receiver.Name, err)
-	case to.UID != p.state.Receiver.UID || to.Generation != p.state.Receiver.Generation || !receivesFrom(to, p.state.Set):
+	case to.UID != p.state.Receiver.UID || to.Generation != p.state.Receiver.Generation || !handover.ReceivesFrom(to, p.state.Set):
 		p.requeueIn(conflictDelay)
 		return nil
 	}
@@ -156,7 +130,7 @@ func (p *pass) handOver(ctx context.Context, updates []Update) error {
 	})
 	p.done.handedOver = append(p.done.handedOver, handed...)
 	if err != nil && !onlyConflicts(err) {
-		p.failure = Reason{reasonHandOverFailed, brief(err.Error())}
+		p.failure = Reason{reasonHandOverFailed, wording.Brief(err.Error())}
 	}
 	return err
 }

@@ -186,7 +186,7 @@ func (p *pass) readOwner(ctx context.Context) error {
 
 // surgeOf resolves a deployment's maxSurge. An invalid one counts as 0.
 func surgeOf(d *v1beta1.MachineDeployment) int {
-	limits, err := bounds.Resolve(d.Spec.Strategy, max(0, d.ReplicasOrDefault()))
+	limits, err := bounds.Of(d)
 	if err != nil {
 		return 0
 	}

@@ -13,7 +13,9 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machinestate"
+	"machinist.dev/machinist/internal/rollout/handover"
 	"machinist.dev/machinist/internal/validation"
+	"machinist.dev/machinist/internal/wording"
 )
 
 const (
@@ -152,12 +154,12 @@ func Decide(s State) Plan {
 		}
 	}
 	// Machines being released count until the cache shows them released: they cause neither deletions nor creations yet.
-	order, handing := handsOver(s.Set)
+	order, handing := handover.Ordered(s.Set)
 	switch surplus := len(active) - replicas; {
 	case handing:
 		p.handOver(s, active, min(surplus, int(order.Machines)), order.Selected)
 		p.leave(s.Orphans, v1beta1.ReasonEnoughReplicas)
-	case surplus > 0 && receives(s.Set):
+	case surplus > 0 && handover.Receives(s.Set):
 		// The surplus was handed over, and the deployment has not counted it yet.
 		p.leave(s.Orphans, v1beta1.ReasonEnoughReplicas)
 	case surplus > 0:
@@ -368,7 +370,7 @@ func (s State) rejectedConfiguration() Reason {
 	}
 	why := machinestate.Unlaunchable(first(without, 1)[0])
 	return Reason{v1beta1.ReasonInvalidConfiguration, fmt.Sprintf("Machines %s cannot be launched, and no more are made of the same configuration: %s: %s",
-		namesOf(without), why.Reason, brief(why.Message))}
+		namesOf(without), why.Reason, wording.Brief(why.Message))}
 }
 
 // update plans to patch the members, machines being deleted included, that differ from the template in a field that is
@@ -412,16 +414,6 @@ func (p *Plan) waitFor(d time.Duration) {
 	if p.Wait == 0 || d < p.Wait {
 		p.Wait = d
 	}
-}
-
-// maxMessage bounds how much of a message from elsewhere is repeated.
-const maxMessage = 1024
-
-func brief(message string) string {
-	if len(message) > maxMessage {
-		return strings.ToValidUTF8(message[:maxMessage], "") + "…"
-	}
-	return message
 }
 
 // first returns the n machines that come first by name, or all if there are fewer.

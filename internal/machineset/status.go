@@ -12,6 +12,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/conditionlimit"
 	"machinist.dev/machinist/internal/machinestate"
+	"machinist.dev/machinist/internal/wording"
 )
 
 // maxFailedMachines is how many failed machines the status describes.
@@ -127,7 +128,7 @@ func (c conditions) machinesReady(missing int, unready []*v1beta1.Machine) {
 		m := first(unready, 1)[0]
 		message := fmt.Sprintf("Machine %s is not Ready.", m.Name)
 		if r := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady); r != nil {
-			message = brief(fmt.Sprintf("Machine %s is not Ready: %s: %s", m.Name, r.Reason, r.Message))
+			message = wording.Brief(fmt.Sprintf("Machine %s is not Ready: %s: %s", m.Name, r.Reason, r.Message))
 		}
 		c.set(v1beta1.ConditionMachinesReady, false, v1beta1.ReasonMachinesNotReady, message)
 	case missing > 0:
@@ -180,11 +181,11 @@ func failedMachines(machines []*v1beta1.Machine) []v1beta1.FailedMachine {
 		case !machinestate.Live(m):
 		case machinestate.Failed(m):
 			summaries = append(summaries, v1beta1.FailedMachine{
-				Name: m.Name, Reason: string(m.Status.FailureReason), Message: brief(m.Status.FailureMessage), Time: failedAt(m),
+				Name: m.Name, Reason: string(m.Status.FailureReason), Message: wording.Brief(m.Status.FailureMessage), Time: failedAt(m),
 			})
 		case launched != nil:
 			summaries = append(summaries, v1beta1.FailedMachine{
-				Name: m.Name, Reason: launched.Reason, Message: brief(launched.Message), Time: launched.LastTransitionTime.DeepCopy(),
+				Name: m.Name, Reason: launched.Reason, Message: wording.Brief(launched.Message), Time: launched.LastTransitionTime.DeepCopy(),
 			})
 		}
 	}

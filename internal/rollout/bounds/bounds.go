@@ -18,6 +18,11 @@ type Bounds struct {
 	MaxUnavailable int32
 }
 
+// Of returns the bounds of a deployment for its replicas.
+func Of(d *v1beta1.MachineDeployment) (Bounds, error) {
+	return Resolve(d.Spec.Strategy, max(0, d.ReplicasOrDefault()))
+}
+
 // Resolve returns the bounds of a strategy for a number of replicas. Percentages of maxSurge are rounded up, those
 // of maxUnavailable down; if neither leaves a machine to move with, one may be unavailable. Recreate may make all
 // machines unavailable; OnDelete and InPlace have no surge, and InPlace always has one machine to move with.

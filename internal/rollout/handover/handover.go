@@ -56,6 +56,49 @@ func (o Order) String() string {
 	return fmt.Sprintf("%s:%d", o.To, o.Machines)
 }
 
+// Ordered returns the deployment's order to the set; false if there is none. A set without a deployment ignores all annotations of a
+// hand-over, because no controller would ever remove them.
+func Ordered(set *v1beta1.MachineSet) (Order, bool) {
+	if !ofDeployment(set) {
+		return Order{}, false
+	}
+	return OrderOf(set.Annotations)
+}
+
+// Receives reports whether other sets of the deployment may hand machines over to the set.
+func Receives(set *v1beta1.MachineSet) bool {
+	_, receives := set.Annotations[v1beta1.AnnotationReceiveFrom]
+	return receives && ofDeployment(set)
+}
+
+// ReceivesFrom reports whether a set receives the machines that the other hands over.
+func ReceivesFrom(to, from *v1beta1.MachineSet) bool {
+	a, b := metav1.GetControllerOfNoCopy(to), metav1.GetControllerOfNoCopy(from)
+	return a != nil && b != nil && a.UID == b.UID && to.UID != from.UID && to.DeletionTimestamp.IsZero() &&
+		to.Annotations[v1beta1.AnnotationReceiveFrom] == from.Name
+}
+
+func ofDeployment(set *v1beta1.MachineSet) bool {
+	owner := metav1.GetControllerOfNoCopy(set)
+	return owner != nil && owner.Kind == "MachineDeployment"
+}
+
+// Annotate writes the order to a set, and the name of the set that it receives machines from, into its annotations. Either may be
+// empty.
+func Annotate(set *v1beta1.MachineSet, order Order, receiveFrom string) {
+	delete(set.Annotations, v1beta1.AnnotationMoveTo)
+	delete(set.Annotations, v1beta1.AnnotationReceiveFrom)
+	if set.Annotations == nil && (order.To != "" || receiveFrom != "") {
+		set.Annotations = map[string]string{}
+	}
+	if order.To != "" {
+		set.Annotations[v1beta1.AnnotationMoveTo] = order.String()
+	}
+	if receiveFrom != "" {
+		set.Annotations[v1beta1.AnnotationReceiveFrom] = receiveFrom
+	}
+}
+
 // Selected reports whether the machine has the label that selects it for an update in place.
 func Selected(m *v1beta1.Machine) bool {
 	_, selected := m.Labels[v1beta1.LabelSelectedForUpdate]

@@ -20,9 +20,9 @@ import (
 	"machinist.dev/machinist/internal/rollout/handover"
 )
 
-// claim returns the sets of the deployment. It adopts sets without an owner that match the selector, and releases sets that no
-// longer match. The owner reference alone decides which deployment owns a set: so two deployments with the same selector do not
-// fight over it.
+// claim returns the sets of the deployment. It adopts sets without an owner that match the selector, and releases sets that
+// no longer match. The owner reference alone decides which deployment owns a set: so two deployments with the same selector
+// do not fight over it.
 func (p *pass) claim(ctx context.Context, selector labels.Selector) ([]*v1beta1.MachineSet, error) {
 	owned, err := p.ownedSets(ctx)
 	if err != nil {
@@ -191,9 +191,9 @@ func orderTakenBack(set *v1beta1.MachineSet) bool {
 	return ok && order.Machines == 0 && set.Status.ObservedGeneration >= set.Generation
 }
 
-// cacheAsNewAsSpec reports whether the cache of Machines is at least as new as the deployment's specification. An autoscaler
-// annotates machines for deletion before it lowers replicas: if the cache lacks the annotation, another machine is deleted, and
-// from another set.
+// cacheAsNewAsSpec reports whether the cache of Machines is at least as new as the deployment's specification. An
+// autoscaler annotates machines for deletion before it lowers replicas: if the cache lacks the annotation, another machine
+// is deleted, and from another set.
 func (p *pass) cacheAsNewAsSpec() bool {
 	if p.MachineCacheVersion == nil {
 		return false

@@ -71,8 +71,8 @@ func (c conditions) rollingOut(v *view, r rollout) {
 	c.put(condition)
 }
 
-// frozen reports what stops growth and rollouts. The controller that set the label may have written the condition already, with
-// a better reason.
+// frozen reports what stops growth and rollouts. The controller that set the label may have written the condition already,
+// with a better reason.
 func (c conditions) frozen(v *view) {
 	if v.freeze == v1beta1.ReasonFrozenByLabel && meta.IsStatusConditionTrue(c.status.Conditions, v1beta1.ConditionFrozen) {
 		return
@@ -111,9 +111,9 @@ func (c conditions) ofSets(v *view, status *v1beta1.MachineDeploymentStatus) {
 	c.setOnce(v1beta1.ConditionReplicaFailure, failure.Status == metav1.ConditionTrue, failure.Reason, v1beta1.ReasonNoFailure, failure.Message, "Machines can be created and deleted.")
 }
 
-// olderThanRolloutAfter reports the machines whose instances are older than spec.rolloutAfter and stay; empty if there are none.
-// With the strategy InPlace the machines move to the new revision, but it asks the provider for no change. A user who asked for
-// new instances must know that there will be none.
+// olderThanRolloutAfter reports the machines whose instances are older than spec.rolloutAfter and stay; empty if there are
+// none. With the strategy InPlace the machines move to the new revision, but it asks the provider for no change. A user who
+// asked for new instances must know that there will be none.
 func (v *view) olderThanRolloutAfter() string {
 	if v.state.Strategy != v1beta1.StrategyInPlace || v.rolloutAfter.IsZero() {
 		return ""

@@ -57,8 +57,8 @@ func guaranteedAvailable(s Set) int32 {
 	return max(0, s.Available-s.pendingBefore-max(0, pendingDeletions(s)-s.pendingBefore-s.Spare))
 }
 
-// harmless is the lowest number of replicas that costs the set no available machine, by the present state. If a machine becomes
-// available before the set chooses, the set itself waits.
+// harmless is the lowest number of replicas that costs the set no available machine, by the present state. If a machine
+// becomes available before the set chooses, the set itself waits.
 func harmless(s Set) int32 {
 	if s.Available == 0 {
 		return 0
@@ -80,8 +80,8 @@ func (d *draft) capacity() int32 { return d.Replicas + d.MaxSurge - d.sum(ceilin
 // minAvailable is how many machines must stay available.
 func (d *draft) minAvailable() int32 { return d.MinAvailable(d.Replicas) }
 
-// blockedDeletions is how many surplus machines the sets do not delete yet because too few machines would stay available. That
-// happens when a machine becomes available after the deployment lowered the set's replicas.
+// blockedDeletions is how many surplus machines the sets do not delete yet because too few machines would stay available.
+// That happens when a machine becomes available after the deployment lowered the set's replicas.
 func (d *draft) blockedDeletions(which func(i int) bool) int32 {
 	var among, all, available int32
 	for i, set := range d.Sets {

@@ -9,9 +9,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// FuzzPlan (D-2, D-24) makes steps in any order: controllers that act late upon what they read, machines that fail, people who change
-// the deployment. The world checks the bounds at every write. In the end, without more changes and failures, the deployment must
-// reach its desired state.
+// FuzzPlan (D-2, D-24) makes steps in any order: controllers that act late upon what they read, machines that fail, people
+// who change the deployment. The world checks the bounds at every write. In the end, without more changes and failures, the
+// deployment must reach its desired state.
 func FuzzPlan(f *testing.F) {
 	for seed := range uint64(300) {
 		f.Add(seed)
@@ -42,8 +42,8 @@ func FuzzInPlaceBySelection(f *testing.F) {
 	})
 }
 
-// TestACrashAnywhere (D-13) restarts all controllers after the first effect of a rollout in place, after the second, and so on: the
-// rollout ends the same, with the same number of machines at every step.
+// TestACrashAnywhere (D-13) restarts all controllers after the first effect of a rollout in place, after the second, and so
+// on: the rollout ends the same, with the same number of machines at every step.
 func TestACrashAnywhere(t *testing.T) {
 	for unavailable := range int32(4) {
 		for crash := 1; ; crash++ {
@@ -202,8 +202,8 @@ func (w *world) somethingHappens(r *rand.Rand) string {
 	return "— crash soon"
 }
 
-// heal ends all failures: sick machines recover, sets replace failed ones. With OnDelete a person deletes an old machine, with
-// orchestration Manual a person selects them.
+// heal ends all failures: sick machines recover, sets replace failed ones. With OnDelete a person deletes an old machine,
+// with orchestration Manual a person selects them.
 func (w *world) heal() {
 	for _, s := range w.sets {
 		for _, m := range s.machines {

@@ -60,10 +60,10 @@ type NodeTainterOptions struct {
 	Run func(n int, f func(i int))
 }
 
-// NodeTainter taints the Nodes of old revisions during a rollout, and annotates them for cluster-autoscaler: so the scheduler
-// prefers other Nodes, pods do not move from one machine that goes to another that will go, and the autoscaler does not remove
-// them. It is a separate controller because a rollout must not wait for it: if the target cluster does not respond, Nodes stay
-// untainted and nothing else happens.
+// NodeTainter taints the Nodes of old revisions during a rollout, and annotates them for cluster-autoscaler: so the
+// scheduler prefers other Nodes, pods do not move from one machine that goes to another that will go, and the autoscaler
+// does not remove them. It is a separate controller because a rollout must not wait for it: if the target cluster does not
+// respond, Nodes stay untainted and nothing else happens.
 type NodeTainter struct {
 	NodeTainterOptions
 
@@ -100,8 +100,9 @@ func NewNodeTainter(o NodeTainterOptions) *NodeTainter {
 	return &NodeTainter{NodeTainterOptions: o, known: map[types.NamespacedName]*taintState{}, appeared: map[types.UID]struct{}{}}
 }
 
-// Wiring lists the events that trigger a pass over a deployment. A Node triggers one only when nodeAnnotationOutdated appears: a
-// write of a former process may appear after this process has checked the Node. A taint that a person removes stays removed.
+// Wiring lists the events that trigger a pass over a deployment. A Node triggers one only when nodeAnnotationOutdated
+// appears: a write of a former process may appear after this process has checked the Node. A taint that a person removes
+// stays removed.
 func (k *NodeTainter) Wiring() wiring.Controller {
 	return wiring.Controller{
 		Name: NodeTainterName, Reconciler: k, Concurrency: k.Concurrency,
@@ -187,8 +188,8 @@ func (k *NodeTainter) gather(ctx context.Context, d *v1beta1.MachineDeployment, 
 	return todo, nil
 }
 
-// apply writes the Nodes, and returns when to reconcile again without an event; 0 is never. Taints are a best effort, so their
-// failures are logged and not returned.
+// apply writes the Nodes, and returns when to reconcile again without an event; 0 is never. Taints are a best effort, so
+// their failures are logged and not returned.
 func (k *NodeTainter) apply(ctx context.Context, known *taintState, todo []task) (again time.Duration) {
 	if len(todo) == 0 {
 		return 0
@@ -222,8 +223,8 @@ func (k *NodeTainter) apply(ctx context.Context, known *taintState, todo []task)
 	return again
 }
 
-// write brings the taint of one machine's Node to its desired state. absent is true if there is no such Node: it is missing, or
-// has another UID or provider ID than the machine.
+// write brings the taint of one machine's Node to its desired state. absent is true if there is no such Node: it is
+// missing, or has another UID or provider ID than the machine.
 func (k *NodeTainter) write(ctx context.Context, m *v1beta1.Machine, want taintDecision) (absent bool, err error) {
 	ref := m.Status.NodeRef
 	node := &corev1.Node{}
@@ -253,8 +254,8 @@ func (k *NodeTainter) write(ctx context.Context, m *v1beta1.Machine, want taintD
 	return false, nil
 }
 
-// takeAppeared reports whether nodeAnnotationOutdated appeared on a Node since the last call: the cache may not have had it when
-// the Node was checked.
+// takeAppeared reports whether nodeAnnotationOutdated appeared on a Node since the last call: the cache may not have had it
+// when the Node was checked.
 func (k *NodeTainter) takeAppeared(node types.UID) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -285,8 +286,8 @@ func (k *NodeTainter) forget(key types.NamespacedName) {
 	delete(k.known, key)
 }
 
-// debounce returns how long to wait for further events before the next check, and records the check if that is 0. A change of the
-// deployment, and a new revision, never wait.
+// debounce returns how long to wait for further events before the next check, and records the check if that is 0. A change
+// of the deployment, and a new revision, never wait.
 func (m *taintState) debounce(generation int64, revisions history, now time.Time) time.Duration {
 	var current types.UID
 	if revisions.current >= 0 {
@@ -379,8 +380,8 @@ func withoutDeletions(changed func(before, after client.Object) bool) predicate.
 	return p
 }
 
-// Clone returns a NodeTainter with other options and a copy of k's state. It is for simulations, and must not be called during a
-// pass.
+// Clone returns a NodeTainter with other options and a copy of k's state. It is for simulations, and must not be called
+// during a pass.
 func (k *NodeTainter) Clone(o NodeTainterOptions) *NodeTainter {
 	f := NewNodeTainter(o)
 	k.mu.Lock()

@@ -10,8 +10,8 @@ import (
 	"machinist.dev/machinist/internal/rollout/handover"
 )
 
-// nodeAnnotationOutdated on a Node of an old revision lists what the NodeTainter added, separated by commas. What it does not list
-// existed before and stays. While the annotation exists, the NodeTainter does not add again what a person removes.
+// nodeAnnotationOutdated on a Node of an old revision lists what the NodeTainter added, separated by commas. What it does
+// not list existed before and stays. While the annotation exists, the NodeTainter does not add again what a person removes.
 const nodeAnnotationOutdated = "machinist.dev/outdated"
 
 // Values in the list of nodeAnnotationOutdated.
@@ -56,8 +56,8 @@ func (h history) taintDecision(d *v1beta1.MachineDeployment, on bool, i int, m *
 	return untainted
 }
 
-// exchanges reports whether the deployment replaces or updates machines of old revisions step by step. If it waits for people,
-// perhaps for weeks, or all machines go at once, a taint is of no use.
+// exchanges reports whether the deployment replaces or updates machines of old revisions step by step. If it waits for
+// people, perhaps for weeks, or all machines go at once, a taint is of no use.
 func exchanges(d *v1beta1.MachineDeployment) bool {
 	switch d.Spec.Strategy.TypeOrDefault() {
 	case v1beta1.StrategyRollingUpdate:

@@ -29,9 +29,9 @@ type Role struct {
 //
 // Until the third step is done the deployment plans nothing else. That takes moments, because no step waits for an update.
 //
-// People who select machines may deselect them, so that an old set cannot carry out its order. Then the deployment takes the
-// order back: the set's controller must have observed that before the set may create machines again, because otherwise it would
-// replace a machine that it still hands over.
+// People who select machines may deselect them, so that an old set cannot carry out its order. Then the deployment takes
+// the order back: the set's controller must have observed that before the set may create machines again, because otherwise
+// it would replace a machine that it still hands over.
 
 // handingOver reports whether a set has an order to hand machines over.
 func (d *draft) handingOver() bool {
@@ -95,7 +95,8 @@ func (d *draft) sourceOf(i int) string {
 	return ""
 }
 
-// countReceived raises the replicas of sets by the machines that were handed over to them, and reports whether there were any.
+// countReceived raises the replicas of sets by the machines that were handed over to them, and reports whether there were
+// any.
 func (d *draft) countReceived() (any bool) {
 	for i, set := range d.Sets {
 		if d.roles[i].ReceiveFrom != "" && !set.Leaving && set.Live > set.Replicas {
@@ -131,8 +132,8 @@ func (d *draft) giveUpLost() {
 	}
 }
 
-// inPlace plans the next step of a rollout that hands machines over to the wanted revision, where they are updated. It returns
-// what the rollout waits for.
+// inPlace plans the next step of a rollout that hands machines over to the wanted revision, where they are updated. It
+// returns what the rollout waits for.
 func (d *draft) inPlace() string {
 	var oldReplicas int32
 	for i, set := range d.Sets {
@@ -164,9 +165,9 @@ func (d *draft) inPlace() string {
 		// Its controller may be about to create machines: together with those handed over there would be too many.
 		return fmt.Sprintf("%s of set %s to be made before any is handed over", wording.Count(missing, "machine"), current.Name)
 	}
-	n, hindrance := d.mayMove(from)
+	n, blockedBy := d.mayMove(from)
 	if n <= 0 {
-		return hindrance
+		return blockedBy
 	}
 	source.Most = max(source.Most, source.Replicas)
 	source.Replicas -= n
@@ -192,7 +193,7 @@ func (d *draft) awaitSelection(oldReplicas int32) string {
 // Machines that are not Ready are handed over first, and cost nothing. But as in a rolling update they count as if they came
 // back, and machines that were handed over count only when they are up to date: otherwise an outage that makes all machines
 // unavailable would update all of them at once.
-func (d *draft) mayMove(from int) (n int32, hindrance string) {
+func (d *draft) mayMove(from int) (n int32, blockedBy string) {
 	source, current := d.Sets[from], d.Sets[d.Current]
 	var replicas int32
 	for i, set := range d.Sets {
@@ -214,8 +215,8 @@ func (d *draft) mayMove(from int) (n int32, hindrance string) {
 	return n, ""
 }
 
-// movable returns how many machines of an old set people allow to be handed over, and how many of them are not Ready or not up to
-// date: these go first.
+// movable returns how many machines of an old set people allow to be handed over, and how many of them are not Ready or not
+// up to date: these go first.
 func (d *draft) movable(s Set) (all, idle int32) {
 	if d.Manual {
 		return s.Selected, s.SelectedIdle

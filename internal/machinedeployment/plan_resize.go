@@ -10,11 +10,12 @@ const (
 	shrinkOnly
 )
 
-// resize follows a change of replicas while machines of several revisions exist, so that a rollout keeps its proportion and a bad
-// revision does not get all of the growth. It returns how many machines that are marked for deletion must not be deleted yet.
+// resize follows a change of replicas while machines of several revisions exist, so that a rollout keeps its proportion and
+// a bad revision does not get all of the growth. It returns how many machines that are marked for deletion must not be
+// deleted yet.
 //
-// During a rollout this happens once for each change of replicas; all other changes are steps of the rollout. While rollouts are
-// stopped, it keeps the total between replicas and replicas + maxSurge.
+// During a rollout this happens once for each change of replicas; all other changes are steps of the rollout. While
+// rollouts are stopped, it keeps the total between replicas and replicas + maxSurge.
 func (d *draft) resize(how resizing) (owed int32) {
 	active, total := d.active()
 	changed := d.SizedFor != Unknown && d.SizedFor != d.Replicas
@@ -77,8 +78,8 @@ func (d *draft) active() (sets []int, replicas int32) {
 	return sets, replicas
 }
 
-// newest returns the set that follows a change of replicas when no set has any: the current one or else the last; -1 if there is
-// no set.
+// newest returns the set that follows a change of replicas when no set has any: the current one or else the last; -1 if
+// there is no set.
 func (d *draft) newest() int {
 	if d.Current >= 0 {
 		return d.Current
@@ -91,8 +92,8 @@ func (d *draft) newest() int {
 	return -1
 }
 
-// releaseMarked shrinks sets by their machines that are marked for deletion, at most n in all: these are the machines for which
-// replicas were lowered by n. It returns how many of them must wait.
+// releaseMarked shrinks sets by their machines that are marked for deletion, at most n in all: these are the machines for
+// which replicas were lowered by n. It returns how many of them must wait.
 func (d *draft) releaseMarked(active []int, n int32) (owed int32) {
 	for _, i := range active {
 		set := d.Sets[i]
@@ -136,8 +137,8 @@ func (d *draft) replicasOf(sets []int) []int32 {
 	return replicas
 }
 
-// share divides n in proportion to weights into whole numbers that add up to n. The remainder goes to the largest fractions, of
-// equal ones to the last. Without weights all parts are 0.
+// share divides n in proportion to weights into whole numbers that add up to n. The remainder goes to the largest
+// fractions, of equal ones to the last. Without weights all parts are 0.
 func share(n int32, weights []int32) []int32 {
 	parts := make([]int32, len(weights))
 	var sum int64

@@ -7,17 +7,17 @@ import (
 	"machinist.dev/machinist/internal/wording"
 )
 
-// rolling plans the next step of a rolling update: the wanted revision grows within replicas + maxSurge, old revisions shrink by the
-// machines that are available beyond replicas − maxUnavailable. It returns what the rollout waits for.
+// rolling plans the next step of a rolling update: the wanted revision grows within replicas + maxSurge, old revisions
+// shrink by the machines that are available beyond replicas − maxUnavailable. It returns what the rollout waits for.
 func (d *draft) rolling() string {
 	grown := d.growCurrent()
-	shrunk, hindrance := d.shrinkOld()
+	shrunk, blockedBy := d.shrinkOld()
 	current := d.Sets[d.Current]
 	switch {
 	case grown || shrunk:
 		return ""
-	case hindrance != "":
-		return hindrance
+	case blockedBy != "":
+		return blockedBy
 	case current.Replicas < d.Replicas:
 		return fmt.Sprintf("%s exist or may still be created, and at most %d may (replicas %d + maxSurge %d)",
 			wording.Count(d.sum(ceiling), "machine"), d.Replicas+d.MaxSurge, d.Replicas, d.MaxSurge)
@@ -41,9 +41,9 @@ func (d *draft) growCurrent() bool {
 
 // shrinkOld shrinks old sets, those with unavailable machines first, or says what prevents it.
 //
-// Two more limits apply beside those of shrink. Machines being deleted still cost money and quota, so there are never more of them
-// than maxSurge + maxUnavailable. And machines that are unavailable count as if they came back: otherwise, in an outage that makes
-// all machines unavailable, all old machines would be deleted for new ones that are unavailable as well.
+// Two more limits apply beside those of shrink. Machines being deleted still cost money and quota, so there are never more
+// of them than maxSurge + maxUnavailable. And machines that are unavailable count as if they came back: otherwise, in an
+// outage that makes all machines unavailable, all old machines would be deleted for new ones that are unavailable as well.
 func (d *draft) shrinkOld() (bool, string) {
 	var old []int
 	var replicas int32

@@ -82,8 +82,9 @@ func TestRolloutBySelectionReportsItsWait(t *testing.T) {
 	}
 }
 
-// D-24: the deployment lowered the replicas of set a because a machine was not available, and then the machine became available.
-// The set keeps it, because exactly five are available and five must be. So the unavailable machine of b must go.
+// D-24: the deployment lowered the replicas of set a because a machine was not available, and then the machine became
+// available. The set keeps it, because exactly five are available and five must be. So the unavailable machine of b must
+// go.
 func TestABlockedDeletionDoesNotStallTheRollout(t *testing.T) {
 	set := func(name string, replicas, live, available int32) Set {
 		return Set{Name: name, Replicas: replicas, Least: replicas, Most: replicas, Live: live, Ready: available, Available: available}

@@ -32,8 +32,8 @@ type Previewed struct {
 	StartsIn time.Duration
 }
 
-// Preview returns what a pass over the deployment would do with these sets and machines, all of them its own. It changes none of
-// them. The error says why the controller would do nothing about the deployment.
+// Preview returns what a pass over the deployment would do with these sets and machines, all of them its own. It changes
+// none of them. The error says why the controller would do nothing about the deployment.
 func Preview(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, machines map[types.UID][]*v1beta1.Machine, now time.Time) (Previewed, error) {
 	switch selector, err := metav1.LabelSelectorAsSelector(&d.Spec.Selector); {
 	case err != nil:
@@ -78,8 +78,8 @@ func Preview(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, machines 
 		Failing: v.state.Failing, StartsIn: v.startsIn}, nil
 }
 
-// Revisions returns the deployment's sets, the oldest revision first, and the index of the one that has its template; -1 if there
-// is none.
+// Revisions returns the deployment's sets, the oldest revision first, and the index of the one that has its template; -1 if
+// there is none.
 func Revisions(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now time.Time) (ordered []*v1beta1.MachineSet, current int) {
 	h := findRevision(d, sets, now)
 	return h.sets, h.current
@@ -91,9 +91,9 @@ func Revision(set *v1beta1.MachineSet) int64 { return revisionOf(set) }
 // SameRevision reports whether a rollout from one spec to the other replaces no machines.
 func SameRevision(a, b *v1beta1.MachineSpec) bool { return sameRevision(a, b) }
 
-// RollBack takes the deployment back to the revision of a set: the fields of the template that cause a rollout. The other fields
-// stay, because a set has their latest values, not those at the time of the revision. RollBack restores spec.rolloutAfter too,
-// because otherwise the set's machines would be renewed.
+// RollBack takes the deployment back to the revision of a set: the fields of the template that cause a rollout. The other
+// fields stay, because a set has their latest values, not those at the time of the revision. RollBack restores
+// spec.rolloutAfter too, because otherwise the set's machines would be renewed.
 func RollBack(d *v1beta1.MachineDeployment, to *v1beta1.MachineSet, now time.Time) {
 	keepWhatRolls(&d.Spec.Template.Spec, &to.Spec.Template.DeepCopy().Spec)
 	if after := d.Spec.RolloutAfter; after != nil && !after.After(now) && !madeAfter(to, after.Time) {
@@ -105,8 +105,8 @@ func RollBack(d *v1beta1.MachineDeployment, to *v1beta1.MachineSet, now time.Tim
 	}
 }
 
-// RestartAt returns the earliest time from now on that, as spec.rolloutAfter, renews all existing machines: times of the API have
-// whole seconds, and a set created in the same second would count as renewed already.
+// RestartAt returns the earliest time from now on that, as spec.rolloutAfter, renews all existing machines: times of the
+// API have whole seconds, and a set created in the same second would count as renewed already.
 func RestartAt(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now time.Time) time.Time {
 	at := now.Truncate(time.Second)
 	later := func(t time.Time) {

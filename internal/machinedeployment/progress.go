@@ -34,8 +34,8 @@ type rollout struct {
 	still, deadline time.Duration
 }
 
-// progressing decides the condition Progressing with the reasons of apps/v1, given the one before (nil at first). restart says
-// that there is progress now, even if the API has no time for it yet.
+// progressing decides the condition Progressing with the reasons of apps/v1, given the one before (nil at first). restart
+// says that there is progress now, even if the API has no time for it yet.
 func progressing(before *metav1.Condition, r rollout) (condition metav1.Condition, restart bool) {
 	is := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
 		return metav1.Condition{Type: v1beta1.ConditionProgressing, Status: status, Reason: reason, Message: message}
@@ -85,8 +85,8 @@ func progressing(before *metav1.Condition, r rollout) (condition metav1.Conditio
 	return is(metav1.ConditionTrue, v1beta1.ReasonMachineSetUpdated, sentence(name+" is progressing", r.now())), false
 }
 
-// progressedAt returns when the rollout last came closer to its end, by the times in the API, which survive a restart. Without any
-// it is the creation of the deployment.
+// progressedAt returns when the rollout last came closer to its end, by the times in the API, which survive a restart.
+// Without any it is the creation of the deployment.
 func (v *view) progressedAt(d *v1beta1.MachineDeployment, now time.Time) time.Time {
 	last := d.CreationTimestamp.Time
 	note := func(t time.Time) {

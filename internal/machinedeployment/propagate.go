@@ -7,8 +7,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// propagate writes to a set the fields of its deployment that are propagated to machines in place: all that cause no rollout. The
-// set keeps the fields that cause one, so it stays of its revision.
+// propagate writes to a set the fields of its deployment that are propagated to machines in place: all that cause no
+// rollout. The set keeps the fields that cause one, so it stays of its revision.
 func propagate(set *v1beta1.MachineSet, d *v1beta1.MachineDeployment) {
 	set.Spec.MinReadySeconds = d.Spec.MinReadySeconds
 	set.Spec.DeletePolicy = d.DeletePolicyOrDefault()
@@ -42,8 +42,8 @@ func keepWhatRolls(spec, old *v1beta1.MachineSpec) {
 	}
 }
 
-// mostTemplateLabels is how many labels the API admits in a template. The template of a set has two labels more than that of its
-// deployment.
+// mostTemplateLabels is how many labels the API admits in a template. The template of a set has two labels more than that
+// of its deployment.
 const mostTemplateLabels = 64
 
 // tooManyLabels says that the deployment's template has too many labels for a set, empty if it has not.

@@ -24,8 +24,8 @@ type history struct {
 	startsIn     time.Duration
 }
 
-// findRevision sorts the sets and finds the one that has the deployment's template. If several have it, the newest one is current,
-// because that avoids a rollout.
+// findRevision sorts the sets and finds the one that has the deployment's template. If several have it, the newest one is
+// current, because that avoids a rollout.
 func findRevision(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now time.Time) history {
 	h := history{sets: slices.Clone(sets), current: -1}
 	if after := d.Spec.RolloutAfter; after != nil {
@@ -161,8 +161,8 @@ func annotate(set *v1beta1.MachineSet, key, value string) {
 	set.Annotations[key] = value
 }
 
-// expired returns the sets beyond the history limit: of the old and empty sets, the oldest. A set is empty if it has no machines
-// and its controller cannot create any.
+// expired returns the sets beyond the history limit: of the old and empty sets, the oldest. A set is empty if it has no
+// machines and its controller cannot create any.
 func (h history) expired(counted []Set, limit int32) []*v1beta1.MachineSet {
 	var empty []*v1beta1.MachineSet
 	for i, set := range h.sets {

@@ -18,8 +18,8 @@ type sharedState struct {
 	deployments map[types.NamespacedName]*deploymentState
 }
 
-// deploymentState is the state of one deployment. Only the worker that reconciles the deployment uses it, except for the fields
-// that events write.
+// deploymentState is the state of one deployment. Only the worker that reconciles the deployment uses it, except for the
+// fields that events write.
 type deploymentState struct {
 	uid types.UID
 	// cache says whether the cache may be trusted: a pass confirms it by a comparison with live lists.
@@ -129,15 +129,15 @@ func (m *sharedState) takeFailed(r *deploymentState) []launchFailure {
 	return failed
 }
 
-// Passes are spaced by debouncePerMachine for each machine, up to maxDebounce, so that counting takes a bounded share of the CPU
-// even if many machines report at once.
+// Passes are spaced by debouncePerMachine for each machine, up to maxDebounce, so that counting takes a bounded share of
+// the CPU even if many machines report at once.
 const (
 	debouncePerMachine = 400 * time.Microsecond
 	maxDebounce        = 2 * time.Second
 )
 
-// stepDebounce is how long a rollout waits for events of machines before a step, so that one step, with one write for each set,
-// replaces several machines if several may be replaced.
+// stepDebounce is how long a rollout waits for events of machines before a step, so that one step, with one write for each
+// set, replaces several machines if several may be replaced.
 const stepDebounce = time.Second
 
 // debounce returns how long to wait for further events before the next pass. A change of the deployment itself never waits.
@@ -184,8 +184,8 @@ func (r *deploymentState) widen(set *v1beta1.MachineSet, counted *Set) {
 	}
 }
 
-// recordWrite records that the replicas of the set, which has live machines, were changed with the given generation. Replicas that
-// the set had reached already cause no more actions.
+// recordWrite records that the replicas of the set, which has live machines, were changed with the given generation.
+// Replicas that the set had reached already cause no more actions.
 func (r *deploymentState) recordWrite(set types.UID, live, before, now int32, generation int64) {
 	if now < before && live >= before || now > before && live <= before {
 		return
@@ -206,8 +206,8 @@ func (r *deploymentState) keepOnly(sets []types.UID) {
 	}
 }
 
-// Clone returns a Reconciler with other options and a copy of r's state. It is for simulations, and must not be called during a
-// pass.
+// Clone returns a Reconciler with other options and a copy of r's state. It is for simulations, and must not be called
+// during a pass.
 func (r *Reconciler) Clone(o Options) *Reconciler {
 	f := New(o)
 	m := r.shared

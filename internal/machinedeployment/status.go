@@ -164,8 +164,8 @@ func (v *view) rollout(d *v1beta1.MachineDeployment, status *v1beta1.MachineDepl
 	return r
 }
 
-// outdated is how many machines of other revisions than the wanted one exist or may still be created. With Recreate it includes
-// those being deleted: the rollout waits until they are gone.
+// outdated is how many machines of other revisions than the wanted one exist or may still be created. With Recreate it
+// includes those being deleted: the rollout waits until they are gone.
 func (v *view) outdated() int32 {
 	var n int32
 	for i, set := range v.state.Sets {

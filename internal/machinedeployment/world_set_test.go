@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// remain is how many machines of a set with a role in a hand-over stay available: it deletes none, and hands over unavailable ones
-// first.
+// remain is how many machines of a set with a role in a hand-over stay available: it deletes none, and hands over
+// unavailable ones first.
 func (s *playedSet) remain() int32 {
 	var up int32
 	for _, m := range s.machines {

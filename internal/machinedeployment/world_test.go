@@ -15,8 +15,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// world simulates a deployment with its sets and machines, to see where plans lead. It checks each write of a plan against the
-// bounds by the true state, not by the state that the plan was given.
+// world simulates a deployment with its sets and machines, to see where plans lead. It checks each write of a plan against
+// the bounds by the true state, not by the state that the plan was given.
 type world struct {
 	t   *testing.T
 	log *strings.Builder
@@ -39,8 +39,8 @@ type world struct {
 	waiting             string
 }
 
-// playedSet simulates a MachineSet and its controller, which makes a plan and then carries it out step by step, even if the set
-// changes meanwhile.
+// playedSet simulates a MachineSet and its controller, which makes a plan and then carries it out step by step, even if the
+// set changes meanwhile.
 type playedSet struct {
 	name       string
 	revision   int
@@ -252,8 +252,8 @@ func (w *world) crashes() bool {
 	return true
 }
 
-// assign gives a set, which had so many replicas before, its role in a hand-over and checks that the set cannot delete machines
-// that were handed over.
+// assign gives a set, which had so many replicas before, its role in a hand-over and checks that the set cannot delete
+// machines that were handed over.
 func (w *world) assign(set *playedSet, role Role, replicas int32) {
 	w.t.Helper()
 	if surplus := set.live() - max(replicas, set.replicas); surplus > 0 {
@@ -311,8 +311,8 @@ func (w *world) mayExist() (n int32) {
 	return n
 }
 
-// surelyAvailable is how many machines remain available if every controller carries out its present plan, and then deletes its
-// surplus.
+// surelyAvailable is how many machines remain available if every controller carries out its present plan, and then deletes
+// its surplus.
 func (w *world) surelyAvailable() (n int32) {
 	for _, s := range w.sets {
 		if s.MoveTo != "" || s.ReceiveFrom != "" {

@@ -140,8 +140,8 @@ func (p *pass) adopt(ctx context.Context, orphans []*v1beta1.Machine) error {
 	return err
 }
 
-// scaleDown deletes surplus machines. A machine that was chosen among others, or because it was not available, is deleted only
-// if it has not changed since; otherwise the next round decides again.
+// scaleDown deletes surplus machines. A machine that was chosen among others, or because it was not available, is deleted
+// only if it has not changed since; otherwise the next round decides again.
 func (p *pass) scaleDown(ctx context.Context, victims []*v1beta1.Machine, chosen bool) (err error) {
 	victims = victims[:min(len(victims), maxBatch)]
 	if len(victims) > 0 && p.deployment != nil {

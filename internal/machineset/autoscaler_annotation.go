@@ -17,8 +17,8 @@ const deleteAnnotationLayout = "2006-01-02 15:04:05.999999999 -0700 MST"
 
 var monotonicReading = regexp.MustCompile(` m=[+-][0-9]+\.[0-9]+$`)
 
-// autoscalerDeleteAnnotation returns when an autoscaler annotated the machine for deletion; false if the annotation is missing
-// or a person's.
+// autoscalerDeleteAnnotation returns when an autoscaler annotated the machine for deletion; false if the annotation is
+// missing or a person's.
 func autoscalerDeleteAnnotation(m *v1beta1.Machine) (time.Time, bool) {
 	value, ok := m.Annotations[v1beta1.AnnotationDeleteMachine]
 	if !ok {

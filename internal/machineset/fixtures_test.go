@@ -177,7 +177,8 @@ func stateOf(set *v1beta1.MachineSet, machines ...*v1beta1.Machine) State {
 	return s
 }
 
-// autoscalerValue is what cluster-autoscaler writes as delete annotation: time.Now().String() in a process that has run for a while.
+// autoscalerValue is what cluster-autoscaler writes as delete annotation: time.Now().String() in a process that has run for
+// a while.
 func autoscalerValue(ago time.Duration) string {
 	return epoch.Add(-ago).String() + " m=+5023.113729458"
 }

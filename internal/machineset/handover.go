@@ -102,8 +102,8 @@ func (p *pass) readPartner(ctx context.Context) error {
 	return nil
 }
 
-// handOver hands machines over, each by one patch that fails on a conflict. It first reads the receiving set live, because the
-// garbage collector would delete a machine whose set is gone.
+// handOver hands machines over, each by one patch that fails on a conflict. It first reads the receiving set live, because
+// the garbage collector would delete a machine whose set is gone.
 func (p *pass) handOver(ctx context.Context, updates []Update) error {
 	if len(updates) == 0 {
 		return nil

@@ -16,8 +16,8 @@ import (
 	"machinist.dev/machinist/internal/machinestate"
 )
 
-// FuzzPlans changes the world arbitrarily between plans, carries each plan out wholly or in part, and checks every plan against
-// the state that it was made for.
+// FuzzPlans changes the world arbitrarily between plans, carries each plan out wholly or in part, and checks every plan
+// against the state that it was made for.
 func FuzzPlans(f *testing.F) {
 	for seed := range int64(300) {
 		f.Add(seed)

@@ -7,7 +7,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// S-15, S-17: a machine due for preservation is deleted neither because it failed nor as surplus, and no other one in its stead.
+// S-15, S-17: a machine due for preservation is deleted neither because it failed nor as surplus, and no other one in its
+// stead.
 func TestMachinesDueForPreservationAreNotDeleted(t *testing.T) {
 	withInstance := func(m *v1beta1.Machine) { m.Status.Instance = &v1beta1.InstanceStatus{State: v1beta1.InstanceRunning} }
 	now, failed := annotated(v1beta1.AnnotationPreserve, v1beta1.PreserveNow), annotated(v1beta1.AnnotationPreserve, v1beta1.PreserveWhenFailed)

@@ -30,9 +30,9 @@ func remediable(m *v1beta1.Machine) bool {
 		!preservation.Due(m) && machinestate.Unlaunchable(m) == nil
 }
 
-// remediationCandidates returns the machines that failed or were found unhealthy and may be replaced, newest first: these were
-// never available, or for the shortest time. Machines that recovered since are candidates only after wait, which is zero if
-// there are none.
+// remediationCandidates returns the machines that failed or were found unhealthy and may be replaced, newest first: these
+// were never available, or for the shortest time. Machines that recovered since are candidates only after wait, which is
+// zero if there are none.
 func remediationCandidates(machines []*v1beta1.Machine, seen recoveries, now time.Time) (candidates []*v1beta1.Machine, wait time.Duration) {
 	for _, m := range machines {
 		if !remediable(m) {

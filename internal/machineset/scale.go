@@ -192,9 +192,9 @@ func Decide(s State) Plan {
 	return p
 }
 
-// selectorOf returns the selector of a valid set, or why the set is invalid. The API rejects invalid sets, but one that exists
-// anyway must do no harm: an empty selector would adopt all machines, and a set whose new machines do not match its selector,
-// or whose template annotates them for deletion, would create machines without end.
+// selectorOf returns the selector of a valid set, or why the set is invalid. The API rejects invalid sets, but one that
+// exists anyway must do no harm: an empty selector would adopt all machines, and a set whose new machines do not match its
+// selector, or whose template annotates them for deletion, would create machines without end.
 func selectorOf(set *v1beta1.MachineSet) (labels.Selector, Reason) {
 	if n := set.ReplicasOrDefault(); n < 0 || n > maxReplicas {
 		return nil, Reason{v1beta1.ReasonInvalidConfiguration, fmt.Sprintf("spec.replicas is %d, not between 0 and %d", n, maxReplicas)}
@@ -282,8 +282,8 @@ func (p *Plan) create(s State, missing int) {
 }
 
 // remediate plans to delete failed and unhealthy machines: all whose instance is lost, and the others within the budget.
-// While the API rejects new machines they stay: they may recover, and people can inspect them. Unlaunchable machines only stop
-// creation: they must not keep other failed machines from being replaced.
+// While the API rejects new machines they stay: they may recover, and people can inspect them. Unlaunchable machines only
+// stop creation: they must not keep other failed machines from being replaced.
 func (p *Plan) remediate(s State, active []*v1beta1.Machine) {
 	candidates, wait := remediationCandidates(active, s.Recoveries, s.Now)
 	if wait > 0 {

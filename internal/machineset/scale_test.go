@@ -1,6 +1,7 @@
 package machineset
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -138,8 +139,8 @@ func TestDecideFollowsRejectionsAndFailures(t *testing.T) {
 	}
 }
 
-// S-20: machines whose instance vanished are replaced at once, even if the budget is used up, unless replacements of such machines
-// vanish in a row.
+// S-20: machines whose instance vanished are replaced at once, even if the budget is used up, unless replacements of such
+// machines vanish in a row.
 func TestVanishedMachinesAreReplacedAtOnce(t *testing.T) {
 	with := func(s State, change func(*State)) State { change(&s); return s }
 	preempted := stateOf(aSet(5), newMachine("a", lost), newMachine("b", lost), newMachine("c", lost), newMachine("d", broken), newMachine("e", toRemediate))
@@ -284,4 +285,28 @@ func TestAutoscalerDeleteAnnotation(t *testing.T) {
 
 func templateAnnotated(key string) func(*v1beta1.MachineSet) {
 	return func(s *v1beta1.MachineSet) { s.Spec.Template.ObjectMeta.Annotations = map[string]string{key: "x"} }
+}
+
+// A pass costs time in proportion to the machines of its set; watches.go spaces passes out in the same proportion.
+func BenchmarkSettledPass(b *testing.B) {
+	for _, n := range []int{100, 5000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			s := stateOf(aSet(int32(n)), several("m", n, up)...)
+			for b.Loop() {
+				Resume(s.Machines, n, 0, s.Now).InFlight(s.Machines)
+				Status(s, Decide(s), Reason{})
+			}
+		})
+	}
+}
+
+func BenchmarkScaleDown(b *testing.B) {
+	for _, n := range []int{100, 5000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			s := stateOf(aSet(int32(n/2)), several("m", n, up)...)
+			for b.Loop() {
+				Decide(s)
+			}
+		})
+	}
 }

@@ -18,8 +18,8 @@ import (
 // maxFailedMachines is how many failed machines the status describes.
 const maxFailedMachines = 10
 
-// Status returns the status of a set with the state s and the plan p. failure is why a machine could not be created or deleted
-// just now; its reason is empty if nothing failed.
+// Status returns the status of a set with the state s and the plan p. failure is why a machine could not be created or
+// deleted just now; its reason is empty if nothing failed.
 func Status(s State, p Plan, failure Reason) v1beta1.MachineSetStatus {
 	status := *s.Set.Status.DeepCopy()
 	status.Conditions = conditionlimit.Fleet.Apply(status.Conditions)

@@ -65,8 +65,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// S-23: a status that is written before the set has acted, or while it waits for its cache, does not set observedGeneration. Waiting
-// for a reason that the status reports counts as having acted.
+// S-23: a status that is written before the set has acted, or while it waits for its cache, does not set
+// observedGeneration. Waiting for a reason that the status reports counts as having acted.
 func TestAGenerationIsObservedWhenItWasActedUpon(t *testing.T) {
 	failing := stateOf(aSet(2), newMachine("a", up))
 	failing.NextCreation, failing.CreationFailure = epoch.Add(time.Minute), Reason{v1beta1.ReasonMachineCreateFailed, "quota"}

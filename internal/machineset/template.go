@@ -114,8 +114,8 @@ func (t template) machine(provider string) *v1beta1.Machine {
 	return m
 }
 
-// propagate returns the machine with the template's fields that are propagated in place: all that do not need a new instance. It
-// returns nil if there is nothing to change. Keys that others put on the machine stay.
+// propagate returns the machine with the template's fields that are propagated in place: all that do not need a new
+// instance. It returns nil if there is nothing to change. Keys that others put on the machine stay.
 func (t template) propagate(m *v1beta1.Machine) *v1beta1.Machine {
 	if t.inSync(m) {
 		return nil
@@ -186,8 +186,8 @@ func mergeTaints(current, wanted []corev1.Taint, before []string) []corev1.Taint
 	return append(merged, wanted...)
 }
 
-// mergeHooks adds a hook only when the template gains it, because its owner removes it from a machine when it is done there. A
-// machine being deleted gets no new hooks.
+// mergeHooks adds a hook only when the template gains it, because its owner removes it from a machine when it is done
+// there. A machine being deleted gets no new hooks.
 func mergeHooks(current, wanted []v1beta1.LifecycleHook, before []string, add bool) []v1beta1.LifecycleHook {
 	var merged []v1beta1.LifecycleHook
 	for _, hook := range current {

@@ -67,9 +67,9 @@ func (r *Reconciler) Wiring() wiring.Controller {
 	}
 }
 
-// Passes that events of machines trigger are spaced by perMachine for each machine of the set, up to maxSpacing. A pass costs a
-// few microseconds for each machine, and machines that come up or go have several events each: without spacing the cost would
-// grow with the square of the number of machines.
+// Passes that events of machines trigger are spaced by perMachine for each machine of the set, up to maxSpacing. A pass
+// costs a few microseconds for each machine, and machines that come up or go have several events each: without spacing the
+// cost would grow with the square of the number of machines.
 const (
 	perMachine = 400 * time.Microsecond
 	maxSpacing = 2 * time.Second

@@ -1,6 +1,6 @@
-// Package machinestate defines in which state a Machine is, for all controllers. Controllers that act upon the same machine must
-// agree: if a deployment counts on its set deleting one machine first and the set deletes another first, too few machines stay
-// available.
+// Package machinestate defines in which state a Machine is, for all controllers. Controllers that act upon the same machine
+// must agree: if a deployment counts on its set deleting one machine first and the set deletes another first, too few
+// machines stay available.
 package machinestate
 
 import (
@@ -53,8 +53,8 @@ func Interrupted(m *v1beta1.Machine) bool {
 	return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionInterruptionNotice)
 }
 
-// ToBeReplaced reports whether the machine failed, was found unhealthy or is about to lose its instance, and its set must replace
-// it. An external remediator replaces the machines that are marked for it.
+// ToBeReplaced reports whether the machine failed, was found unhealthy or is about to lose its instance, and its set must
+// replace it. An external remediator replaces the machines that are marked for it.
 func ToBeReplaced(m *v1beta1.Machine) bool { return FailedOrUnhealthy(m) || Interrupted(m) }
 
 // FailedOrUnhealthy reports whether the machine failed or was found unhealthy, and its set must replace it.
@@ -63,8 +63,8 @@ func FailedOrUnhealthy(m *v1beta1.Machine) bool {
 		meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested) && RemediationReason(m) != v1beta1.ReasonExternalRemediation
 }
 
-// ReplacementExempt reports whether the machine's set does not replace it although it may be ToBeReplaced: a person forbids it, or
-// too many machines before it were replaced, one after the other.
+// ReplacementExempt reports whether the machine's set does not replace it although it may be ToBeReplaced: a person forbids
+// it, or too many machines before it were replaced, one after the other.
 func ReplacementExempt(m *v1beta1.Machine) bool {
 	_, skip := m.Annotations[v1beta1.AnnotationSkipRemediation]
 	return skip || RemediationReason(m) == v1beta1.ReasonRetriesExhausted &&
@@ -80,8 +80,8 @@ func RemediationReason(m *v1beta1.Machine) string {
 	return ""
 }
 
-// Unlaunchable returns the condition Launched of a machine whose configuration cannot be launched, nil for any other machine. A
-// new machine of the same template would fail alike.
+// Unlaunchable returns the condition Launched of a machine whose configuration cannot be launched, nil for any other
+// machine. A new machine of the same template would fail alike.
 func Unlaunchable(m *v1beta1.Machine) *metav1.Condition {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionLaunched)
 	if c == nil || c.Status != metav1.ConditionFalse {

@@ -40,15 +40,16 @@ func Invalid(m *v1beta1.Machine) string {
 	}
 }
 
-// OverLimit reports whether the Machine is not preserved because too many others are, and is replaced like any other. It stays
-// so until the Machine is replaced or recovers, even if others are no longer preserved.
+// OverLimit reports whether the Machine is not preserved because too many others are, and is replaced like any other. It
+// stays so until the Machine is replaced or recovers, even if others are no longer preserved.
 func OverLimit(m *v1beta1.Machine) bool {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionPreserved)
 	return m.Annotations[v1beta1.AnnotationPreserve] == v1beta1.PreserveWhenFailed && c != nil && c.Status == "False" &&
 		c.Reason == v1beta1.ReasonTooManyPreserved && replacedForFailure(m)
 }
 
-// SameOrigin reports whether two Machines, preserved or not, are or were of one MachineDeployment, or of one MachineSet alone.
+// SameOrigin reports whether two Machines, preserved or not, are or were of one MachineDeployment, or of one MachineSet
+// alone.
 func SameOrigin(a, b *v1beta1.Machine) bool {
 	from := Origin(a)
 	return a.Namespace == b.Namespace && from != "" && from == Origin(b)
@@ -83,9 +84,9 @@ func Due(m *v1beta1.Machine) bool {
 	return machinestate.Live(m) && !Preserved(m) && m.Status.Instance != nil && !m.Replacing() && !machinestate.Unchangeable(m)
 }
 
-// replacedForFailure reports whether the set of the Machine would replace it now because it failed or was found unhealthy. If it
-// would not, preserving the Machine would cause a replacement. An interrupted Machine cannot be preserved: the cloud removes its
-// instance.
+// replacedForFailure reports whether the set of the Machine would replace it now because it failed or was found unhealthy.
+// If it would not, preserving the Machine would cause a replacement. An interrupted Machine cannot be preserved: the cloud
+// removes its instance.
 func replacedForFailure(m *v1beta1.Machine) bool {
 	return machinestate.FailedOrUnhealthy(m) && !machinestate.ReplacementExempt(m)
 }

@@ -71,8 +71,8 @@ func TestOnePatchForEachSetAndOneForTheStatus(t *testing.T) {
 	}
 }
 
-// D-11: the cache may lack a predecessor's writes. The sets that it created must not be created again, and machines that it deleted
-// must not count as available.
+// D-11: the cache may lack a predecessor's writes. The sets that it created must not be created again, and machines that it
+// deleted must not count as available.
 func TestFirstDecisionIsMadeOnLiveLists(t *testing.T) {
 	b := newBench(t)
 	b.create(3, rolling("0", "1"))

@@ -65,7 +65,8 @@ func newFleet(t testing.TB) *fleet {
 	return f
 }
 
-// provider simulates the machines' provider. Machines of a pending class do not come up until letGo; those of a broken class fail.
+// provider simulates the machines' provider. Machines of a pending class do not come up until letGo; those of a broken
+// class fail.
 type provider struct {
 	api             client.Client
 	mu              sync.Mutex

@@ -9,8 +9,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// A change of replicas is shared once, also while all machines are of an old revision: if the deployment did not record that the sets
-// were resized, it would grow the old set for the change, and shrink it for the rollout, without end.
+// A change of replicas is shared once, also while all machines are of an old revision: if the deployment did not record
+// that the sets were resized, it would grow the old set for the change, and shrink it for the rollout, without end.
 //
 // D-4.
 func TestAChangeOfReplicasIsSharedOnceWhileOnlyAnOldSetHasMachines(t *testing.T) {
@@ -29,8 +29,8 @@ func TestAChangeOfReplicasIsSharedOnceWhileOnlyAnOldSetHasMachines(t *testing.T)
 	b.wantReplicas(map[string]int32{"a": 0, "b": 4})
 }
 
-// If the cache is older than the deployment's specification, machines are read live: an autoscaler annotates machines just before it
-// lowers replicas.
+// If the cache is older than the deployment's specification, machines are read live: an autoscaler annotates machines just
+// before it lowers replicas.
 //
 // D-4.
 func TestDeleteAnnotationsAreSeenBeforeSetsShrink(t *testing.T) {

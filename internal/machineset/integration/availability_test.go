@@ -14,8 +14,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// rollout creates a deployment during a rollout: all machines of the set workers, which the bench reconciles, are available; the
-// machines of the set other are not available yet.
+// rollout creates a deployment during a rollout: all machines of the set workers, which the bench reconciles, are
+// available; the machines of the set other are not available yet.
 func rollout(b *bench, replicas, old, others int32) (other *v1beta1.MachineSet) {
 	b.Helper()
 	template := v1beta1.MachineTemplateSpec{ObjectMeta: v1beta1.TemplateMeta{Labels: map[string]string{"app": "web", "pool": "workers"}},

@@ -21,8 +21,8 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// counted counts the controller's writes and live reads in one namespace: the controller reconciles all namespaces, and other tests
-// leave sets behind.
+// counted counts the controller's writes and live reads in one namespace: the controller reconciles all namespaces, and
+// other tests leave sets behind.
 type counted struct {
 	client.Client
 	live                                       client.Reader

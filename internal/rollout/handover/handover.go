@@ -1,10 +1,10 @@
 // Package handover is the protocol between a MachineDeployment and its MachineSets to move machines from one set to another
 // without replacing them.
 //
-// The deployment annotates the receiving set (machinist.dev/receive-from). Then one patch lowers the replicas of the other set
-// and says where the difference goes (machinist.dev/move-to). From then on neither set deletes its surplus: the one hands it
-// over, the other keeps it until the deployment has counted it. So the number of machines is the same before and after every
-// step, even if a process dies in between.
+// The deployment annotates the receiving set (machinist.dev/receive-from). Then one patch lowers the replicas of the other
+// set and says where the difference goes (machinist.dev/move-to). From then on neither set deletes its surplus: the one
+// hands it over, the other keeps it until the deployment has counted it. So the number of machines is the same before and
+// after every step, even if a process dies in between.
 package handover
 
 import (
@@ -32,8 +32,8 @@ type Order struct {
 // onlySelected ends the value of an order for selected machines.
 const onlySelected = "selected"
 
-// OrderOf returns the order in a set's annotations; false if there is none. An invalid order has its whole value as To, a name
-// that no set has.
+// OrderOf returns the order in a set's annotations; false if there is none. An invalid order has its whole value as To, a
+// name that no set has.
 func OrderOf(annotations map[string]string) (Order, bool) {
 	value, ok := annotations[v1beta1.AnnotationMoveTo]
 	if !ok {
@@ -56,8 +56,8 @@ func (o Order) String() string {
 	return fmt.Sprintf("%s:%d", o.To, o.Machines)
 }
 
-// Ordered returns the deployment's order to the set; false if there is none. A set without a deployment ignores all annotations of a
-// hand-over, because no controller would ever remove them.
+// Ordered returns the deployment's order to the set; false if there is none. A set without a deployment ignores all
+// annotations of a hand-over, because no controller would ever remove them.
 func Ordered(set *v1beta1.MachineSet) (Order, bool) {
 	if !ofDeployment(set) {
 		return Order{}, false
@@ -83,8 +83,8 @@ func ofDeployment(set *v1beta1.MachineSet) bool {
 	return owner != nil && owner.Kind == "MachineDeployment"
 }
 
-// Annotate writes the order to a set, and the name of the set that it receives machines from, into its annotations. Either may be
-// empty.
+// Annotate writes the order to a set, and the name of the set that it receives machines from, into its annotations. Either
+// may be empty.
 func Annotate(set *v1beta1.MachineSet, order Order, receiveFrom string) {
 	delete(set.Annotations, v1beta1.AnnotationMoveTo)
 	delete(set.Annotations, v1beta1.AnnotationReceiveFrom)

@@ -151,7 +151,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "failed-machine-not-kept", file: "internal/machineset/remediation.go",
-		from: "!preservation.Due(m) && ", to: "",
+		from: "!preservation.Due(m) && ", to: "(true || preservation.Due(m)) && ",
 		scenario: "preserve", finds: "preservation: ",
 	},
 	{

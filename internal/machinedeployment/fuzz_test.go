@@ -107,8 +107,8 @@ func chaosWith(t *testing.T, strategy v1beta1.DeploymentStrategyType, seed uint6
 
 // somethingHappens makes one of all possible steps and names it.
 func (w *world) somethingHappens(r *rand.Rand) string {
-	var set *playedSet
-	var machine *playedMachine
+	var set *simulatedSet
+	var machine *simulatedMachine
 	if len(w.sets) > 0 {
 		set = w.sets[r.IntN(len(w.sets))]
 		if len(set.machines) > 0 {

@@ -133,7 +133,7 @@ func Decide(s State) Plan {
 		return p
 	}
 	if !s.Set.DeletionTimestamp.IsZero() {
-		p.leave(s.Orphans, v1beta1.ReasonSetDeleting)
+		p.leaveUnadopted(s.Orphans, v1beta1.ReasonSetDeleting)
 		return p
 	}
 	replicas := int(s.Set.ReplicasOrDefault())
@@ -158,10 +158,10 @@ func Decide(s State) Plan {
 	switch surplus := len(active) - replicas; {
 	case handing:
 		p.handOver(s, active, min(surplus, int(order.Machines)), order.Selected)
-		p.leave(s.Orphans, v1beta1.ReasonEnoughReplicas)
+		p.leaveUnadopted(s.Orphans, v1beta1.ReasonEnoughReplicas)
 	case surplus > 0 && handover.Receives(s.Set):
 		// The surplus was handed over, and the deployment has not counted it yet.
-		p.leave(s.Orphans, v1beta1.ReasonEnoughReplicas)
+		p.leaveUnadopted(s.Orphans, v1beta1.ReasonEnoughReplicas)
 	case surplus > 0:
 		// Machines due for preservation leave by themselves: neither they nor others in their stead are deleted.
 		staying := withoutDueForPreservation(active)
@@ -171,7 +171,7 @@ func Decide(s State) Plan {
 		if len(p.Blocked) > 0 {
 			p.waitFor(availabilityPoll)
 		}
-		p.leave(s.Orphans, v1beta1.ReasonEnoughReplicas)
+		p.leaveUnadopted(s.Orphans, v1beta1.ReasonEnoughReplicas)
 	default:
 		missing := -surplus - len(p.Release)
 		missing -= p.adopt(s, missing)
@@ -224,14 +224,14 @@ func selectorOf(set *v1beta1.MachineSet) (labels.Selector, Reason) {
 // adopt plans to take over up to missing orphans, the best first, and returns how many.
 func (p *Plan) adopt(s State, missing int) int {
 	if missing <= 0 || has(s.Set.Annotations, v1beta1.AnnotationNoCreate) {
-		p.leave(s.Orphans, v1beta1.ReasonEnoughReplicas)
+		p.leaveUnadopted(s.Orphans, v1beta1.ReasonEnoughReplicas)
 		return 0
 	}
 	best := machinestate.DeletionOrder(s.Orphans, s.Set.DeletePolicyOrDefault(), s.Set.Generation)
 	slices.Reverse(best)
 	for i, m := range best {
 		if i == missing {
-			p.leave(best[i:], v1beta1.ReasonEnoughReplicas)
+			p.leaveUnadopted(best[i:], v1beta1.ReasonEnoughReplicas)
 			break
 		}
 		p.Adopt = append(p.Adopt, m)
@@ -239,7 +239,7 @@ func (p *Plan) adopt(s State, missing int) int {
 	return len(p.Adopt)
 }
 
-func (p *Plan) leave(orphans []*v1beta1.Machine, reason string) {
+func (p *Plan) leaveUnadopted(orphans []*v1beta1.Machine, reason string) {
 	if len(orphans) > 0 {
 		p.Unadopted, p.UnadoptedReason = orphans, reason
 	}

@@ -27,7 +27,7 @@ type world struct {
 	paused, frozen      bool
 	manual              bool
 	template            string // name of the wanted revision
-	sets                []*playedSet
+	sets                []*simulatedSet
 	sizedFor            int32
 	bad                 map[string]bool // templates whose machines do not launch
 	outage              bool            // no machine becomes available
@@ -39,9 +39,9 @@ type world struct {
 	waiting             string
 }
 
-// playedSet simulates a MachineSet and its controller, which makes a plan and then carries it out step by step, even if the
+// simulatedSet simulates a MachineSet and its controller, which makes a plan and then carries it out step by step, even if the
 // set changes meanwhile.
-type playedSet struct {
+type simulatedSet struct {
 	name       string
 	revision   int
 	replicas   int32
@@ -49,15 +49,15 @@ type playedSet struct {
 	decidedOn  int64 // the generation
 	observed   int64
 	creates    int32 // machines decided to be made
-	victims    []*playedMachine
+	victims    []*simulatedMachine
 	noCreate   bool
 	Role
-	gives    []*playedMachine // machines decided to be handed over to the set givesTo
+	gives    []*simulatedMachine // machines decided to be handed over to the set givesTo
 	givesTo  string
-	machines []*playedMachine
+	machines []*simulatedMachine
 }
 
-type playedMachine struct {
+type simulatedMachine struct {
 	name     string
 	state    machineState
 	marked   bool
@@ -83,7 +83,7 @@ func newWorld(t *testing.T, strategy v1beta1.DeploymentStrategyType, replicas, s
 		sizedFor: Unknown, bad: map[string]bool{}, known: &deploymentState{unobserved: map[types.UID]unobservedReplicas{}}, clock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 }
 
-func (w *world) set(name string) *playedSet {
+func (w *world) set(name string) *simulatedSet {
 	for _, s := range w.sets {
 		if s.name == name {
 			return s
@@ -93,7 +93,7 @@ func (w *world) set(name string) *playedSet {
 }
 
 // object returns the set as a MachineSet.
-func (s *playedSet) object() *v1beta1.MachineSet {
+func (s *simulatedSet) object() *v1beta1.MachineSet {
 	set := &v1beta1.MachineSet{
 		ObjectMeta: metav1.ObjectMeta{Name: s.name, UID: types.UID(s.name), Generation: s.generation},
 		Spec:       v1beta1.MachineSetSpec{Replicas: &s.replicas},
@@ -104,7 +104,7 @@ func (s *playedSet) object() *v1beta1.MachineSet {
 }
 
 // object returns the machine as a Machine.
-func (m *playedMachine) object() *v1beta1.Machine {
+func (m *simulatedMachine) object() *v1beta1.Machine {
 	o := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: m.name, UID: types.UID(m.name), CreationTimestamp: metav1.NewTime(m.since)}}
 	if m.selected {
 		o.Labels = map[string]string{v1beta1.LabelSelectedForUpdate: ""}
@@ -141,7 +141,7 @@ func (m *playedMachine) object() *v1beta1.Machine {
 	return o
 }
 
-func (s *playedSet) objects() []*v1beta1.Machine {
+func (s *simulatedSet) objects() []*v1beta1.Machine {
 	objects := make([]*v1beta1.Machine, len(s.machines))
 	for i, m := range s.machines {
 		objects[i] = m.object()
@@ -149,7 +149,7 @@ func (s *playedSet) objects() []*v1beta1.Machine {
 	return objects
 }
 
-func (s *playedSet) live() (n int32) {
+func (s *simulatedSet) live() (n int32) {
 	for _, m := range s.machines {
 		if !m.deleting {
 			n++
@@ -177,7 +177,7 @@ func (w *world) bounds() Bounds {
 // state observes the state as a pass would.
 func (w *world) state() State {
 	s := State{Strategy: w.strategy, Manual: w.manual, Replicas: w.replicas, Bounds: w.bounds(), SizedFor: w.sizedFor, Paused: w.paused, Frozen: w.frozen, Current: -1}
-	slices.SortFunc(w.sets, func(a, b *playedSet) int { return cmp.Compare(a.revision, b.revision) })
+	slices.SortFunc(w.sets, func(a, b *simulatedSet) int { return cmp.Compare(a.revision, b.revision) })
 	for i, set := range w.sets {
 		counted, _ := count(set.object(), set.objects(), 0, w.clock)
 		w.known.widen(set.object(), &counted)
@@ -200,7 +200,7 @@ func (w *world) pass() bool {
 	if !w.paused && !w.frozen {
 		if set := w.set(w.template); set == nil {
 			w.revisions++
-			w.sets = append(w.sets, &playedSet{name: w.template, revision: w.revisions, generation: 1})
+			w.sets = append(w.sets, &simulatedSet{name: w.template, revision: w.revisions, generation: 1})
 		} else if set.revision != w.revisions {
 			w.revisions++
 			set.revision = w.revisions
@@ -254,7 +254,7 @@ func (w *world) crashes() bool {
 
 // assign gives a set, which had so many replicas before, its role in a hand-over and checks that the set cannot delete
 // machines that were handed over.
-func (w *world) assign(set *playedSet, role Role, replicas int32) {
+func (w *world) assign(set *simulatedSet, role Role, replicas int32) {
 	w.t.Helper()
 	if surplus := set.live() - max(replicas, set.replicas); surplus > 0 {
 		if set.MoveTo != "" && role.MoveTo == "" || set.ReceiveFrom != "" && role.ReceiveFrom == "" {
@@ -268,7 +268,7 @@ func (w *world) assign(set *playedSet, role Role, replicas int32) {
 }
 
 // write carries a scale out and checks that it keeps the bounds.
-func (w *world) write(set *playedSet, scale Scale, role Role, state State) {
+func (w *world) write(set *simulatedSet, scale Scale, role Role, state State) {
 	w.t.Helper()
 	if scale.From != set.replicas || scale.From == scale.To {
 		w.t.Fatalf("%s: %s does not start at its %d replicas\n%s", set.name, scale, set.replicas, w.log)
@@ -319,7 +319,7 @@ func (w *world) surelyAvailable() (n int32) {
 			n += s.remain()
 			continue
 		}
-		order := slices.DeleteFunc(s.order(), func(m *playedMachine) bool { return slices.Contains(s.victims, m) })
+		order := slices.DeleteFunc(s.order(), func(m *simulatedMachine) bool { return slices.Contains(s.victims, m) })
 		for i, m := range order {
 			if m.state == available && int32(len(order)-i) <= s.replicas {
 				n++
@@ -339,7 +339,7 @@ func (w *world) round() {
 }
 
 // sync lets the set's controller do all that it has to do.
-func (w *world) sync(s *playedSet) {
+func (w *world) sync(s *simulatedSet) {
 	w.t.Helper()
 	for range 2 {
 		w.decide(s)

@@ -8,7 +8,7 @@ import (
 
 // remain is how many machines of a set with a role in a hand-over stay available: it deletes none, and hands over
 // unavailable ones first.
-func (s *playedSet) remain() int32 {
+func (s *simulatedSet) remain() int32 {
 	var up int32
 	for _, m := range s.machines {
 		if m.state == available && !m.deleting && !slices.Contains(s.victims, m) {
@@ -42,21 +42,21 @@ func (w *world) stay() (n int32) {
 }
 
 // giving returns the machines that may be handed over in the order in which they are.
-func (s *playedSet) giving() []*playedMachine {
-	order := slices.DeleteFunc(s.order(), func(m *playedMachine) bool { return s.BySelection && !m.selected })
-	rank := func(m *playedMachine) int {
+func (s *simulatedSet) giving() []*simulatedMachine {
+	order := slices.DeleteFunc(s.order(), func(m *simulatedMachine) bool { return s.BySelection && !m.selected })
+	rank := func(m *simulatedMachine) int {
 		if m.state == available {
 			return 1
 		}
 		return 0
 	}
-	slices.SortStableFunc(order, func(a, b *playedMachine) int { return cmp.Compare(rank(a), rank(b)) })
+	slices.SortStableFunc(order, func(a, b *simulatedMachine) int { return cmp.Compare(rank(a), rank(b)) })
 	return order
 }
 
 // order returns the live machines in the order of deletion, available ones first where it leaves that open.
-func (s *playedSet) order() []*playedMachine {
-	rank := func(m *playedMachine) int {
+func (s *simulatedSet) order() []*simulatedMachine {
+	rank := func(m *simulatedMachine) int {
 		switch {
 		case m.marked && m.state == available:
 			return 0
@@ -65,18 +65,18 @@ func (s *playedSet) order() []*playedMachine {
 		}
 		return map[machineState]int{failed: 2, comingUp: 3, sick: 4, disturbed: 4, available: 5, asked: 5, unwilling: 5}[m.state]
 	}
-	var order []*playedMachine
+	var order []*simulatedMachine
 	for _, m := range s.machines {
 		if !m.deleting {
 			order = append(order, m)
 		}
 	}
-	slices.SortStableFunc(order, func(a, b *playedMachine) int { return cmp.Compare(rank(a), rank(b)) })
+	slices.SortStableFunc(order, func(a, b *simulatedMachine) int { return cmp.Compare(rank(a), rank(b)) })
 	return order
 }
 
 // decide lets the set's controller plan, unless it still carries out an earlier plan.
-func (w *world) decide(s *playedSet) {
+func (w *world) decide(s *simulatedSet) {
 	if s.creates > 0 || len(s.victims) > 0 || len(s.gives) > 0 {
 		return
 	}
@@ -95,7 +95,7 @@ func (w *world) decide(s *playedSet) {
 }
 
 // act lets the set's controller create or delete one machine; it returns false if there was nothing left to do.
-func (w *world) act(s *playedSet) bool {
+func (w *world) act(s *simulatedSet) bool {
 	w.t.Helper()
 	defer w.crashes()
 	switch {
@@ -104,7 +104,7 @@ func (w *world) act(s *playedSet) bool {
 	case s.creates > 0:
 		s.creates--
 		w.machines++
-		s.machines = append(s.machines, &playedMachine{name: fmt.Sprintf("%s%d", s.name, w.machines), state: comingUp, since: w.clock})
+		s.machines = append(s.machines, &simulatedMachine{name: fmt.Sprintf("%s%d", s.name, w.machines), state: comingUp, since: w.clock})
 		var all int32
 		for _, other := range w.sets {
 			all += other.live()
@@ -143,7 +143,7 @@ func (w *world) up() (n int32) {
 }
 
 // failed returns a failed machine of the set that is not a victim, nil if there is none.
-func (s *playedSet) failed() *playedMachine {
+func (s *simulatedSet) failed() *simulatedMachine {
 	for _, m := range s.machines {
 		if m.state == failed && !m.deleting && !slices.Contains(s.victims, m) {
 			return m
@@ -153,13 +153,13 @@ func (s *playedSet) failed() *playedMachine {
 }
 
 // expects reports whether machines are being handed over to the set.
-func (w *world) expects(s *playedSet) bool {
+func (w *world) expects(s *simulatedSet) bool {
 	from := w.set(s.ReceiveFrom)
 	return from != nil && from.MoveTo == s.name
 }
 
 // give hands one machine over, unless it was deleted meanwhile.
-func (w *world) give(s *playedSet) {
+func (w *world) give(s *simulatedSet) {
 	w.t.Helper()
 	m, to := s.gives[0], w.set(s.givesTo)
 	s.gives = s.gives[1:]
@@ -182,20 +182,20 @@ func (w *world) give(s *playedSet) {
 }
 
 // report lets the set's controller write its status once it has carried out its plan.
-func (s *playedSet) report() {
+func (s *simulatedSet) report() {
 	if s.creates == 0 && len(s.victims) == 0 && len(s.gives) == 0 {
 		s.observed = s.decidedOn
 	}
 }
 
 // become brings a machine to a state.
-func (w *world) become(m *playedMachine, state machineState) {
+func (w *world) become(m *simulatedMachine, state machineState) {
 	if m.state != state {
 		m.state, m.since = state, w.clock
 	}
 }
 
 // remove removes a machine whose deletion is complete.
-func (s *playedSet) remove(m *playedMachine) {
-	s.machines = slices.DeleteFunc(s.machines, func(o *playedMachine) bool { return o == m })
+func (s *simulatedSet) remove(m *simulatedMachine) {
+	s.machines = slices.DeleteFunc(s.machines, func(o *simulatedMachine) bool { return o == m })
 }

@@ -411,7 +411,7 @@ func (w *world) String() string {
 	return b.String()
 }
 
-// note writes a line of a story.
+// note writes a line of the golden file.
 func (w *world) note(format string, args ...any) {
 	fmt.Fprintf(w.log, "— "+format+"\n", args...)
 }

@@ -135,7 +135,7 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings) err
 		return fmt.Errorf("add the machine deployment controller: %w", err)
 	}
 	if target := op.Target(); target != nil {
-		marker := machinedeployment.NewMarker(machinedeployment.MarkerOptions{
+		marker := machinedeployment.NewNodeTainter(machinedeployment.NodeTainterOptions{
 			Client: control.Client, Nodes: target.Client, Synced: target.Synced, Clock: clock.RealClock{}, Off: !s.markOutdatedNodes,
 			Stopped: op.Reachability().Stopped,
 		})

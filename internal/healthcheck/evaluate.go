@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machinestate"
 )
 
 // Health is how a machine fares.
@@ -40,7 +41,7 @@ type Evaluation struct {
 // observes for the first time.
 func Evaluate(p Policy, m *v1beta1.Machine, node *corev1.Node, now time.Time, clock Clock) Evaluation {
 	switch {
-	case m.Status.Phase == v1beta1.MachineFailed:
+	case machinestate.Failed(m):
 		return Evaluation{Health: Unhealthy, InTrouble: true, Why: fmt.Sprintf("The machine failed: %s.", m.Status.FailureReason)}
 	case interrupted(m):
 		return Evaluation{Health: Unknown} // What is wrong is known, and its owner replaces it without being asked.
@@ -56,7 +57,7 @@ func Evaluate(p Policy, m *v1beta1.Machine, node *corev1.Node, now time.Time, cl
 
 // interrupted reports whether the cloud has announced that it takes the machine's instance away.
 func interrupted(m *v1beta1.Machine) bool {
-	return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionInterruptionNotice)
+	return machinestate.Interrupted(m)
 }
 
 // changing returns for how long from now on an update excuses a node that does not work.
@@ -102,7 +103,7 @@ func neverLaunched(m *v1beta1.Machine) bool {
 	switch {
 	case m.Status.NodeRef != nil:
 		return false
-	case m.Status.Phase == v1beta1.MachineFailed:
+	case machinestate.Failed(m):
 		return m.Status.FailureReason == v1beta1.FailureCreateError || m.Status.FailureReason == v1beta1.FailureInsufficientResources
 	}
 	return m.Spec.ProviderID == ""

@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machinestate"
+	"machinist.dev/machinist/internal/preservation"
 	"machinist.dev/machinist/internal/wording"
 )
 
@@ -163,7 +165,7 @@ func (p Policy) exhausted(s Subject) bool {
 
 // needsMark reports whether a mark tells the owner anything: a failed machine it replaces without.
 func (p Policy) needsMark(m *v1beta1.Machine) bool {
-	return m.Status.Phase != v1beta1.MachineFailed || p.Type == v1beta1.RemediationExternal
+	return !machinestate.Failed(m) || p.Type == v1beta1.RemediationExternal
 }
 
 func (j *Judgement) recheckIn(d time.Duration) {
@@ -195,10 +197,7 @@ func judged(m *v1beta1.Machine) bool {
 
 // leftAlone reports whether nothing about the machine is changed, not even a mark that it has.
 func leftAlone(m *v1beta1.Machine) bool {
-	version, versioned := m.Labels[v1beta1.LabelTypeVersion]
-	return !m.DeletionTimestamp.IsZero() || versioned && version != v1beta1.TypeVersion ||
-		has(m.Annotations, v1beta1.AnnotationPaused) || has(m.Annotations, v1beta1.AnnotationClusterAPIPaused) ||
-		has(m.Annotations, v1beta1.AnnotationPreservedUntil)
+	return !machinestate.Live(m) || machinestate.Unchangeable(m) || preservation.Preserved(m)
 }
 
 func has(m map[string]string, key string) bool {

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machinestate"
 )
 
 // fieldManager owns RemediationRequested. The rest of the status is the provider's.
@@ -64,7 +65,7 @@ func (p *pass) mark(ctx context.Context, wishes map[types.UID]wanted, s Situatio
 		if _, wish := wishes[m.UID]; wish || c == nil || leftAlone(m) {
 			continue
 		}
-		if m.Status.Phase == v1beta1.MachineFailed && c.Status == metav1.ConditionTrue && judged(m) {
+		if machinestate.Failed(m) && c.Status == metav1.ConditionTrue && judged(m) {
 			continue // It failed after it was marked, and will be replaced in any case.
 		}
 		errs = append(errs, p.withdraw(ctx, m))

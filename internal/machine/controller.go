@@ -23,6 +23,7 @@ import (
 	"machinist.dev/machinist/internal/conditionlimit"
 	"machinist.dev/machinist/internal/machine/interruption"
 	"machinist.dev/machinist/internal/machineclass/resolve"
+	"machinist.dev/machinist/internal/machinestate"
 	"machinist.dev/machinist/internal/wiring"
 	"machinist.dev/machinist/pkg/provider"
 )
@@ -410,14 +411,10 @@ func hasFinalizer(m *v1beta1.Machine) bool {
 // unsupportedSchema says why the Machine is neither launched nor changed, only observed and deleted: it was written for a schema
 // that this process does not know. Empty if it was not.
 func unsupportedSchema(m *v1beta1.Machine) string {
-	if v, labelled := m.Labels[v1beta1.LabelTypeVersion]; labelled && v != v1beta1.TypeVersion {
-		return fmt.Sprintf("Label %s is %q; this process knows %q. The machine can be deleted, nothing else.", v1beta1.LabelTypeVersion, v, v1beta1.TypeVersion)
+	if machinestate.UnsupportedSchema(m.Labels) {
+		return fmt.Sprintf("Label %s is %q; this process knows %q. The machine can be deleted, nothing else.", v1beta1.LabelTypeVersion, m.Labels[v1beta1.LabelTypeVersion], v1beta1.TypeVersion)
 	}
 	return ""
 }
 
-func paused(m *v1beta1.Machine) bool {
-	_, ours := m.Annotations[v1beta1.AnnotationPaused]
-	_, clusterAPI := m.Annotations[v1beta1.AnnotationClusterAPIPaused]
-	return ours || clusterAPI
-}
+func paused(m *v1beta1.Machine) bool { return machinestate.Paused(m) }

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machine/drain"
 	"machinist.dev/machinist/internal/machine/interruption"
+	"machinist.dev/machinist/internal/machinestate"
 	"machinist.dev/machinist/internal/preservation"
 )
 
@@ -20,7 +20,7 @@ const interruptionMargin = 5 * time.Second
 
 // interrupted reports whether the cloud has announced that it reclaims the Machine's instance.
 func interrupted(m *v1beta1.Machine) bool {
-	return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionInterruptionNotice)
+	return machinestate.Interrupted(m)
 }
 
 // announcement is an announced interruption, and its source.

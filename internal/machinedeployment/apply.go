@@ -15,10 +15,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/freshness"
 	"machinist.dev/machinist/internal/rollout/handover"
 )
 
-// apply brings the sets to what was decided, with at most one write for each: first what shrinks, then what grows.
+// apply carries out the plan with at most one write for each set: first those that shrink, then those that grow.
 func (p *pass) apply(ctx context.Context, v *view) error {
 	wanted := make(map[int]int32, len(v.plan.Scales))
 	for _, scale := range v.plan.Scales {
@@ -40,13 +41,13 @@ func (p *pass) apply(ctx context.Context, v *view) error {
 		}
 		before := counted.Replicas
 		err := p.patchSet(ctx, set, after)
-		// What was only counted its controller sees already, and deletes nothing of.
+		// If the deployment only counts machines that the set has received, the set deletes none of them.
 		counts := counted.ReceiveFrom != "" && wanted[i] > 0 && before+wanted[i] <= counted.Live
-		if wanted[i] != 0 && !counts && (err == nil || ambiguous(err)) {
-			p.known.tell(set.UID, counted.Live, before, before+wanted[i], max(after.Generation, set.Generation+1))
+		if wanted[i] != 0 && !counts && (err == nil || freshness.Ambiguous(err)) {
+			p.known.recordWrite(set.UID, counted.Live, before, before+wanted[i], max(after.Generation, set.Generation+1))
 		}
 		if unacceptable(err) {
-			v.refuse(v1beta1.ReasonInvalidConfiguration, fmt.Errorf("change set %s: %w", set.Name, err))
+			v.noteRejection(v1beta1.ReasonInvalidConfiguration, fmt.Errorf("change set %s: %w", set.Name, err))
 			continue
 		}
 		if err != nil {
@@ -60,10 +61,10 @@ func (p *pass) apply(ctx context.Context, v *view) error {
 	return p.create(ctx, v, wanted[len(v.sets)])
 }
 
-// wantedSet returns set i as it shall be.
+// wantedSet returns the desired state of set i.
 func (v *view) wantedSet(d *v1beta1.MachineDeployment, i int, change int32) *v1beta1.MachineSet {
 	set, counted := v.sets[i].DeepCopy(), v.state.Sets[i]
-	// Sets that are kept only to roll back to stay as they were.
+	// Sets that exist only for a rollback do not change.
 	inUse := i == v.current || set.ReplicasOrDefault()+change > 0 || ceiling(counted)+counted.Deleting > 0
 	if inUse {
 		propagate(set, d)
@@ -83,8 +84,8 @@ func (v *view) wantedSet(d *v1beta1.MachineDeployment, i int, change int32) *v1b
 		annotate(set, v1beta1.AnnotationNoCreate, "")
 	}
 	if i == v.anchor() {
-		// Alone it is worth a write only while a rollout has to know whether replicas changed: while another set has
-		// any. Without it the sets would be sized for the change again and again.
+		// This annotation alone is worth a write only while another set has replicas, because a rollout must know whether
+		// replicas changed. Without it the sets would be resized for the same change again and again.
 		previous, recorded := set.Annotations[v1beta1.AnnotationSizedFor]
 		sizedFor := strconv.Itoa(int(v.plan.SizedFor))
 		othersActive := slices.ContainsFunc(v.activeSets(), func(active int) bool { return active != i })
@@ -98,25 +99,18 @@ func (v *view) wantedSet(d *v1beta1.MachineDeployment, i int, change int32) *v1b
 	return set
 }
 
-// annotate tells a set its part in a hand-over.
+// annotate writes a set's role in a hand-over into its annotations.
 func (r Role) annotate(set *v1beta1.MachineSet) {
-	delete(set.Annotations, v1beta1.AnnotationMoveTo)
-	delete(set.Annotations, v1beta1.AnnotationReceiveFrom)
-	if r.MoveTo != "" {
-		annotate(set, v1beta1.AnnotationMoveTo, handover.Order{To: r.MoveTo, Machines: r.Moves, Selected: r.BySelection}.String())
-	}
-	if r.ReceiveFrom != "" {
-		annotate(set, v1beta1.AnnotationReceiveFrom, r.ReceiveFrom)
-	}
+	handover.Annotate(set, handover.Order{To: r.MoveTo, Machines: r.Moves, Selected: r.BySelection}, r.ReceiveFrom)
 }
 
-// replacesItself reports whether machines that old sets lose are made of the wanted revision.
+// replacesItself reports whether machines that old sets lose are created in the wanted revision.
 func (v *view) replacesItself() bool {
 	return v.state.Strategy == v1beta1.StrategyOnDelete || v.state.updatesInPlace() && !v.state.Failing
 }
 
-// anchor is the index of the set that remembers what the sets were sized for: the newest once this pass is over; -1 if
-// that is the successor.
+// anchor is the index of the set whose annotation records for how many replicas the sets were sized: the newest after this
+// pass; -1 if that is the successor.
 func (v *view) anchor() int {
 	switch {
 	case v.successor != nil:
@@ -130,7 +124,7 @@ func (v *view) anchor() int {
 // adopts reports whether the wanted template may become a revision now.
 func (v *view) adopts() bool { return !v.state.Paused && !v.state.Frozen }
 
-// activeSets returns the sets that have replicas once the plan is carried out.
+// activeSets returns the sets that have replicas after the plan is carried out.
 func (v *view) activeSets() (active []int) {
 	replicas := make([]int32, len(v.state.Sets))
 	for i, set := range v.state.Sets {
@@ -147,7 +141,7 @@ func (v *view) activeSets() (active []int) {
 	return active
 }
 
-// create makes the set of a new revision.
+// create creates the set of a new revision.
 func (p *pass) create(ctx context.Context, v *view, replicas int32) error {
 	set := v.successor
 	if set == nil {
@@ -168,45 +162,45 @@ func (p *pass) create(ctx context.Context, v *view, replicas int32) error {
 	case apierrors.IsAlreadyExists(err):
 		return p.nameTaken(ctx, v)
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return nil // everything here is about to go
+		return nil // the namespace is being deleted
 	}
-	p.doubt(err)
+	p.noteAmbiguous(err)
 	err = fmt.Errorf("create set %s: %w", set.Name, err)
-	v.refuse(v1beta1.ReasonMachineSetCreateError, err)
+	v.noteRejection(v1beta1.ReasonMachineSetCreateError, err)
 	if unacceptable(err) {
 		return nil
 	}
 	return err
 }
 
-// unacceptable reports whether the API server will refuse the same write again.
+// unacceptable reports whether the API server will reject the same write again.
 func unacceptable(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
 }
 
-// refuse notes why the API server did not accept a set; the first reason is the one that is told.
-func (v *view) refuse(reason string, err error) {
-	if v.refused == nil {
-		v.refusal, v.refused = reason, err
+// noteRejection records why the API server did not accept a set; only the first one is reported.
+func (v *view) noteRejection(reason string, err error) {
+	if v.rejected == nil {
+		v.rejectedReason, v.rejected = reason, err
 	}
 }
 
-// nameTaken finds out who has the name of the new set. A set of ours that the cache did not show will be found by the
-// next pass; a name that belongs to something else is a collision, and the count of collisions makes another name.
+// nameTaken finds out which set has the name of the new set. If it is the deployment's and was missing in the cache, the next
+// pass finds it. Otherwise the name collides, and the next count of collisions makes another name.
 func (p *pass) nameTaken(ctx context.Context, v *view) error {
 	d := p.deployment
-	v.hindrance = fmt.Sprintf("the name %s is taken", v.successor.Name)
+	v.noSuccessorReason = fmt.Sprintf("the name %s is taken", v.successor.Name)
 	var taken v1beta1.MachineSet
 	switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(v.successor), &taken); {
 	case apierrors.IsNotFound(err):
-		p.wakeIn(retryConflict) // It was deleted meanwhile.
+		p.requeueIn(retryConflict) // It was deleted meanwhile.
 		return nil
 	case err != nil:
-		return fmt.Errorf("find out who has the name of set %s: %w", v.successor.Name, err)
+		return fmt.Errorf("get the set that has the name %s: %w", v.successor.Name, err)
 	}
 	if metav1.IsControlledBy(&taken, d) && sameRevision(&taken.Spec.Template.Spec, &d.Spec.Template.Spec) && madeAfter(&taken, v.rolloutAfter) {
-		p.inDoubt = true // decide on live lists until the cache has it
-		p.wakeIn(retryConflict)
+		p.known.cache.Invalidate() // decide from live lists until the cache has it
+		p.requeueIn(retryConflict)
 		return nil
 	}
 	changed := d.DeepCopy()
@@ -220,9 +214,9 @@ func (p *pass) nameTaken(ctx context.Context, v *view) error {
 	} else if err != nil {
 		return fmt.Errorf("count the collision of set %s: %w", v.successor.Name, err)
 	}
-	p.echo.Record(changed)
+	p.ownWrites.Record(changed)
 	p.deployment = changed
-	p.wakeIn(retryConflict)
+	p.requeueIn(retryConflict)
 	return nil
 }
 
@@ -232,33 +226,23 @@ func (p *pass) cleanUp(ctx context.Context, v *view) error {
 		err := p.Client.Delete(ctx, set, client.Preconditions{UID: &set.UID, ResourceVersion: &set.ResourceVersion},
 			client.PropagationPolicy(metav1.DeletePropagationBackground))
 		if client.IgnoreNotFound(err) != nil {
-			p.doubt(err)
+			p.noteAmbiguous(err)
 			return fmt.Errorf("delete the expired set %s: %w", set.Name, err)
 		}
 	}
 	return nil
 }
 
-// patchSet writes what differs between before and after, unless someone else wrote the set meanwhile.
+// patchSet writes the difference between before and after; it fails if the set was changed since it was read.
 func (p *pass) patchSet(ctx context.Context, before, after *v1beta1.MachineSet) error {
 	err := p.Client.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	p.doubt(err)
+	p.noteAmbiguous(err)
 	return err
 }
 
-// doubt notes that the outcome of a write is unknown, if that is what the error means.
-func (p *pass) doubt(err error) {
-	if err != nil && ambiguous(err) {
-		p.inDoubt = true
+// noteAmbiguous invalidates the trust in the cache if the error leaves the outcome of a write open.
+func (p *pass) noteAmbiguous(err error) {
+	if freshness.Ambiguous(err) {
+		p.known.cache.Invalidate()
 	}
-}
-
-// ambiguous reports whether a write that failed so may yet have taken effect.
-func ambiguous(err error) bool {
-	switch apierrors.ReasonForError(err) {
-	case metav1.StatusReasonUnknown, metav1.StatusReasonTimeout, metav1.StatusReasonServerTimeout,
-		metav1.StatusReasonInternalError, metav1.StatusReasonServiceUnavailable:
-		return true
-	}
-	return false
 }

@@ -11,17 +11,18 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/freshness"
 	"machinist.dev/machinist/internal/index"
+	"machinist.dev/machinist/internal/preservation"
 	"machinist.dev/machinist/internal/rollout/handover"
 )
 
-// claim returns the sets of the deployment, after it took over those that match its selector and belong to nobody and
-// let go those that no longer match. Who owns a set is decided by its owner reference alone: two deployments with one
-// selector do not fight over it.
+// claim returns the sets of the deployment. It adopts sets without an owner that match the selector, and releases sets that
+// no longer match. The owner reference alone decides which deployment owns a set: so two deployments with the same selector
+// do not fight over it.
 func (p *pass) claim(ctx context.Context, selector labels.Selector) ([]*v1beta1.MachineSet, error) {
 	owned, err := p.ownedSets(ctx)
 	if err != nil {
@@ -37,10 +38,10 @@ func (p *pass) claim(ctx context.Context, selector labels.Selector) ([]*v1beta1.
 			return nil, err
 		}
 	}
-	if p.memory.takeStrays(p.known) {
+	if p.shared.takeOrphanSetSeen(p.known) {
 		adopted, err := p.adopt(ctx, selector, owned)
 		if err != nil {
-			p.memory.keepStrays(p.known)
+			p.shared.keepOrphanSetSeen(p.known)
 			return nil, err
 		}
 		sets = append(sets, adopted...)
@@ -56,7 +57,7 @@ func (p *pass) ownedSets(ctx context.Context) ([]*v1beta1.MachineSet, error) {
 		return nil, fmt.Errorf("list the sets of the deployment: %w", err)
 	}
 	found := pointers(cached.Items)
-	if p.known.trusted {
+	if p.known.cache.Confirmed() {
 		return found, nil
 	}
 	var stored v1beta1.MachineSetList
@@ -64,7 +65,7 @@ func (p *pass) ownedSets(ctx context.Context) ([]*v1beta1.MachineSet, error) {
 		return nil, fmt.Errorf("list the sets of the deployment live: %w", err)
 	}
 	sets := slices.DeleteFunc(pointers(stored.Items), func(set *v1beta1.MachineSet) bool { return !metav1.IsControlledBy(set, d) })
-	// A set that lost our label is found by its owner alone, which only the cache can do.
+	// Only the cache finds a set by its owner, if the set lost the deployment's label.
 	for _, set := range found {
 		if set.Labels[v1beta1.LabelMachineDeployment] == d.Name {
 			continue
@@ -78,11 +79,11 @@ func (p *pass) ownedSets(ctx context.Context) ([]*v1beta1.MachineSet, error) {
 			sets = append(sets, &now)
 		}
 	}
-	p.proven = asNew(found, sets)
+	p.cacheConfirmed = freshness.SameObjects(found, sets)
 	return sets, nil
 }
 
-// adopt takes over the sets that match and have no owner, once the deployment is known to exist still.
+// adopt takes over the sets that match and have no owner, after a live read shows that the deployment still exists.
 func (p *pass) adopt(ctx context.Context, selector labels.Selector, owned []*v1beta1.MachineSet) ([]*v1beta1.MachineSet, error) {
 	d := p.deployment
 	var matching v1beta1.MachineSetList
@@ -99,7 +100,7 @@ func (p *pass) adopt(ctx context.Context, selector labels.Selector, owned []*v1b
 		if !checked {
 			var now v1beta1.MachineDeployment
 			if err := p.Live.Get(ctx, client.ObjectKeyFromObject(d), &now); err != nil {
-				return nil, fmt.Errorf("look whether the deployment may adopt set %s: %w", set.Name, err)
+				return nil, fmt.Errorf("check whether the deployment may adopt set %s: %w", set.Name, err)
 			}
 			if now.UID != d.UID || !now.DeletionTimestamp.IsZero() {
 				return nil, fmt.Errorf("adopt set %s: the deployment was deleted meanwhile", set.Name)
@@ -129,15 +130,15 @@ func (p *pass) release(ctx context.Context, set *v1beta1.MachineSet) error {
 	return nil
 }
 
-// machinesOf returns the machines of the sets by the UID of the set. They are not to be changed.
+// machinesOf returns the machines of the sets by the UID of the set. The caller must not change them.
 func (p *pass) machinesOf(ctx context.Context, sets []*v1beta1.MachineSet) (map[types.UID][]*v1beta1.Machine, error) {
 	namespace := p.deployment.Namespace
 	found := make(map[types.UID][]*v1beta1.Machine, len(sets))
 	if len(sets) == 0 {
 		return found, nil
 	}
-	// Asked first: the lists are then at least as new.
-	seen := p.marksSeen()
+	// Read before the lists, which are then at least as new.
+	seen := p.cacheAsNewAsSpec()
 	var cached []*v1beta1.Machine
 	for _, set := range sets {
 		machines, err := index.Shared[v1beta1.Machine](ctx, p.Client, &v1beta1.MachineList{}, client.InNamespace(namespace), client.MatchingFields{index.MachineByOwner: string(set.UID)})
@@ -147,9 +148,9 @@ func (p *pass) machinesOf(ctx context.Context, sets []*v1beta1.MachineSet) (map[
 		found[set.UID] = counting(machines)
 		cached = append(cached, found[set.UID]...)
 	}
-	// What a set has given away before it heard that its order was taken back may be missing in the cache.
+	// The cache may still lack machines that a set handed over before it observed that its order was taken back.
 	takenBack := slices.ContainsFunc(sets, orderTakenBack)
-	if p.known.trusted && !takenBack && (seen || !p.mayShrink(sets)) {
+	if p.known.cache.Confirmed() && !takenBack && (seen || !p.mayShrink(sets)) {
 		return found, nil
 	}
 	clear(found)
@@ -162,7 +163,7 @@ func (p *pass) machinesOf(ctx context.Context, sets []*v1beta1.MachineSet) (map[
 		return nil, fmt.Errorf("select the machines of sets %v: %w", names, err)
 	}
 	options := &client.ListOptions{Namespace: namespace, LabelSelector: labels.NewSelector().Add(*requirement)}
-	if p.known.trusted && !takenBack {
+	if p.known.cache.Confirmed() && !takenBack {
 		options.Raw = &metav1.ListOptions{ResourceVersion: p.known.specVersion, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}
 	}
 	machines, err := index.Shared[v1beta1.Machine](ctx, p.Live, &v1beta1.MachineList{}, options)
@@ -180,68 +181,43 @@ func (p *pass) machinesOf(ctx context.Context, sets []*v1beta1.MachineSet) (map[
 			counted = append(counted, m)
 		}
 	}
-	p.proven = p.proven && asNew(cached, counted)
+	p.cacheConfirmed = p.cacheConfirmed && freshness.SameObjects(cached, counted)
 	return found, nil
 }
 
-// orderTakenBack reports whether the set has heard that it is to hand over no more machines.
+// orderTakenBack reports whether the set has observed that it must hand over no more machines.
 func orderTakenBack(set *v1beta1.MachineSet) bool {
 	order, ok := handover.OrderOf(set.Annotations)
 	return ok && order.Machines == 0 && set.Status.ObservedGeneration >= set.Generation
 }
 
-// marksSeen reports whether the cache of Machines is as new as the deployment's specification. Whoever lowers replicas
-// marks machines before: a mark that is not seen would cost another machine, and of another set.
-func (p *pass) marksSeen() bool {
+// cacheAsNewAsSpec reports whether the cache of Machines is at least as new as the deployment's specification. An
+// autoscaler annotates machines for deletion before it lowers replicas: if the cache lacks the annotation, another machine
+// is deleted, and from another set.
+func (p *pass) cacheAsNewAsSpec() bool {
 	if p.MachineCacheVersion == nil {
 		return false
 	}
-	order, err := resourceversion.CompareResourceVersion(p.MachineCacheVersion(), p.known.specVersion)
-	return err == nil && order >= 0
+	return freshness.AtLeastAsNew(p.MachineCacheVersion(), p.known.specVersion)
 }
 
-// mayShrink reports whether there are more replicas than the deployment asks for, or were when the sets were sized, so that
-// it may have to be chosen which machines go. Where all go there is no choice.
+// mayShrink reports whether the deployment may have to choose which machines go: whether the sets have, or had when they were
+// sized, more replicas than the deployment. If all machines go there is no choice.
 func (p *pass) mayShrink(sets []*v1beta1.MachineSet) bool {
 	if p.deployment.ReplicasOrDefault() <= 0 {
 		return false
 	}
-	var told int32
+	var replicas int32
 	for _, set := range sets {
-		told += max(0, set.ReplicasOrDefault())
+		replicas += max(0, set.ReplicasOrDefault())
 	}
 	newest := slices.MaxFunc(sets, func(a, b *v1beta1.MachineSet) int { return cmp.Compare(revisionOf(a), revisionOf(b)) })
-	return max(told, sizedForOf(newest)) > p.deployment.ReplicasOrDefault()
+	return max(replicas, sizedForOf(newest)) > p.deployment.ReplicasOrDefault()
 }
 
-// asNew reports whether what a cache shows is at least as new as what a live list did: the same objects, none of them in
-// an older version. A cache that began later than this process's last write may still begin before it.
-func asNew[T client.Object](cached, live []T) bool {
-	if len(cached) != len(live) {
-		return false
-	}
-	versions := make(map[types.UID]string, len(cached))
-	for _, o := range cached {
-		versions[o.GetUID()] = o.GetResourceVersion()
-	}
-	for _, o := range live {
-		version, ok := versions[o.GetUID()]
-		if !ok {
-			return false
-		}
-		if order, err := resourceversion.CompareResourceVersion(version, o.GetResourceVersion()); err != nil || order < 0 {
-			return false
-		}
-	}
-	return true
-}
-
-// counting drops machines that were set aside for inspection: they are nobody's until they are deleted.
+// counting drops preserved machines: they belong to no set.
 func counting(machines []*v1beta1.Machine) []*v1beta1.Machine {
-	return slices.DeleteFunc(machines, func(m *v1beta1.Machine) bool {
-		_, aside := m.Annotations[v1beta1.AnnotationPreservedUntil]
-		return aside
-	})
+	return slices.DeleteFunc(machines, preservation.Preserved)
 }
 
 func pointers[T any](items []T) []*T {

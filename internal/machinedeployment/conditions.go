@@ -9,11 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machinestate"
 	"machinist.dev/machinist/internal/wording"
 )
-
-// longestMessage keeps the API server's answer to a large object from being repeated in full.
-const longestMessage = 1024
 
 // conditions writes the conditions of one status.
 type conditions struct {
@@ -23,9 +21,7 @@ type conditions struct {
 }
 
 func (c conditions) put(condition metav1.Condition) {
-	if len(condition.Message) > longestMessage {
-		condition.Message = strings.ToValidUTF8(condition.Message[:longestMessage], "") + "…"
-	}
+	condition.Message = wording.Brief(condition.Message)
 	condition.ObservedGeneration = c.generation
 	condition.LastTransitionTime = metav1.NewTime(c.now)
 	meta.SetStatusCondition(&c.status.Conditions, condition)
@@ -36,26 +32,26 @@ func (c conditions) find(kind string) *metav1.Condition {
 }
 
 // set writes a condition that is True or False, with a reason for each.
-func (c conditions) set(kind string, holds bool, reason, otherwise, message string) {
+func (c conditions) set(kind string, isTrue bool, reason, otherwise, message string) {
 	condition := metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: reason, Message: message}
-	if !holds {
+	if !isTrue {
 		condition.Status, condition.Reason = metav1.ConditionFalse, otherwise
 	}
 	c.put(condition)
 }
 
-// setOnce writes a condition that is left out until it first holds.
-func (c conditions) setOnce(kind string, holds bool, reason, otherwise, message, over string) {
-	if !holds && c.find(kind) == nil {
+// setOnce writes a condition that is missing until it is first True.
+func (c conditions) setOnce(kind string, isTrue bool, reason, otherwise, message, over string) {
+	if !isTrue && c.find(kind) == nil {
 		return
 	}
-	if !holds {
+	if !isTrue {
 		message = over
 	}
-	c.set(kind, holds, reason, otherwise, message)
+	c.set(kind, isTrue, reason, otherwise, message)
 }
 
-// rollingOut tells whether machines are being exchanged, and what is waited for.
+// rollingOut reports whether machines are being replaced, and what the rollout waits for.
 func (c conditions) rollingOut(v *view, r rollout) {
 	condition := metav1.Condition{Type: v1beta1.ConditionRollingOut, Status: metav1.ConditionTrue}
 	switch outdated := v.outdated(); {
@@ -69,14 +65,14 @@ func (c conditions) rollingOut(v *view, r rollout) {
 	default:
 		condition.Reason, condition.Message = v1beta1.ReasonRolloutBlocked, sentence(r.waiting, "")
 	}
-	if old := v.unrenewed(); old != "" {
+	if old := v.olderThanRolloutAfter(); old != "" {
 		condition.Message = strings.TrimPrefix(condition.Message+" "+sentence(old, ""), " ")
 	}
 	c.put(condition)
 }
 
-// frozen tells what stops growth and rollouts. Who set the label may have written the condition already, with a better
-// reason.
+// frozen reports what stops growth and rollouts. The controller that set the label may have written the condition already,
+// with a better reason.
 func (c conditions) frozen(v *view) {
 	if v.freeze == v1beta1.ReasonFrozenByLabel && meta.IsStatusConditionTrue(c.status.Conditions, v1beta1.ConditionFrozen) {
 		return
@@ -84,7 +80,7 @@ func (c conditions) frozen(v *view) {
 	c.setOnce(v1beta1.ConditionFrozen, v.state.Frozen, v.freeze, v1beta1.ReasonThawed, v.freezeMessage, "Growth and rollouts may go on.")
 }
 
-// ofSets writes the conditions that a deployment shows for all its sets.
+// ofSets writes the conditions that sum up all sets of the deployment.
 func (c conditions) ofSets(v *view, status *v1beta1.MachineDeploymentStatus) {
 	replicas := v.state.Replicas
 	var deleting int32
@@ -96,7 +92,7 @@ func (c conditions) ofSets(v *view, status *v1beta1.MachineDeploymentStatus) {
 			failure = &found
 		}
 		for _, m := range v.machines[set.UID] {
-			if m.DeletionTimestamp.IsZero() && (notReady == "" || m.Name < notReady) && !meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady) {
+			if m.DeletionTimestamp.IsZero() && (notReady == "" || m.Name < notReady) && !machinestate.Ready(m) {
 				notReady = m.Name
 			}
 		}
@@ -113,4 +109,33 @@ func (c conditions) ofSets(v *view, status *v1beta1.MachineDeploymentStatus) {
 		failure = &metav1.Condition{}
 	}
 	c.setOnce(v1beta1.ConditionReplicaFailure, failure.Status == metav1.ConditionTrue, failure.Reason, v1beta1.ReasonNoFailure, failure.Message, "Machines can be created and deleted.")
+}
+
+// olderThanRolloutAfter reports the machines whose instances are older than spec.rolloutAfter and stay; empty if there are
+// none. With the strategy InPlace the machines move to the new revision, but it asks the provider for no change. A user who
+// asked for new instances must know that there will be none.
+func (v *view) olderThanRolloutAfter() string {
+	if v.state.Strategy != v1beta1.StrategyInPlace || v.rolloutAfter.IsZero() {
+		return ""
+	}
+	var old int32
+	for _, of := range v.machines {
+		for _, m := range of {
+			if m.DeletionTimestamp.IsZero() && launchedBefore(m, v.rolloutAfter) {
+				old++
+			}
+		}
+	}
+	if old == 0 {
+		return ""
+	}
+	return fmt.Sprintf("nothing renews %s made before spec.rolloutAfter: with strategy InPlace it reaches only what is made later", wording.Count(old, "machine"))
+}
+
+// launchedBefore reports whether the machine's present instance was launched before t.
+func launchedBefore(m *v1beta1.Machine, t time.Time) bool {
+	if in := m.Status.Instance; in != nil && in.LaunchTime != nil && !in.LaunchTime.Time.Before(t) {
+		return false
+	}
+	return m.CreationTimestamp.Time.Before(t)
 }

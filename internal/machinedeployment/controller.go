@@ -22,16 +22,16 @@ import (
 // Name of the controller, of its work queue's metrics and of the reporter of its events.
 const Name = "machinedeployment"
 
-// retryConflict is when to look again after a conflict if nothing wakes us before.
+// retryConflict is when to retry after a conflict without an event.
 const retryConflict = 100 * time.Millisecond
 
-// frozenPoll is how often a deployment that has something to do looks whether the process may do so again.
+// frozenPoll is how often a deployment that has something to do checks whether the process may do so again.
 const frozenPoll = 10 * time.Second
 
 // DefaultConcurrency is the number of deployments worked on at once unless Options say otherwise.
 const DefaultConcurrency = 10
 
-// Options are what a Reconciler works with.
+// Options are the dependencies and settings of a Reconciler.
 type Options struct {
 	// Client reads the control cluster from the cache, including this process's own writes of our kinds, and writes it.
 	Client client.Client
@@ -41,22 +41,22 @@ type Options struct {
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 	// MachineCacheVersion returns the resource version up to which Client's cache of Machines is complete, "" if that is not
-	// known: then what depends on it is read live. Register sets it from the manager's cache if it is nil.
+	// known: then decisions that depend on it read live. Register sets it from the manager's cache if it is nil.
 	MachineCacheVersion func() string
 	// Concurrency is the number of deployments worked on at once. Defaults to DefaultConcurrency.
 	Concurrency int
-	// Stopped says why this process must neither add nor exchange machines now, as a reason of the condition Frozen and a
-	// message for people, for as long as the reason is not empty. Default: it always may.
+	// Stopped returns why this process must neither add nor replace machines now, as reason and message of the condition
+	// Frozen. An empty reason means that it may. Default: it always may.
 	Stopped func() (reason, message string)
 	// Metrics may be nil.
 	Metrics *Metrics
 }
 
-// Reconciler brings the MachineSets of MachineDeployments to what they shall be.
+// Reconciler brings the MachineSets of MachineDeployments to their desired state.
 type Reconciler struct {
 	Options
-	memory *memory
-	echo   *wiring.OwnWrites
+	shared    *sharedState
+	ownWrites *wiring.OwnWrites
 }
 
 // New returns a Reconciler.
@@ -67,7 +67,7 @@ func New(o Options) *Reconciler {
 	if o.Stopped == nil {
 		o.Stopped = func() (string, string) { return "", "" }
 	}
-	return &Reconciler{Options: o, memory: newMemory(), echo: &wiring.OwnWrites{}}
+	return &Reconciler{Options: o, shared: newSharedState(), ownWrites: &wiring.OwnWrites{}}
 }
 
 // Register adds the controller to a manager whose cache has the indexes of package index.
@@ -78,11 +78,11 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 	return r.Wiring().Add(mgr, nil)
 }
 
-// Wiring is the one table of what wakes a deployment.
+// Wiring lists the events that trigger a pass over a deployment.
 func (r *Reconciler) Wiring() wiring.Controller {
 	return wiring.Controller{
 		Name: Name, Reconciler: r, Concurrency: r.Concurrency,
-		For: &wiring.Watch{Object: &v1beta1.MachineDeployment{}, Predicate: r.echo.Filter(deploymentChanged())},
+		For: &wiring.Watch{Object: &v1beta1.MachineDeployment{}, Predicate: r.ownWrites.Filter(deploymentChanged())},
 		Watches: []wiring.Watch{
 			wiring.SpecChangesFirst(&v1beta1.MachineDeployment{}),
 			{Object: &v1beta1.MachineSet{}, Keys: handler.EnqueueRequestsFromMapFunc(r.deploymentsOfSet), Predicate: setChanged()},
@@ -107,32 +107,33 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, nil
 	}
 	now := r.Clock.Now()
-	known := r.memory.of(req.NamespacedName, d.UID)
+	known := r.shared.get(req.NamespacedName, d.UID)
 	known.observed(d)
-	if wait := known.settle(d.Generation, r.memory.newsOf(known, false), now); wait > 0 {
+	if wait := known.debounce(d.Generation, r.shared.machineEventsOf(known, false), now); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
-	r.memory.newsOf(known, true)
-	p := &pass{Reconciler: r, deployment: d, known: known, now: now}
+	r.shared.machineEventsOf(known, true)
+	p := &pass{Reconciler: r, deployment: d, known: known, now: now, cacheMark: known.cache.Mark()}
 	err := p.run(ctx)
-	known.trusted = !p.inDoubt && (known.trusted || err == nil && p.proven)
+	if err == nil && p.cacheConfirmed {
+		known.cache.Confirm(p.cacheMark)
+	}
 	if apierrors.IsConflict(err) || errors.Is(err, errStale) {
-		// Somebody wrote in between; their write wakes us as well, this is only the belt to the braces.
-		logf.FromContext(ctx).V(1).Info("Looking again at what has changed meanwhile", "cause", err.Error())
+		// The other writer's event triggers a pass as well.
+		logf.FromContext(ctx).V(1).Info("Retrying after a change by another writer", "cause", err.Error())
 		return reconcile.Result{RequeueAfter: retryConflict}, nil
 	}
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: p.wakeAfter}, nil
+	return reconcile.Result{RequeueAfter: p.requeueAfter}, nil
 }
 
-// errStale is returned by a pass that found out that the deployment is not what the cache says.
+// errStale is returned by a pass that found the deployment changed since the cache was updated.
 var errStale = errors.New("the cached deployment is out of date")
 
-// current fails with errStale unless the deployment is still, at the API server, what the pass goes by. One that was
-// deleted would get sets that nobody counts, and one whose replicas this process, or the one before it, has carried out
-// already would be taken back to what it was.
+// current fails with errStale unless a live GET returns the deployment as the pass read it. A pass over a deployment that was
+// deleted would create sets without an owner, and one over an old version would undo changes that were carried out already.
 func (p *pass) current(ctx context.Context) error {
 	live := &v1beta1.MachineDeployment{}
 	switch err := p.Live.Get(ctx, client.ObjectKeyFromObject(p.deployment), live); {
@@ -147,6 +148,6 @@ func (p *pass) current(ctx context.Context) error {
 }
 
 func (r *Reconciler) forget(req reconcile.Request) {
-	r.memory.forget(req.NamespacedName)
+	r.shared.forget(req.NamespacedName)
 	r.Metrics.forget(req.String())
 }

@@ -1,27 +1,28 @@
 // Package machinedeployment keeps a MachineDeployment's number of machines and rolls changes of its template out.
 //
-// A pass over a deployment gathers, decides and applies. It gathers the deployment's MachineSets and counts their
-// Machines itself (observe.go, claim.go); it never relies on the counts in a set's status, which come late by design. It
-// decides in pure functions: which set is of the wanted template (revision.go, hash.go), how many machines each set
-// shall have (plan.go and plan_*.go, within the bounds of draft.go), what of the template reaches existing machines in
-// place (propagate.go), and what to tell people (progress.go, status.go). It applies at most one patch for each set and
-// one for the status (apply.go, report.go).
+// A pass over a deployment has three steps:
+//
+//   - Observe: claim.go and observe.go read the deployment's MachineSets and count their Machines. The counts in a set's
+//     status come late by design, so the deployment does not rely on them.
+//   - Decide, in pure functions: which set has the wanted template (revision.go, hash.go), the desired replicas of each set
+//     (plan.go and plan_*.go, within the bounds of draft.go), which fields of the template are propagated in place
+//     (propagate.go), and the status (progress.go, status.go).
+//   - Apply: at most one patch for each set and one for the status (apply.go, report.go).
 //
 // Two bounds hold for every write, whatever was observed before it:
 //
-//   - A set grows only if afterwards no more than replicas + maxSurge machines can exist. What can exist is an upper
-//     bound: a set counts with the greatest of what it has, what it was told to have, and what it may still believe it
-//     was told.
-//   - A set shrinks only if afterwards at least replicas − maxUnavailable machines are surely available, or if no
-//     available machine can be lost by it. What is surely available is a lower bound: the set's choice of victims is
-//     assumed to be the worst that its deletion order permits.
+//   - A set grows only if afterwards no more than replicas + maxSurge machines can exist. The number that can exist is an
+//     upper bound: a set counts with the greatest of the machines that it has, its spec.replicas, and earlier values of
+//     spec.replicas that its controller may still act upon.
+//   - A set shrinks only if afterwards at least replicas − maxUnavailable machines are guaranteed to be available, or if it
+//     cannot lose an available machine. The guaranteed number is a lower bound: it assumes that the set chooses the worst
+//     victims that its deletion order permits.
 //
-// Where a person's change or a machine's own failure has exceeded a bound, it is only ever approached again.
+// If a person's change or a failing machine exceeds a bound, every write brings the deployment closer to it.
 //
-// A controller of its own, the Marker, marks the Nodes of old revisions meanwhile (marks.go, marker.go): what it does, or
-// cannot do while the target cluster is away, holds up no rollout.
+// A separate controller, the NodeTainter, taints the Nodes of old revisions (node_tainter.go, outdated_taint.go). A rollout
+// does not wait for it, so an unreachable target cluster delays no rollout.
 //
-// With the strategy InPlace machines go from set to set and stay what they are (plan_inplace.go, package handover). People
-// cannot choose the machines yet: with the orchestration Manual the condition Progressing says so, and machines of old
-// revisions are left alone.
+// With the strategy InPlace machines move from set to set and are not replaced (plan_inplace.go, package handover). With the
+// orchestration Manual people select the machines by a label.
 package machinedeployment

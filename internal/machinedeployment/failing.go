@@ -25,16 +25,16 @@ type launchFailure struct {
 	machine v1beta1.FailedMachine
 }
 
-// failures remembers machines of one set that failed to launch, by their names, which are never used twice. Their own set
-// replaces them, so they are seldom there at the same time; the status of the deployment describes them until one of the
-// same set becomes Ready.
+// failures has the machines of one set that failed to launch, by their names, which are never used twice. The set replaces
+// them, so they seldom exist at the same time. The status of the deployment lists them until a machine of the set becomes
+// Ready.
 type failures struct {
 	set      types.UID
 	machines map[string]v1beta1.FailedMachine
 }
 
-// recall takes up what a status says of the set's machines, unless the set is known already.
-func (f *failures) recall(set *v1beta1.MachineSet, described []v1beta1.FailedMachine) {
+// restore takes over the failures in a status, unless the set is known already.
+func (f *failures) restore(set *v1beta1.MachineSet, described []v1beta1.FailedMachine) {
 	if f.set == set.UID {
 		return
 	}
@@ -58,8 +58,8 @@ func (f *failures) replaced(machines []*v1beta1.Machine) []v1beta1.FailedMachine
 	return gone
 }
 
-// observe takes note of the set's machines, and of those seen failing that may be gone by now. It returns how many
-// failed in a row, and when one last became Ready.
+// observe records the failures among the set's machines, and those that events reported of machines that may be gone by
+// now. It returns how many failed in a row, and when a machine last became Ready.
 func (f *failures) observe(set types.UID, machines []*v1beta1.Machine, seen []launchFailure) (inARow int, ready time.Time) {
 	if f.set != set || f.machines == nil {
 		*f = failures{set: set, machines: map[string]v1beta1.FailedMachine{}}
@@ -76,8 +76,8 @@ func (f *failures) observe(set types.UID, machines []*v1beta1.Machine, seen []la
 	}
 	for _, m := range machines {
 		switch {
-		case m.DeletionTimestamp.IsZero() && machinestate.Refused(m) != nil:
-			// It may recover without being replaced, so it counts only while it is refused.
+		case machinestate.Live(m) && machinestate.Unlaunchable(m) != nil:
+			// It may recover without being replaced, so it counts only while it is unlaunchable.
 			inARow++
 		case failedToLaunch(m):
 			if _, known := f.machines[m.Name]; !known {
@@ -95,18 +95,18 @@ func (f *failures) observe(set types.UID, machines []*v1beta1.Machine, seen []la
 	return inARow, ready
 }
 
-// updatesRefused returns how many machines could not be updated in place. They may recover without being replaced, so
-// they count only as long.
+// updatesRefused returns how many machines could not be updated in place. They may recover without being replaced, so they
+// count only until then.
 func updatesRefused(machines []*v1beta1.Machine) (n int) {
 	for _, m := range machines {
-		if handover.Refused(m) {
+		if handover.UpdateRejected(m) {
 			n++
 		}
 	}
 	return n
 }
 
-// forgetOldest keeps no more than are needed to know that the revision fails.
+// forgetOldest keeps as many failures as a failing revision needs.
 func (f *failures) forgetOldest() {
 	newestFirst := slices.SortedFunc(maps.Values(f.machines), func(a, b v1beta1.FailedMachine) int {
 		return cmp.Or(b.Time.Compare(a.Time.Time), cmp.Compare(a.Name, b.Name))
@@ -116,8 +116,8 @@ func (f *failures) forgetOldest() {
 	}
 }
 
-// failing decides whether the revision fails: enough machines in a row did, or they did before and none of that revision
-// became Ready since. The condition Progressing is the memory that survives a restart.
+// failing decides whether the revision fails: enough machines failed in a row, or did before, and no machine of the revision
+// became Ready since. The condition Progressing carries this over a restart.
 func failing(inARow int, ready time.Time, d *v1beta1.MachineDeployment, revision int64) bool {
 	if inARow >= failuresInARow {
 		return true
@@ -127,7 +127,7 @@ func failing(inARow int, ready time.Time, d *v1beta1.MachineDeployment, revision
 		d.Status.CurrentRevision == revision && !ready.After(progressing.LastTransitionTime.Time)
 }
 
-// readySince returns since when the machine is Ready and what it shall be.
+// readySince returns since when the machine is Ready and up to date.
 func readySince(m *v1beta1.Machine) (time.Time, bool) {
 	ready := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady)
 	if ready == nil || ready.Status != metav1.ConditionTrue {
@@ -145,12 +145,9 @@ func readySince(m *v1beta1.Machine) (time.Time, bool) {
 	return since, true
 }
 
-// failedToLaunch reports whether the machine failed before it ever was a Node.
+// failedToLaunch reports whether the machine failed before it registered a Node.
 func failedToLaunch(m *v1beta1.Machine) bool {
-	if m.Status.Phase != v1beta1.MachineFailed {
-		return false
-	}
-	return failureOfLaunch(m.Status.FailureReason)
+	return machinestate.Failed(m) && failureOfLaunch(m.Status.FailureReason)
 }
 
 func failureOfLaunch(reason v1beta1.MachineFailureReason) bool {
@@ -161,7 +158,7 @@ func failureOfLaunch(reason v1beta1.MachineFailureReason) bool {
 	return false
 }
 
-// failedAt returns the last time that anything is known to have happened to the machine.
+// failedAt returns the last time recorded in the machine's status.
 func failedAt(m *v1beta1.Machine) time.Time {
 	last := m.CreationTimestamp.Time
 	later := func(t metav1.Time) {

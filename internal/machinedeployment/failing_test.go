@@ -11,7 +11,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// machine returns a machine that something happened to at a minute after noon.
+// machine returns a machine whose conditions changed at a minute after noon.
 func machine(name string, minute int, change func(*v1beta1.Machine)) *v1beta1.Machine {
 	m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), CreationTimestamp: metav1.NewTime(noon)}}
 	m.Spec.ProviderID = "sim://" + name
@@ -46,7 +46,7 @@ func failedFor(reason v1beta1.MachineFailureReason) func(*v1beta1.Machine) {
 	}
 }
 
-// seenFailing is what an event tells of a machine of a set that failed to launch at a minute after noon.
+// seenFailing is the event of a machine of a set that failed to launch at a minute after noon.
 func seenFailing(set types.UID, name string, minute int) launchFailure {
 	at := metav1.NewTime(noon.Add(time.Duration(minute) * time.Minute))
 	return launchFailure{set: set, machine: v1beta1.FailedMachine{Name: name, Reason: string(v1beta1.FailureCreateError), Time: &at}}
@@ -80,7 +80,7 @@ func TestFailuresInARow(t *testing.T) {
 			{set: "s", machines: []*v1beta1.Machine{machine("b", 2, create)}},
 			{set: "s", machines: []*v1beta1.Machine{machine("c", 3, create)}},
 		}, 3},
-		{"replaced before it was looked at", []step{
+		{"replaced before it was observed", []step{
 			{set: "s", machines: []*v1beta1.Machine{machine("a", 1, create)}},
 			{set: "s", seen: []launchFailure{seenFailing("s", "b", 1), seenFailing("s", "a", 0), seenFailing("other", "x", 1)}},
 		}, 2},
@@ -139,7 +139,7 @@ func TestFailingIsRememberedInTheStatus(t *testing.T) {
 	}
 }
 
-// Another process counts on: the machines that failed before and were replaced are in the status.
+// A new process continues to count: the status has the machines that failed before and were replaced.
 //
 // D-21
 func TestFailuresInARowSurviveTheProcess(t *testing.T) {
@@ -201,9 +201,9 @@ func TestAStatusDescribesAtMostTenFailedMachines(t *testing.T) {
 	}
 }
 
-// What is remembered of a set can be added to from the first look on, whichever set it is: also where nothing was recalled
+// Failures of a set can be recorded from the first pass on, whichever set it is: also if nothing was restored
 // and the set has no UID yet, as one that is only previewed.
-func TestFailuresCanBeNotedFromTheFirstLookOn(t *testing.T) {
+func TestFailuresCanBeRecordedBeforeTheFirstPass(t *testing.T) {
 	var f failures
 	m := &v1beta1.Machine{}
 	m.Name, m.Status.Phase, m.Status.FailureReason = "web-1", v1beta1.MachineFailed, v1beta1.FailureCreateError

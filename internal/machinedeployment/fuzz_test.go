@@ -9,9 +9,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// FuzzPlan (D-2, D-24) lets everything happen in any order: controllers that act late upon what they read, machines that fail,
-// people who change their minds. The world checks the bounds at every write; in the end, once people leave it alone and
-// machines work, the deployment has to become what is wanted.
+// FuzzPlan (D-2, D-24) makes steps in any order: controllers that act late upon what they read, machines that fail, people
+// who change the deployment. The world checks the bounds at every write. In the end, without more changes and failures, the
+// deployment must reach its desired state.
 func FuzzPlan(f *testing.F) {
 	for seed := range uint64(300) {
 		f.Add(seed)
@@ -22,7 +22,7 @@ func FuzzPlan(f *testing.F) {
 	})
 }
 
-// FuzzInPlace (D-13, D-14) does the same where machines change hands.
+// FuzzInPlace (D-13, D-14) does the same with hand-overs.
 func FuzzInPlace(f *testing.F) {
 	for seed := range uint64(300) {
 		f.Add(seed)
@@ -32,7 +32,7 @@ func FuzzInPlace(f *testing.F) {
 	})
 }
 
-// FuzzInPlaceBySelection (D-25, D-26) does the same where people select the machines, and think better of it.
+// FuzzInPlaceBySelection (D-25, D-26) does the same while people select and deselect machines.
 func FuzzInPlaceBySelection(f *testing.F) {
 	for seed := range uint64(300) {
 		f.Add(seed)
@@ -42,8 +42,8 @@ func FuzzInPlaceBySelection(f *testing.F) {
 	})
 }
 
-// TestACrashAnywhere (D-13) has all controllers die after the first effect of a rollout in place, after the second, and so
-// on: whoever goes on comes to the same end, with as many machines at every step.
+// TestACrashAnywhere (D-13) restarts all controllers after the first effect of a rollout in place, after the second, and so
+// on: the rollout ends the same, with the same number of machines at every step.
 func TestACrashAnywhere(t *testing.T) {
 	for unavailable := range int32(4) {
 		for crash := 1; ; crash++ {
@@ -107,8 +107,8 @@ func chaosWith(t *testing.T, strategy v1beta1.DeploymentStrategyType, seed uint6
 
 // somethingHappens makes one of all possible steps and names it.
 func (w *world) somethingHappens(r *rand.Rand) string {
-	var set *playedSet
-	var machine *playedMachine
+	var set *simulatedSet
+	var machine *simulatedMachine
 	if len(w.sets) > 0 {
 		set = w.sets[r.IntN(len(w.sets))]
 		if len(set.machines) > 0 {
@@ -176,8 +176,8 @@ func (w *world) somethingHappens(r *rand.Rand) string {
 		machine.marked = !machine.marked
 		return "— mark"
 	case n < 92 && machine != nil && len(set.victims) == 0:
-		// Between a set's choice of victims and their deletion there are milliseconds. That a person deletes others just
-		// then is nothing that a deployment could know.
+		// Between a set's choice of victims and their deletion there are milliseconds. A deployment cannot know that a person
+		// deletes others just then.
 		machine.deleting = true
 		return "— deleted"
 	case n < 94:
@@ -202,8 +202,8 @@ func (w *world) somethingHappens(r *rand.Rand) string {
 	return "— crash soon"
 }
 
-// heal ends all trouble: what is sick recovers, what failed is replaced by its set. With OnDelete somebody deletes an
-// old machine, with orchestration Manual he selects them.
+// heal ends all failures: sick machines recover, sets replace failed ones. With OnDelete a person deletes an old machine,
+// with orchestration Manual a person selects them.
 func (w *world) heal() {
 	for _, s := range w.sets {
 		for _, m := range s.machines {
@@ -224,7 +224,7 @@ func (w *world) heal() {
 	}
 }
 
-// checkDone fails unless the deployment is what is wanted.
+// checkDone fails unless the deployment has its desired state.
 func (w *world) checkDone() {
 	w.t.Helper()
 	for _, s := range w.sets {
@@ -242,7 +242,7 @@ func (w *world) checkDone() {
 			}
 		}
 		if s.replicas != wanted || up != wanted || int32(len(s.machines)) != wanted {
-			w.t.Fatalf("set %s shall have %d machines, waiting: %s\n%s\n%s", s.name, wanted, w.waiting, w.log, w)
+			w.t.Fatalf("set %s should have %d machines, waiting: %s\n%s\n%s", s.name, wanted, w.waiting, w.log, w)
 		}
 	}
 	if w.waiting != "" {

@@ -23,7 +23,7 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
-// stuckFor follows the reason for which a deployment's rollout is stuck; empty reasons stand for none.
+// stuckFor replaces the reason why a deployment's rollout is stuck; an empty reason means that it is not.
 func (m *Metrics) stuckFor(deployment, before, now string) {
 	if m == nil || before == now {
 		return

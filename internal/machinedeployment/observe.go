@@ -10,9 +10,9 @@ import (
 	"machinist.dev/machinist/internal/rollout/handover"
 )
 
-// count says what a plan needs to know of a set from the set and its machines. wakeIn is the time until a machine
-// becomes available by age alone, 0 if there is none.
-func count(set *v1beta1.MachineSet, machines []*v1beta1.Machine, minReadySeconds int32, now time.Time) (counted Set, wakeIn time.Duration) {
+// count sums up a set and its machines for a plan. requeueAfter is the time until a machine becomes available because of
+// minReadySeconds, 0 if there is none.
+func count(set *v1beta1.MachineSet, machines []*v1beta1.Machine, minReadySeconds int32, now time.Time) (counted Set, requeueAfter time.Duration) {
 	replicas := max(0, set.ReplicasOrDefault())
 	counted = Set{Name: set.Name, Replicas: replicas, Least: replicas, Most: replicas, Leaving: !set.DeletionTimestamp.IsZero()}
 	var firstAvailable *machinestate.Precedence
@@ -28,7 +28,7 @@ func count(set *v1beta1.MachineSet, machines []*v1beta1.Machine, minReadySeconds
 			continue
 		}
 		counted.Live++
-		if _, marked := m.Annotations[v1beta1.AnnotationDeleteMachine]; marked {
+		if machinestate.MarkedForDeletion(m) {
 			counted.Marked++
 		}
 		if unhealthy(m) {
@@ -56,7 +56,7 @@ func count(set *v1beta1.MachineSet, machines []*v1beta1.Machine, minReadySeconds
 			}
 			continue
 		case ready:
-			wakeIn = sooner(wakeIn, left)
+			requeueAfter = sooner(requeueAfter, left)
 		}
 		unavailable = append(unavailable, precedence)
 	}
@@ -65,10 +65,10 @@ func count(set *v1beta1.MachineSet, machines []*v1beta1.Machine, minReadySeconds
 			counted.Spare++
 		}
 	}
-	return counted, wakeIn
+	return counted, requeueAfter
 }
 
-// sooner returns the earlier of two delays, of which 0 is never.
+// sooner returns the shorter of two delays; 0 is never.
 func sooner(a, b time.Duration) time.Duration {
 	if a == 0 || b != 0 && b < a {
 		return b
@@ -76,7 +76,7 @@ func sooner(a, b time.Duration) time.Duration {
 	return a
 }
 
-// unhealthy reports whether the machine is to be replaced or in trouble, whoever is to act.
+// unhealthy reports whether the machine must be replaced, by its set or an external remediator, or is in the phase Unhealthy.
 func unhealthy(m *v1beta1.Machine) bool {
 	return machinestate.ToBeReplaced(m) || m.Status.Phase == v1beta1.MachineUnhealthy ||
 		meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested)

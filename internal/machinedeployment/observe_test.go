@@ -7,7 +7,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
-	"machinist.dev/machinist/internal/machineset"
 	"machinist.dev/machinist/internal/machinestate"
 )
 
@@ -45,11 +44,11 @@ func TestCount(t *testing.T) {
 	now := noon.Add(10 * time.Minute)
 	type ms = []*v1beta1.Machine
 	tests := []struct {
-		name     string
-		machines ms
-		seconds  int32
-		want     Set
-		wake     time.Duration
+		name         string
+		machines     ms
+		seconds      int32
+		want         Set
+		requeueAfter time.Duration
 	}{
 		{"nothing", nil, 0, Set{}, 0},
 		{"all there is", ms{
@@ -65,7 +64,7 @@ func TestCount(t *testing.T) {
 		{"one that is marked and not available goes first", ms{
 			machine("a", 1, isReady), machine("b", 1, annotated(v1beta1.AnnotationDeleteMachine, "", notReady)),
 		}, 0, Set{Live: 2, Ready: 1, Available: 1, Marked: 1, Spare: 1}, 0},
-		{"an available machine that is to be replaced goes before one that comes up", ms{
+		{"an available machine that must be replaced goes before one that comes up", ms{
 			machine("a", 1, toBeRemedied), machine("b", 1, unlaunched), machine("c", 1, failedFor(v1beta1.FailureCreateError)),
 		}, 0, Set{Live: 3, Ready: 1, Available: 1, Unhealthy: 2}, 0},
 		{"priority goes before readiness", ms{
@@ -79,9 +78,9 @@ func TestCount(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			set := setOf("a", 1, noon)
 			test.want.Name = set.Name
-			got, wake := count(set, test.machines, test.seconds, now)
-			if got != test.want || wake != test.wake {
-				t.Errorf("counted %+v, wake in %s; expected %+v, %s", got, wake, test.want, test.wake)
+			got, requeueAfter := count(set, test.machines, test.seconds, now)
+			if got != test.want || requeueAfter != test.requeueAfter {
+				t.Errorf("counted %+v, requeue after %s; expected %+v, %s", got, requeueAfter, test.want, test.requeueAfter)
 			}
 		})
 	}
@@ -97,7 +96,8 @@ func interrupted(m *v1beta1.Machine) {
 	condition(v1beta1.ConditionInterruptionNotice, metav1.ConditionTrue, v1beta1.ReasonPreemptionNotice)(m)
 }
 
-// D-28: TestSpareAgreesWithTheSet fails when the set would delete an available machine where the count says that it would not.
+// D-28: TestSpareAgreesWithTheSet fails if the set would delete an available machine although Spare predicts that it would
+// not.
 func TestSpareAgreesWithTheSet(t *testing.T) {
 	kinds := []func(*v1beta1.Machine){isReady, notReady, ill, unlaunched, toBeRemedied, failedFor(v1beta1.FailureCreateError),
 		annotated(v1beta1.AnnotationDeleteMachine, "", isReady), annotated(v1beta1.AnnotationDeleteMachine, "", notReady),
@@ -112,7 +112,7 @@ func TestSpareAgreesWithTheSet(t *testing.T) {
 					machines := []*v1beta1.Machine{machine("a", 1, kinds[a]), machine("b", 2, kinds[b]), machine("c", 3, kinds[c])}
 					for _, minReady := range []int32{0, 58 * 60} { // The last of them is not available yet with that.
 						counted, _ := count(set, machines, minReady, now)
-						for i, m := range machineset.DeletionOrder(machines, policy, 1)[:counted.Spare] {
+						for i, m := range machinestate.DeletionOrder(machines, policy, 1)[:counted.Spare] {
 							if machinestate.Available(m, minReady, now) {
 								t.Fatalf("of kinds %d, %d, %d the set deletes an available machine as number %d, and %d are said to be spare", a, b, c, i+1, counted.Spare)
 							}

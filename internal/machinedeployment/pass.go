@@ -12,26 +12,26 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/conditionlimit"
+	"machinist.dev/machinist/internal/freshness"
 	"machinist.dev/machinist/internal/rollout/bounds"
 	"machinist.dev/machinist/internal/validation"
 )
 
-// pass is one look at one MachineDeployment.
+// pass is one reconciliation of one MachineDeployment.
 type pass struct {
 	*Reconciler
 	// deployment is as it was read; it is not changed.
 	deployment *v1beta1.MachineDeployment
-	known      *recollection
+	known      *deploymentState
 	now        time.Time
-	// wakeAfter is when to look again without an event; zero is never.
-	wakeAfter time.Duration
-	// inDoubt says that a write failed that may yet have taken effect.
-	inDoubt bool
-	// proven says that the cache was found to be as new as live lists are.
-	proven bool
+	// requeueAfter is when to reconcile again without an event; zero is never.
+	requeueAfter time.Duration
+	// cacheMark is the point before the live lists of the pass, cacheConfirmed says that the cache was at least as new as these.
+	cacheMark      freshness.Mark
+	cacheConfirmed bool
 }
 
-// view is what a pass found and decided.
+// view is the state that a pass observed and its decisions.
 type view struct {
 	history
 	bounds   Bounds
@@ -41,45 +41,45 @@ type view struct {
 
 	// successor is the set to be created for the wanted revision, nil if there is one. It is the last of state.Sets.
 	successor *v1beta1.MachineSet
-	// freeze is the reason for which nothing may be added or exchanged, empty if it may, freezeMessage says it in words.
+	// freeze is the reason why no machine may be added or replaced, empty if that is allowed; freezeMessage is its message.
 	freeze, freezeMessage string
 	// replaced are the machines of the wanted revision that failed to launch, in a row, and are gone.
 	replaced []v1beta1.FailedMachine
-	// hindrance says why there can be no successor yet.
-	hindrance string
-	// began says what the pass did for a new revision: a reason of Progressing, or empty.
+	// noSuccessorReason says why the set of the wanted revision cannot be created yet.
+	noSuccessorReason string
+	// began is the reason of Progressing if the pass began a new revision, or empty.
 	began string
-	// applied says that everything the plan says was done.
+	// applied says that the whole plan was carried out.
 	applied bool
-	// refused is why the API server did not accept a set, refusal the reason of Progressing for it. Trying again is of no
-	// use until something changes.
-	refused error
-	refusal string
+	// rejected is why the API server did not accept a set, rejectedReason the reason of Progressing for it. The same write
+	// would fail again.
+	rejected       error
+	rejectedReason string
 }
 
 func (p *pass) run(ctx context.Context) error {
 	d := p.deployment
 	selector, err := metav1.LabelSelectorAsSelector(&d.Spec.Selector)
 	if err != nil {
-		return p.refuse(ctx, ReasonInvalidSelector, fmt.Sprintf("spec.selector: %v", err))
+		return p.reportInvalid(ctx, ReasonInvalidSelector, fmt.Sprintf("spec.selector: %v", err))
 	}
 	if selector.Empty() {
-		return p.refuse(ctx, ReasonInvalidSelector, "spec.selector is empty: it would match every set")
+		return p.reportInvalid(ctx, ReasonInvalidSelector, "spec.selector is empty: it would match every set")
 	}
 	if errs := validation.Selector(field.NewPath("spec", "selector"), &d.Spec.Selector); len(errs) > 0 {
-		return p.refuse(ctx, ReasonInvalidSelector, errs[0].Error())
+		return p.reportInvalid(ctx, ReasonInvalidSelector, errs[0].Error())
 	}
 	if message := tooManyLabels(d); message != "" {
-		return p.refuse(ctx, v1beta1.ReasonInvalidConfiguration, message)
+		return p.reportInvalid(ctx, v1beta1.ReasonInvalidConfiguration, message)
 	}
 	if errs := validation.Template(&d.Spec.Template); len(errs) > 0 {
-		return p.refuse(ctx, v1beta1.ReasonInvalidConfiguration, errs[0].Error())
+		return p.reportInvalid(ctx, v1beta1.ReasonInvalidConfiguration, errs[0].Error())
 	}
-	limits, err := bounds.Resolve(d.Spec.Strategy, max(0, d.ReplicasOrDefault()))
+	limits, err := bounds.Of(d)
 	if err != nil {
-		return p.refuse(ctx, v1beta1.ReasonInvalidConfiguration, err.Error())
+		return p.reportInvalid(ctx, v1beta1.ReasonInvalidConfiguration, err.Error())
 	}
-	if !p.known.trusted {
+	if !p.known.cache.Confirmed() {
 		if err := p.current(ctx); err != nil {
 			return err
 		}
@@ -94,15 +94,15 @@ func (p *pass) run(ctx context.Context) error {
 	}
 	v := p.observe(sets, machines, limits)
 	v.plan = MakePlan(v.state)
-	if v.hindrance != "" {
-		v.plan.Waiting = v.hindrance
+	if v.noSuccessorReason != "" {
+		v.plan.Waiting = v.noSuccessorReason
 	}
 	err = p.apply(ctx, v)
-	v.applied = err == nil && v.refused == nil && v.hindrance == ""
+	v.applied = err == nil && v.rejected == nil && v.noSuccessorReason == ""
 	if cleanErr := p.cleanUp(ctx, v); err == nil {
 		err = cleanErr
 	}
-	// What was learned is written even when a write before failed.
+	// The status is written even when a write before failed.
 	if reportErr := p.report(ctx, v, selector.String()); err == nil {
 		err = reportErr
 	}
@@ -110,7 +110,7 @@ func (p *pass) run(ctx context.Context) error {
 		return err
 	}
 	p.known.generation, p.known.decidedAt, p.known.batch = d.Generation, p.now, v.batch()
-	p.wakeIn(v.startsIn)
+	p.requeueIn(v.startsIn)
 	return nil
 }
 
@@ -132,21 +132,21 @@ func (p *pass) observe(sets []*v1beta1.MachineSet, machines map[types.UID][]*v1b
 	for i, set := range v.sets {
 		uids[i] = set.UID
 		p.known.machines += len(machines[set.UID])
-		counted, wake := count(set, machines[set.UID], d.Spec.MinReadySeconds, p.now)
-		p.known.recall(set, &counted)
+		counted, requeueAfter := count(set, machines[set.UID], d.Spec.MinReadySeconds, p.now)
+		p.known.widen(set, &counted)
 		v.state.Sets = append(v.state.Sets, counted)
-		p.wakeIn(wake)
+		p.requeueIn(requeueAfter)
 	}
 	p.known.keepOnly(uids)
 	v.freeze, v.freezeMessage = p.frozenBy(v)
 	v.state.Frozen = v.freeze != ""
-	switch seen := p.memory.takeFailed(p.known); {
+	switch seen := p.shared.takeFailed(p.known); {
 	case v.current >= 0:
 		set := v.sets[v.current]
-		p.known.failures.recall(set, d.Status.FailedMachines)
+		p.known.failures.restore(set, d.Status.FailedMachines)
 		inARow, ready := p.known.failures.observe(set.UID, machines[set.UID], seen)
 		if v.outdated() == 0 && v.state.Sets[v.current].Available >= v.state.Replicas {
-			clear(p.known.failures.machines) // it launches
+			clear(p.known.failures.machines) // machines of the revision launch
 		}
 		v.replaced = p.known.failures.replaced(machines[set.UID])
 		if v.state.updatesInPlace() {
@@ -156,7 +156,7 @@ func (p *pass) observe(sets []*v1beta1.MachineSet, machines map[types.UID][]*v1b
 	case v.adopts():
 		successor := v.newSet(d)
 		if taken := v.named(successor.Name); taken != nil && !taken.DeletionTimestamp.IsZero() {
-			v.hindrance = fmt.Sprintf("the former set %s of the wanted revision is still being deleted", taken.Name)
+			v.noSuccessorReason = fmt.Sprintf("the former set %s of the wanted revision is still being deleted", taken.Name)
 			break
 		}
 		v.successor = successor
@@ -166,8 +166,8 @@ func (p *pass) observe(sets []*v1beta1.MachineSet, machines map[types.UID][]*v1b
 	return v
 }
 
-// frozenBy says what stops growth and rollouts. A stop of the whole process concerns only those that have something to
-// do: the others need not tell people about it.
+// frozenBy returns what stops growth and rollouts. A stop of the whole process is reported only by deployments that have
+// something to do.
 func (p *pass) frozenBy(v *view) (reason, message string) {
 	if _, labelled := p.deployment.Labels[v1beta1.LabelFreeze]; labelled {
 		return v1beta1.ReasonFrozenByLabel, fmt.Sprintf("The label %s stops growth and rollouts.", v1beta1.LabelFreeze)
@@ -176,11 +176,11 @@ func (p *pass) frozenBy(v *view) (reason, message string) {
 	if reason == "" || v.current >= 0 && v.outdated() == 0 && v.state.Sets[v.current].Replicas >= v.state.Replicas {
 		return "", ""
 	}
-	p.wakeIn(frozenPoll)
+	p.requeueIn(frozenPoll)
 	return reason, message
 }
 
-// batch is how many machines a rollout may exchange at a time, 0 if none is under way.
+// batch is how many machines a rollout may replace at a time, 0 without a rollout.
 func (v *view) batch() int32 {
 	if v.state.Strategy != v1beta1.StrategyRollingUpdate || !v.state.rolls() || v.outdated() == 0 {
 		return 0
@@ -188,11 +188,11 @@ func (v *view) batch() int32 {
 	return v.bounds.MaxSurge + v.bounds.MaxUnavailable
 }
 
-// wakeIn asks for another pass after d at the latest; 0 asks for nothing.
-func (p *pass) wakeIn(d time.Duration) { p.wakeAfter = sooner(p.wakeAfter, d) }
+// requeueIn asks for another pass after d at the latest; 0 is never.
+func (p *pass) requeueIn(d time.Duration) { p.requeueAfter = sooner(p.requeueAfter, d) }
 
-// refuse reports input that nothing can be done with, and does nothing.
-func (p *pass) refuse(ctx context.Context, reason, message string) error {
+// reportInvalid reports an invalid deployment. The pass does nothing else about it.
+func (p *pass) reportInvalid(ctx context.Context, reason, message string) error {
 	status := p.deployment.Status.DeepCopy()
 	status.Conditions = conditionlimit.Fleet.Apply(status.Conditions)
 	status.ObservedGeneration = p.deployment.Generation
@@ -202,3 +202,9 @@ func (p *pass) refuse(ctx context.Context, reason, message string) error {
 	})
 	return p.writeStatus(ctx, status)
 }
+
+// Reasons of conditions, beside those that package v1beta1 declares.
+const (
+	// ReasonInvalidSelector surfaces on Progressing when the selector is invalid. The controller does nothing then.
+	ReasonInvalidSelector = "InvalidSelector"
+)

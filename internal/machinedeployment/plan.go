@@ -17,7 +17,7 @@ const Unknown int32 = -1
 // State is all that a plan depends on.
 type State struct {
 	Strategy v1beta1.DeploymentStrategyType
-	// Manual says that people select what strategy InPlace updates.
+	// Manual says that people select the machines that the strategy InPlace updates.
 	Manual bool
 	// Replicas is the number of machines wanted.
 	Replicas int32
@@ -31,53 +31,53 @@ type State struct {
 	Failing bool
 	// Sets of the deployment, the oldest revision first.
 	Sets []Set
-	// Current is the index in Sets of the set that is of the wanted template; -1 if there is none.
+	// Current is the index in Sets of the set that has the wanted template; -1 if there is none.
 	Current int
 }
 
-// Set is what a plan knows of one MachineSet.
+// Set is the state of one MachineSet that a plan depends on.
 type Set struct {
 	Name string
-	// Replicas is what the set was last told.
+	// Replicas is the set's spec.replicas.
 	Replicas int32
-	// Least and Most are the bounds of what its controller may still act upon: what it was told before and is not known
-	// to have heard otherwise of.
+	// Least and Most are the bounds of the replicas that its controller may act upon: the present ones, and earlier ones while
+	// it has not observed the change.
 	Least, Most int32
-	// Behind says that its controller has not acted yet upon all that it was told.
+	// Behind says that its controller has not observed its generation yet.
 	Behind bool
-	// Leaving says that the set itself is being deleted: it makes no machines, and those it has will go.
+	// Leaving says that the set itself is being deleted: it creates no machines, and its machines will be deleted.
 	Leaving bool
-	// Role is the set's part in a hand-over.
+	// Role is the set's role in a hand-over.
 	Role
 
 	// Live machines have no deletionTimestamp, Deleting ones do.
 	Live, Deleting int32
 	// Ready, Available, Unhealthy and Marked (for deletion) count live machines.
 	Ready, Available, Unhealthy, Marked int32
-	// Updating counts the available machines whose instance is not what they ask for yet.
+	// Updating counts the available machines whose instance is not up to date.
 	Updating int32
-	// Selected counts the live machines that people have selected to be updated in place, and SelectedIdle those of them
-	// that are of no use now, or whose update is not done.
+	// Selected counts the live machines that people have selected for an update in place, and SelectedIdle those of them that
+	// are not Ready or not up to date.
 	Selected, SelectedIdle int32
 	// Spare counts the machines that are not available and that the set deletes before any available one.
 	Spare int32
 
-	// doomedBefore are machines that the set was told to delete before this plan. It may have chosen them already, when
-	// others were unavailable than are now.
-	doomedBefore int32
+	// pendingBefore are the pending deletions before this plan. The set may have chosen the victims already, when other
+	// machines were unavailable.
+	pendingBefore int32
 }
 
-// Plan says what to do now.
+// Plan is what a deployment does next.
 type Plan struct {
 	// Scales are the changes of replicas, at most one for a set, in the order in which to apply them.
 	Scales []Scale
-	// Roles are the parts of all sets in a hand-over from now on, by index in State.Sets.
+	// Roles are the roles of all sets in a hand-over from now on, by index in State.Sets.
 	Roles []Role
-	// SizedFor is to be recorded as State.SizedFor of later plans.
+	// SizedFor becomes State.SizedFor of later plans.
 	SizedFor int32
-	// Waiting says what the rollout waits for, empty if for nothing.
+	// Waiting says what the rollout waits for; it may be empty.
 	Waiting string
-	// ForPeople says that this is for people to select machines, and for nothing else.
+	// ForPeople says that the rollout waits only for people to select machines.
 	ForPeople bool
 }
 
@@ -89,7 +89,7 @@ type Scale struct {
 	Why      string
 }
 
-// MakePlan decides how many machines each set shall have now.
+// MakePlan decides the replicas of each set.
 func MakePlan(s State) Plan {
 	d := newDraft(s)
 	sizedFor := s.Replicas
@@ -102,7 +102,7 @@ func MakePlan(s State) Plan {
 	case !s.rolls():
 		sizedFor += d.resize(growInProportion)
 		if s.Frozen && s.SizedFor != Unknown && s.SizedFor < s.Replicas {
-			sizedFor = s.SizedFor // what may not grow now is made up for after the freeze
+			sizedFor = s.SizedFor // the growth is made up for after the freeze
 		}
 		waiting = d.whyNotRolling()
 	case s.Strategy == v1beta1.StrategyRecreate:
@@ -124,7 +124,7 @@ func MakePlan(s State) Plan {
 	return Plan{Scales: d.scales(), Roles: d.rolesNow(), SizedFor: sizedFor, Waiting: waiting, ForPeople: d.forPeople}
 }
 
-// sizedForStill is what the sets remain sized for while a change of replicas has to wait.
+// sizedForStill is SizedFor of a plan during which a change of replicas has to wait.
 func (s State) sizedForStill() int32 {
 	if s.SizedFor == Unknown {
 		return s.Replicas
@@ -132,7 +132,7 @@ func (s State) sizedForStill() int32 {
 	return s.SizedFor
 }
 
-// rolls reports whether machines of one revision may be exchanged for those of another.
+// rolls reports whether machines of one revision may be replaced by those of another.
 func (s State) rolls() bool {
 	stopped := s.Failing && (s.Strategy == v1beta1.StrategyRollingUpdate || s.updatesInPlace())
 	return !s.Paused && !s.Frozen && !stopped && s.Current >= 0
@@ -141,7 +141,7 @@ func (s State) rolls() bool {
 // old reports whether set i is of another revision than the wanted one.
 func (s State) old(i int) bool { return i != s.Current }
 
-// outdated returns how many machines of other revisions than the wanted one exist or may yet be made.
+// outdated returns how many machines of other revisions than the wanted one exist or may still be created.
 func (d *draft) outdated() int32 {
 	var n int32
 	for i, set := range d.Sets {
@@ -152,7 +152,7 @@ func (d *draft) outdated() int32 {
 	return n
 }
 
-// whyNotRolling names what stops the rollout if there is something to roll.
+// whyNotRolling says what stops the rollout, if there are outdated machines.
 func (d *draft) whyNotRolling() string {
 	outdated := d.outdated()
 	switch {

@@ -6,10 +6,10 @@ import (
 	"machinist.dev/machinist/internal/wording"
 )
 
-// onDelete plans a rollout in which people delete the old machines: an old set that has lost some gives their places to
-// the wanted revision.
+// onDelete plans a rollout in which people delete the old machines: the wanted revision replaces the machines that old sets
+// have lost.
 func (d *draft) onDelete() string {
-	var kept int32
+	var oldReplicas int32
 	for i, set := range d.Sets {
 		if !d.old(i) {
 			continue
@@ -17,14 +17,14 @@ func (d *draft) onDelete() string {
 		if set.Live < set.Replicas {
 			d.shrink(i, set.Live, "its machine was deleted")
 		}
-		kept += d.Sets[i].Replicas
+		oldReplicas += d.Sets[i].Replicas
 	}
-	d.grow(d.Current, d.Replicas-kept, "new revision")
-	if kept == 0 {
+	d.grow(d.Current, d.Replicas-oldReplicas, "new revision")
+	if oldReplicas == 0 {
 		if current := d.Sets[d.Current]; current.Available < d.Replicas {
 			return waitingForAvailable(current, d.Replicas)
 		}
 		return ""
 	}
-	return fmt.Sprintf("someone has to delete %s of an old revision", wording.Count(kept, "machine"))
+	return fmt.Sprintf("someone has to delete %s of an old revision", wording.Count(oldReplicas, "machine"))
 }

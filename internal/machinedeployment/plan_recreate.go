@@ -6,8 +6,8 @@ import (
 	"machinist.dev/machinist/internal/wording"
 )
 
-// recreate plans a rollout that has no machines of two revisions at a time: the old ones go all at once, the new ones
-// are made when the last of them is gone.
+// recreate plans a rollout that never has machines of two revisions: the old ones are deleted at once, the new ones are
+// created when the last of them is gone.
 func (d *draft) recreate() string {
 	var remaining int32
 	for i, set := range d.Sets {

@@ -1,6 +1,6 @@
 package machinedeployment
 
-// resizing says what a change of replicas does to sets of several revisions.
+// resizing says how a change of replicas is shared among sets of several revisions.
 type resizing int
 
 const (
@@ -10,12 +10,12 @@ const (
 	shrinkOnly
 )
 
-// resize follows replicas while machines of several revisions exist, so that a rollout keeps its proportion and a
-// revision that turns out bad does not get all of the growth. It returns how many machines that are marked for deletion
-// could not be let go yet.
+// resize follows a change of replicas while machines of several revisions exist, so that a rollout keeps its proportion and
+// a bad revision does not get all of the growth. It returns how many machines that are marked for deletion must not be
+// deleted yet.
 //
-// While a rollout runs this happens once for each change of replicas; everything else is the rollout's own. While
-// rollouts are stopped it keeps the total between replicas and replicas + maxSurge.
+// During a rollout this happens once for each change of replicas; all other changes are steps of the rollout. While
+// rollouts are stopped, it keeps the total between replicas and replicas + maxSurge.
 func (d *draft) resize(how resizing) (owed int32) {
 	active, total := d.active()
 	changed := d.SizedFor != Unknown && d.SizedFor != d.Replicas
@@ -54,7 +54,7 @@ func (d *draft) resize(how resizing) (owed int32) {
 	return owed
 }
 
-// resizeOnly gives replicas to the only set that has any.
+// resizeOnly changes the only set that has replicas.
 func (d *draft) resizeOnly(only int, how resizing) {
 	if only < 0 {
 		return
@@ -78,7 +78,8 @@ func (d *draft) active() (sets []int, replicas int32) {
 	return sets, replicas
 }
 
-// newest returns the set that follows replicas when none has any: the current one or else the last; -1 if there is none.
+// newest returns the set that follows a change of replicas when no set has any: the current one or else the last; -1 if
+// there is no set.
 func (d *draft) newest() int {
 	if d.Current >= 0 {
 		return d.Current
@@ -91,13 +92,13 @@ func (d *draft) newest() int {
 	return -1
 }
 
-// releaseMarked shrinks sets by their machines that are marked for deletion, at most n in all: whoever lowered replicas
-// by n has said which machines were meant. It returns how many of them must wait.
+// releaseMarked shrinks sets by their machines that are marked for deletion, at most n in all: these are the machines for
+// which replicas were lowered by n. It returns how many of them must wait.
 func (d *draft) releaseMarked(active []int, n int32) (owed int32) {
 	for _, i := range active {
 		set := d.Sets[i]
-		// Marked machines go first, so those that the set is already told to delete are of them.
-		marked := min(max(0, set.Marked-doomed(set)), set.Replicas, n)
+		// Marked machines go first, so the set's pending deletions are among them.
+		marked := min(max(0, set.Marked-pendingDeletions(set)), set.Replicas, n)
 		if marked == 0 {
 			continue
 		}
@@ -123,7 +124,7 @@ func (d *draft) growInProportion(active []int, n int32) {
 		}
 		active = launching
 	}
-	for k, part := range share(min(n, d.room()), d.replicasOf(active)) {
+	for k, part := range share(min(n, d.capacity()), d.replicasOf(active)) {
 		d.grow(active[k], d.Sets[active[k]].Replicas+part, "share of replicas")
 	}
 }
@@ -136,8 +137,8 @@ func (d *draft) replicasOf(sets []int) []int32 {
 	return replicas
 }
 
-// share divides n in proportion to weights, whole numbers that add up to n; what rounding leaves goes to the largest
-// remainders, of equal ones to the last. No weight, or nothing to divide, gives zeros.
+// share divides n in proportion to weights into whole numbers that add up to n. The remainder goes to the largest
+// fractions, of equal ones to the last. Without weights all parts are 0.
 func share(n int32, weights []int32) []int32 {
 	parts := make([]int32, len(weights))
 	var sum int64

@@ -7,19 +7,19 @@ import (
 	"machinist.dev/machinist/internal/wording"
 )
 
-// rolling plans the next step of a rolling update: the wanted revision grows into the room that maxSurge leaves, old
-// revisions shrink by what is available beyond replicas − maxUnavailable. It returns what the rollout waits for.
+// rolling plans the next step of a rolling update: the wanted revision grows within replicas + maxSurge, old revisions
+// shrink by the machines that are available beyond replicas − maxUnavailable. It returns what the rollout waits for.
 func (d *draft) rolling() string {
 	grown := d.growCurrent()
-	shrunk, hindrance := d.shrinkOld()
+	shrunk, blockedBy := d.shrinkOld()
 	current := d.Sets[d.Current]
 	switch {
 	case grown || shrunk:
 		return ""
-	case hindrance != "":
-		return hindrance
+	case blockedBy != "":
+		return blockedBy
 	case current.Replicas < d.Replicas:
-		return fmt.Sprintf("no room for more of the new revision: %s exist or may yet be made, at most %d may (replicas %d + maxSurge %d)",
+		return fmt.Sprintf("%s exist or may still be created, and at most %d may (replicas %d + maxSurge %d)",
 			wording.Count(d.sum(ceiling), "machine"), d.Replicas+d.MaxSurge, d.Replicas, d.MaxSurge)
 	case current.Available < d.Replicas:
 		return waitingForAvailable(current, d.Replicas)
@@ -31,7 +31,7 @@ func waitingForAvailable(current Set, replicas int32) string {
 	return fmt.Sprintf("%d of %s of the new revision available", current.Available, wording.Count(replicas, "machine"))
 }
 
-// growCurrent brings the set of the wanted revision towards replicas.
+// growCurrent brings the set of the wanted revision closer to replicas.
 func (d *draft) growCurrent() bool {
 	if d.Sets[d.Current].Replicas > d.Replicas {
 		return d.shrink(d.Current, d.Replicas, "more than replicas") > 0
@@ -39,12 +39,11 @@ func (d *draft) growCurrent() bool {
 	return d.grow(d.Current, d.Replicas, "new revision") > 0
 }
 
-// shrinkOld lowers old sets, those with unavailable machines first, and otherwise says what keeps it from doing so.
+// shrinkOld shrinks old sets, those with unavailable machines first, or says what prevents it.
 //
-// Two numbers limit it beside what shrink itself refuses. Machines being deleted still cost money and quota, so there
-// are never more of them than maxSurge + maxUnavailable. And machines that are unavailable for a moment count as if they
-// came back: were an outage to make all of them unavailable at once, an old fleet would otherwise be deleted for a new
-// one that is no better.
+// Two more limits apply beside those of shrink. Machines being deleted still cost money and quota, so there are never more
+// of them than maxSurge + maxUnavailable. And machines that are unavailable count as if they came back: otherwise, in an
+// outage that makes all machines unavailable, all old machines would be deleted for new ones that are unavailable as well.
 func (d *draft) shrinkOld() (bool, string) {
 	var old []int
 	var replicas int32
@@ -58,8 +57,8 @@ func (d *draft) shrinkOld() (bool, string) {
 		return false, ""
 	}
 	current := d.Sets[d.Current]
-	// What is held back stays as long as it is needed.
-	inReserve := replicas + d.held(d.old) + surely(current) - d.minAvailable()
+	// Machines whose deletion is blocked stay as long as they are needed.
+	inReserve := replicas + d.blockedDeletions(d.old) + guaranteedAvailable(current) - d.minAvailable()
 	if inReserve <= 0 {
 		return false, fmt.Sprintf("%s, and at least %d must be available (replicas %d − maxUnavailable %d) before any of %s of an old revision may go",
 			waitingForAvailable(current, current.Replicas), d.minAvailable(), d.Replicas, d.MaxUnavailable, wording.Count(replicas, "machine"))
@@ -91,16 +90,16 @@ func (d *draft) shrinkOld() (bool, string) {
 			wording.Count(d.dying(), "machine"), d.MaxSurge+d.MaxUnavailable, d.MaxSurge, d.MaxUnavailable)
 	}
 	return false, fmt.Sprintf("%d available, and at least %d must be (replicas %d − maxUnavailable %d) before any of %s of an old revision may go",
-		d.sum(surely), d.minAvailable(), d.Replicas, d.MaxUnavailable, wording.Count(replicas, "machine"))
+		d.sum(guaranteedAvailable), d.minAvailable(), d.Replicas, d.MaxUnavailable, wording.Count(replicas, "machine"))
 }
 
-// dying is the number of machines that are being deleted or about to be.
+// dying is the number of machines that are being deleted or will be.
 func (d *draft) dying() int32 {
 	everywhere := func(int) bool { return true }
-	return max(0, d.sum(func(s Set) int32 { return s.Deleting + doomed(s) })-d.held(everywhere))
+	return max(0, d.sum(func(s Set) int32 { return s.Deleting + pendingDeletions(s) })-d.blockedDeletions(everywhere))
 }
 
-// mayDelete is how many deletions more a rollout may cause now.
+// mayDelete is how many more deletions a rollout may cause now.
 func (d *draft) mayDelete() int32 {
 	if d.Replicas == 0 {
 		return math.MaxInt32 / 2

@@ -10,32 +10,32 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// rollout is what the condition Progressing depends on.
+// rollout is the state that the condition Progressing depends on.
 type rollout struct {
-	set string // name of the set of the wanted revision, empty if there is none
-	// paused, frozen, failing: what stops it.
+	set string // name of the set of the wanted revision, or empty
+	// paused, frozen, failing say what stops it.
 	paused, frozen, failing bool
 	// complete says that all machines are of the wanted revision and available.
 	complete bool
 	// onlyWanted says that no machine of another revision exists.
 	onlyWanted bool
-	// forPeople is a reason where nothing happens until somebody deletes or selects machines, or empty.
+	// forPeople is the reason if nothing happens until people delete or select machines, or empty.
 	forPeople string
-	// refused says what set the API server did not accept and why, refusal is the reason to give.
-	refused error
-	refusal string
-	// began is the reason for which a new revision began in this pass, or empty.
+	// rejected says which set the API server did not accept and why, rejectedReason is the reason of the condition.
+	rejected       error
+	rejectedReason string
+	// began is the reason if a new revision began in this pass, or empty.
 	began string
 	// advanced says that the numbers of machines came closer to the end.
 	advanced bool
-	// waiting says what is waited for, doing what is being done.
+	// waiting says what the rollout waits for, doing what this pass scales.
 	waiting, doing string
 	// still is how long there was no progress, deadline how long there may be none.
 	still, deadline time.Duration
 }
 
 // progressing decides the condition Progressing with the reasons of apps/v1, given the one before (nil at first). restart
-// says that there is progress now, whether or not the API shows a time for it yet.
+// says that there is progress now, even if the API has no time for it yet.
 func progressing(before *metav1.Condition, r rollout) (condition metav1.Condition, restart bool) {
 	is := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
 		return metav1.Condition{Type: v1beta1.ConditionProgressing, Status: status, Reason: reason, Message: message}
@@ -46,8 +46,8 @@ func progressing(before *metav1.Condition, r rollout) (condition metav1.Conditio
 		name = "the wanted revision"
 	}
 	switch {
-	case r.refused != nil:
-		return is(metav1.ConditionFalse, r.refusal, sentence("cannot "+r.refused.Error(), "")), false
+	case r.rejected != nil:
+		return is(metav1.ConditionFalse, r.rejectedReason, sentence("cannot "+r.rejected.Error(), "")), false
 	case (r.paused || r.frozen) && had(v1beta1.ReasonProgressDeadlineExceeded):
 		return is(metav1.ConditionFalse, v1beta1.ReasonProgressDeadlineExceeded, sentence("no progress before it was stopped", r.waiting)), false
 	case r.paused:
@@ -62,11 +62,11 @@ func progressing(before *metav1.Condition, r rollout) (condition metav1.Conditio
 	case r.began != "":
 		return is(metav1.ConditionTrue, r.began, sentence(name+" is the new revision", r.now())), true
 	case had(v1beta1.ReasonNewMachineSetAvailable) && r.onlyWanted:
-		// Replicas were changed or a machine fell ill: that is no rollout.
+		// A change of replicas or an unhealthy machine is not a rollout.
 		return is(metav1.ConditionTrue, v1beta1.ReasonNewMachineSetAvailable, sentence(name+" was rolled out", r.now())), true
 	case r.forPeople == v1beta1.ReasonWaitingForSelection:
-		// A machine that is selected leaves no time in the API that the deadline could run from; that the condition
-		// becomes True again does.
+		// The API has no time of the selection from which the deadline could run. The condition is Unknown meanwhile, so it
+		// has the time when it becomes True again.
 		return is(metav1.ConditionUnknown, r.forPeople, sentence(name+" is the new revision", r.waiting)), true
 	case r.forPeople != "":
 		return is(metav1.ConditionTrue, r.forPeople, sentence(name+" is the new revision", r.waiting)), true
@@ -85,13 +85,13 @@ func progressing(before *metav1.Condition, r rollout) (condition metav1.Conditio
 	return is(metav1.ConditionTrue, v1beta1.ReasonMachineSetUpdated, sentence(name+" is progressing", r.now())), false
 }
 
-// progressedAt returns when the rollout last came closer to its end, by the times that the API has: a new process knows
-// them as well as the last one. Where the API has none, it is when the deployment was made.
+// progressedAt returns when the rollout last came closer to its end, by the times in the API, which survive a restart.
+// Without any it is the creation of the deployment.
 func (v *view) progressedAt(d *v1beta1.MachineDeployment, now time.Time) time.Time {
 	last := d.CreationTimestamp.Time
 	note := func(t time.Time) {
 		if t.After(now) {
-			t = now // some other clock is ahead
+			t = now // another host's clock is ahead
 		}
 		if t.After(last) {
 			last = t
@@ -131,7 +131,7 @@ func (v *view) progressedAt(d *v1beta1.MachineDeployment, now time.Time) time.Ti
 	return last
 }
 
-// now says what is being done, or else what is waited for.
+// now returns doing, or else waiting.
 func (r rollout) now() string {
 	if r.doing != "" {
 		return r.doing
@@ -139,7 +139,7 @@ func (r rollout) now() string {
 	return r.waiting
 }
 
-// deadlineIn returns the time until the rollout is due to have made progress, 0 if it need not make any.
+// deadlineIn returns the time until the progress deadline, 0 if there is none now.
 func deadlineIn(condition metav1.Condition, r rollout) time.Duration {
 	if r.complete || condition.Status == metav1.ConditionFalse {
 		return 0
@@ -152,7 +152,7 @@ func deadlineIn(condition metav1.Condition, r rollout) time.Duration {
 	return max(time.Millisecond, r.deadline-r.still)
 }
 
-// sentence joins what is the case and why into a message for people.
+// sentence joins a fact and its reason into a message.
 func sentence(what, why string) string {
 	if what == "" {
 		what, why = why, ""

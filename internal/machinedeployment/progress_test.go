@@ -67,7 +67,7 @@ func TestProgressing(t *testing.T) {
 			"Unknown", v1beta1.ReasonWaitingForSelection, "Set x is the new revision: someone.", true, 0},
 		{"somebody has selected", before(v1beta1.ReasonWaitingForSelection), rollout{set: "x", doing: "a 3→2", still: time.Hour},
 			"True", v1beta1.ReasonMachineSetUpdated, "Set x is progressing: a 3→2.", true, time.Millisecond},
-		{"set refused", nil, rollout{set: "x", refused: errors.New("create set x: too long"), refusal: v1beta1.ReasonMachineSetCreateError},
+		{"set refused", nil, rollout{set: "x", rejected: errors.New("create set x: too long"), rejectedReason: v1beta1.ReasonMachineSetCreateError},
 			"False", v1beta1.ReasonMachineSetCreateError, "Cannot create set x: too long.", false, 0},
 	}
 	for _, test := range tests {
@@ -94,13 +94,13 @@ type scene struct {
 	machines     map[types.UID][]*v1beta1.Machine
 }
 
-// is gives the deployment a condition since a minute after noon.
+// is sets a condition of the deployment since a minute after noon.
 func (s *scene) is(kind string, status metav1.ConditionStatus, minute int) {
 	s.d.Status.Conditions = append(s.d.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: "So",
 		LastTransitionTime: metav1.NewTime(noon.Add(time.Duration(minute) * time.Minute))})
 }
 
-// The deadline of a rollout runs from times that are in the API, so that another process goes on counting.
+// The deadline of a rollout runs from times in the API, so that a new process keeps it.
 //
 // D-9, D-21
 func TestProgressIsDatedByTheAPI(t *testing.T) {

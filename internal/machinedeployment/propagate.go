@@ -7,8 +7,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// propagate brings to a set what of its deployment reaches existing machines in place: everything that does not roll.
-// The set keeps what rolls, so a set of an old revision stays what it is.
+// propagate writes to a set the fields of its deployment that are propagated to machines in place: all that cause no
+// rollout. The set keeps the fields that cause one, so it stays of its revision.
 func propagate(set *v1beta1.MachineSet, d *v1beta1.MachineDeployment) {
 	set.Spec.MinReadySeconds = d.Spec.MinReadySeconds
 	set.Spec.DeletePolicy = d.DeletePolicyOrDefault()
@@ -31,22 +31,22 @@ func propagate(set *v1beta1.MachineSet, d *v1beta1.MachineDeployment) {
 	set.Labels = with(set.Labels, map[string]string{v1beta1.AutoscalerDeploymentNameLabel: d.Name})
 }
 
-// keepWhatRolls gives spec the rolling part of old.
+// keepWhatRolls gives spec the fields of old that cause a rollout.
 func keepWhatRolls(spec, old *v1beta1.MachineSpec) {
 	sameForm := spec.Provider == old.Provider && (spec.ClassRef == nil) == (old.ClassRef == nil)
 	spec.Provider, spec.ProviderSpec, spec.ClassRef = old.Provider, old.ProviderSpec, old.ClassRef
 	spec.UserDataRef, spec.Version = old.UserDataRef, old.Version
 	if !sameForm {
-		// Credentials of another provider, or of the inline form where there is a class, are of no use here.
+		// Credentials of another provider, or of an inline spec where there is a class, do not fit.
 		spec.CredentialsRef = old.CredentialsRef
 	}
 }
 
-// mostTemplateLabels is how many labels the API admits in a template: in a set's too, which has ours beside those of its
-// deployment.
+// mostTemplateLabels is how many labels the API admits in a template. The template of a set has two labels more than that
+// of its deployment.
 const mostTemplateLabels = 64
 
-// tooManyLabels says why no set can be made of the deployment's template, empty if one can.
+// tooManyLabels says that the deployment's template has too many labels for a set, empty if it has not.
 func tooManyLabels(d *v1beta1.MachineDeployment) string {
 	labels := d.Spec.Template.ObjectMeta.Labels
 	ours := map[string]string{v1beta1.LabelMachineDeployment: "", v1beta1.LabelTemplateHash: ""}
@@ -57,7 +57,7 @@ func tooManyLabels(d *v1beta1.MachineDeployment) string {
 		len(labels), v1beta1.LabelMachineDeployment, v1beta1.LabelTemplateHash, mostTemplateLabels)
 }
 
-// ownLabels are the labels by which a deployment's sets and machines are told apart.
+// ownLabels are the labels that identify the machines of a set.
 func ownLabels(set *v1beta1.MachineSet, d *v1beta1.MachineDeployment) map[string]string {
 	labels := map[string]string{v1beta1.LabelMachineDeployment: d.Name}
 	if hash, ok := set.Spec.Selector.MatchLabels[v1beta1.LabelTemplateHash]; ok {

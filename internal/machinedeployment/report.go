@@ -15,18 +15,17 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// betweenReports is the shortest time between two writes of a status in which only numbers and words changed.
+// betweenReports is the least time between two writes of a status in which only numbers and messages changed.
 const betweenReports = time.Second
 
-// report writes the status that follows from the pass.
+// report writes the status after the pass.
 func (p *pass) report(ctx context.Context, v *view, selector string) error {
-	status, wakeIn := statusOf(p.deployment, v, selector, p.now)
-	p.wakeIn(wakeIn)
+	status, requeueAfter := statusOf(p.deployment, v, selector, p.now)
+	p.requeueIn(requeueAfter)
 	return p.writeStatus(ctx, status)
 }
 
-// writeStatus writes the status if it changed: at once if a person or a machine may wait for the change, otherwise not
-// more often than betweenReports.
+// writeStatus writes the status if it changed: an urgent change at once, others no more often than betweenReports.
 func (p *pass) writeStatus(ctx context.Context, status *v1beta1.MachineDeploymentStatus) error {
 	d := p.deployment
 	stuck := ""
@@ -39,7 +38,7 @@ func (p *pass) writeStatus(ctx context.Context, status *v1beta1.MachineDeploymen
 		return nil
 	}
 	if rest := betweenReports - p.now.Sub(p.known.reportedAt); rest > 0 && !urgent(&d.Status, status) {
-		p.wakeIn(rest)
+		p.requeueIn(rest)
 		return nil
 	}
 	changed := d.DeepCopy()
@@ -51,7 +50,7 @@ func (p *pass) writeStatus(ctx context.Context, status *v1beta1.MachineDeploymen
 	case err != nil:
 		return fmt.Errorf("patch the status of the deployment: %w", err)
 	}
-	p.echo.Record(changed)
+	p.ownWrites.Record(changed)
 	p.known.reportedAt = p.now
 	for _, e := range transitions(&d.Status, status) {
 		p.Recorder.Eventf(d, nil, e.kind, e.reason, "Roll", "%s", e.note)
@@ -59,7 +58,7 @@ func (p *pass) writeStatus(ctx context.Context, status *v1beta1.MachineDeploymen
 	return nil
 }
 
-// urgent reports whether more changed than numbers and words.
+// urgent reports whether more changed than numbers and messages.
 func urgent(before, after *v1beta1.MachineDeploymentStatus) bool {
 	if before.ObservedGeneration != after.ObservedGeneration || before.CurrentRevision != after.CurrentRevision {
 		return true
@@ -83,7 +82,7 @@ func statusOfCondition(status *v1beta1.MachineDeploymentStatus, kind string) met
 // transition is an event.
 type transition struct{ kind, reason, note string }
 
-// transitions returns the events that a change of status deserves. The creation of a revision has its own.
+// transitions returns the events for a change of the status. A new revision has an event of its own.
 func transitions(before, after *v1beta1.MachineDeploymentStatus) []transition {
 	var events []transition
 	changed := func(kind string) *metav1.Condition {

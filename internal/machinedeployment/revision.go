@@ -12,20 +12,20 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// history is a deployment's revisions: its sets, the oldest first, and which of them is of the wanted template.
+// history is a deployment's revisions: its sets, the oldest first, and which of them has the wanted template.
 type history struct {
 	sets []*v1beta1.MachineSet
-	// current is an index in sets, -1 if none is of the wanted template.
+	// current is an index in sets, -1 if no set has the wanted template.
 	current int
-	// number is that of the wanted revision: the current set's if it is the newest already, else one more than any.
+	// number is the wanted revision's: the current set's if that is the newest, or else one more than the newest.
 	number int64
-	// rolloutAfter is the deployment's if it is past, and startsIn the time until it is.
+	// rolloutAfter is the deployment's if it is past, otherwise startsIn is the time until then.
 	rolloutAfter time.Time
 	startsIn     time.Duration
 }
 
-// findRevision puts sets in order and finds the one that is of the deployment's template. Of several it is the newest,
-// so that nothing rolls that need not.
+// findRevision sorts the sets and finds the one that has the deployment's template. If several have it, the newest one is
+// current, because that avoids a rollout.
 func findRevision(d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, now time.Time) history {
 	h := history{sets: slices.Clone(sets), current: -1}
 	if after := d.Spec.RolloutAfter; after != nil {
@@ -73,7 +73,7 @@ func revisionOf(set *v1beta1.MachineSet) int64 {
 	return n
 }
 
-// sizedFor returns the number of replicas that the sets were last sized for, as the newest of them remembers it.
+// sizedFor returns the number of replicas that the sets were last sized for, which the newest one records.
 func (h history) sizedFor() int32 {
 	if len(h.sets) == 0 {
 		return Unknown
@@ -99,7 +99,7 @@ func (h history) named(name string) *v1beta1.MachineSet {
 	return nil
 }
 
-// newSet returns the set of the wanted revision, to be created without replicas at first.
+// newSet returns the set of the wanted revision, without replicas.
 func (h history) newSet(d *v1beta1.MachineDeployment) *v1beta1.MachineSet {
 	var collisions int32
 	if d.Status.CollisionCount != nil {
@@ -134,10 +134,10 @@ func (h history) newSet(d *v1beta1.MachineDeployment) *v1beta1.MachineSet {
 	return set
 }
 
-// AnnotationChangeCause is where kubectl has people say why they changed something.
+// AnnotationChangeCause is kubectl's annotation for the cause of a change.
 const AnnotationChangeCause = "kubernetes.io/change-cause"
 
-// recordCause keeps with a revision why it was made, for its history.
+// recordCause copies the cause of a change to the set of the revision, for its history.
 func recordCause(set *v1beta1.MachineSet, d *v1beta1.MachineDeployment) {
 	if cause, ok := d.Annotations[AnnotationChangeCause]; ok {
 		annotate(set, AnnotationChangeCause, cause)
@@ -161,8 +161,8 @@ func annotate(set *v1beta1.MachineSet, key, value string) {
 	set.Annotations[key] = value
 }
 
-// expired returns the sets that are no longer needed to roll back to: of those that are old and empty, the oldest beyond
-// the limit. A set counts as empty when nothing can still make a machine of it.
+// expired returns the sets beyond the history limit: of the old and empty sets, the oldest. A set is empty if it has no
+// machines and its controller cannot create any.
 func (h history) expired(counted []Set, limit int32) []*v1beta1.MachineSet {
 	var empty []*v1beta1.MachineSet
 	for i, set := range h.sets {

@@ -18,9 +18,8 @@ import (
 // mostFailedMachines is how many failed machines a status describes.
 const mostFailedMachines = 10
 
-// statusOf computes the status from what a pass found and decided. wakeIn is the time until a lack of progress must be
-// looked at again, 0 if it need not.
-func statusOf(d *v1beta1.MachineDeployment, v *view, selector string, now time.Time) (status *v1beta1.MachineDeploymentStatus, wakeIn time.Duration) {
+// statusOf computes the status after a pass. requeueAfter is the time until the progress deadline, 0 if there is none.
+func statusOf(d *v1beta1.MachineDeployment, v *view, selector string, now time.Time) (status *v1beta1.MachineDeploymentStatus, requeueAfter time.Duration) {
 	status = d.Status.DeepCopy()
 	status.Conditions = conditionlimit.Fleet.Apply(status.Conditions)
 	status.Selector = selector
@@ -84,13 +83,13 @@ func countInto(status *v1beta1.MachineDeploymentStatus, v *view) {
 			if !m.DeletionTimestamp.IsZero() {
 				continue
 			}
-			if meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionUpToDate) {
+			if machinestate.UpToDate(m) {
 				status.UpToDateReplicas++
 			}
 			if carries(m.Labels, set.Spec.Template.ObjectMeta.Labels) {
 				status.FullyLabeledReplicas++
 			}
-			if machinestate.Failed(m) || machinestate.Refused(m) != nil {
+			if machinestate.Failed(m) || machinestate.Unlaunchable(m) != nil {
 				status.FailedMachines = append(status.FailedMachines, failedMachine(m))
 			}
 		}
@@ -99,8 +98,8 @@ func countInto(status *v1beta1.MachineDeploymentStatus, v *view) {
 	status.FailedMachines = described(status.FailedMachines, v.replaced)
 }
 
-// described returns as many failed machines as a status describes. Those that were replaced come first: another process
-// counts them by what the status says, and the others by themselves.
+// described returns as many failed machines as a status lists. Those that were replaced take precedence: after a restart the
+// controller knows them only from the status.
 func described(failed, replaced []v1beta1.FailedMachine) []v1beta1.FailedMachine {
 	byName := func(a, b v1beta1.FailedMachine) int { return cmp.Compare(a.Name, b.Name) }
 	slices.SortFunc(failed, byName)
@@ -133,13 +132,13 @@ func (v *view) rollout(d *v1beta1.MachineDeployment, status *v1beta1.MachineDepl
 	outdated := v.outdated()
 	before := d.Status
 	r := rollout{
-		paused:     v.state.Paused,
-		frozen:     v.state.Frozen,
-		failing:    v.state.Failing,
-		onlyWanted: v.current >= 0 && outdated == 0 && v.updating() == 0,
-		refused:    v.refused,
-		refusal:    v.refusal,
-		began:      v.began,
+		paused:         v.state.Paused,
+		frozen:         v.state.Frozen,
+		failing:        v.state.Failing,
+		onlyWanted:     v.current >= 0 && outdated == 0 && v.updating() == 0,
+		rejected:       v.rejected,
+		rejectedReason: v.rejectedReason,
+		began:          v.began,
 		advanced: status.UpdatedReplicas > before.UpdatedReplicas || status.ReadyReplicas > before.ReadyReplicas ||
 			status.AvailableReplicas > before.AvailableReplicas ||
 			v.state.updatesInPlace() && status.UpToDateReplicas > before.UpToDateReplicas ||
@@ -165,8 +164,8 @@ func (v *view) rollout(d *v1beta1.MachineDeployment, status *v1beta1.MachineDepl
 	return r
 }
 
-// outdated is how many machines of other revisions than the wanted one exist or may yet be made. With Recreate those
-// being deleted are of interest too: nothing goes on before they are gone.
+// outdated is how many machines of other revisions than the wanted one exist or may still be created. With Recreate it
+// includes those being deleted: the rollout waits until they are gone.
 func (v *view) outdated() int32 {
 	var n int32
 	for i, set := range v.state.Sets {
@@ -181,7 +180,7 @@ func (v *view) outdated() int32 {
 	return n
 }
 
-// updating is how many machines of a rollout in place are available still or again, and not yet what they shall be.
+// updating is how many machines of a rollout in place are available, but not up to date.
 func (v *view) updating() (n int32) {
 	if v.state.Strategy != v1beta1.StrategyInPlace {
 		return 0
@@ -192,7 +191,7 @@ func (v *view) updating() (n int32) {
 	return n
 }
 
-// doing says what the pass does.
+// doing says which sets the pass scales.
 func (v *view) doing() string {
 	parts := make([]string, len(v.plan.Scales))
 	for i, scale := range v.plan.Scales {

@@ -15,14 +15,14 @@ import (
 	"machinist.dev/machinist/internal/rollout/bounds"
 )
 
-// viewed returns what a pass over the deployment sees of sets and their machines, with the plan made.
+// viewed returns the view of a pass over the deployment, with the plan.
 func viewed(t *testing.T, d *v1beta1.MachineDeployment, sets []*v1beta1.MachineSet, machines map[types.UID][]*v1beta1.Machine) *view {
 	t.Helper()
 	limits, err := bounds.Resolve(d.Spec.Strategy, d.ReplicasOrDefault())
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &pass{Reconciler: New(Options{}), deployment: d, known: newMemory().of(types.NamespacedName{}, d.UID), now: noon.Add(time.Hour)}
+	p := &pass{Reconciler: New(Options{}), deployment: d, known: newSharedState().get(types.NamespacedName{}, d.UID), now: noon.Add(time.Hour)}
 	v := p.observe(sets, machines, limits)
 	v.plan = MakePlan(v.state)
 	v.applied = true
@@ -84,7 +84,7 @@ func TestStatusCounts(t *testing.T) {
 }
 
 // D-12.
-func TestStatusAtRestDoesNotChange(t *testing.T) {
+func TestStatusOfASettledDeploymentDoesNotChange(t *testing.T) {
 	d := deployment("b")
 	set := setOf("b", 1, noon)
 	three := int32(3)
@@ -92,12 +92,12 @@ func TestStatusAtRestDoesNotChange(t *testing.T) {
 	machines := map[types.UID][]*v1beta1.Machine{set.UID: {machine("a", 1, isReady), machine("b", 1, isReady), machine("c", 1, isReady)}}
 	first, _ := statusOf(d, viewed(t, d, []*v1beta1.MachineSet{set}, machines), "app=web", noon)
 	d.Status = *first
-	second, wake := statusOf(d, viewed(t, d, []*v1beta1.MachineSet{set}, machines), "app=web", noon.Add(time.Hour))
+	second, requeueAfter := statusOf(d, viewed(t, d, []*v1beta1.MachineSet{set}, machines), "app=web", noon.Add(time.Hour))
 	if diff := cmp.Diff(first, second); diff != "" {
 		t.Errorf("the status changes by itself:\n%s", diff)
 	}
-	if wake != 0 {
-		t.Errorf("an idle deployment is looked at again in %s", wake)
+	if requeueAfter != 0 {
+		t.Errorf("a settled deployment is reconciled again in %s", requeueAfter)
 	}
 }
 

@@ -17,11 +17,11 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machinestate"
+	"machinist.dev/machinist/internal/preservation"
 	"machinist.dev/machinist/internal/rollout/handover"
 )
 
-// deploymentsOfSet returns the deployment that controls the set. A set without a controller is shown to every deployment
-// that may adopt it.
+// deploymentsOfSet returns the deployment that controls the set or, if there is none, every deployment that may adopt it.
 func (r *Reconciler) deploymentsOfSet(ctx context.Context, object client.Object) []reconcile.Request {
 	if owner := metav1.GetControllerOfNoCopy(object); owner != nil {
 		if owner.Kind != "MachineDeployment" {
@@ -31,7 +31,7 @@ func (r *Reconciler) deploymentsOfSet(ctx context.Context, object client.Object)
 	}
 	var deployments v1beta1.MachineDeploymentList
 	if err := r.Client.List(ctx, &deployments, client.InNamespace(object.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
-		logf.FromContext(ctx).Error(err, "Cannot tell which deployment may adopt a set", "set", client.ObjectKeyFromObject(object))
+		logf.FromContext(ctx).Error(err, "Cannot list the deployments that may adopt a set", "set", client.ObjectKeyFromObject(object))
 		return nil
 	}
 	var requests []reconcile.Request
@@ -41,7 +41,7 @@ func (r *Reconciler) deploymentsOfSet(ctx context.Context, object client.Object)
 			continue
 		}
 		key := client.ObjectKeyFromObject(&deployments.Items[i])
-		r.memory.straySeen(key)
+		r.shared.orphanSetSeen(key)
 		requests = append(requests, reconcile.Request{NamespacedName: key})
 	}
 	return requests
@@ -56,16 +56,16 @@ func (r *Reconciler) deploymentOfMachine(_ context.Context, object client.Object
 	}
 	key := types.NamespacedName{Namespace: m.Namespace, Name: name}
 	if owner := metav1.GetControllerOfNoCopy(m); owner != nil && failedToLaunch(m) {
-		r.memory.launchFailed(key, launchFailure{set: owner.UID, machine: failedMachine(m)})
+		r.shared.launchFailed(key, launchFailure{set: owner.UID, machine: failedMachine(m)})
 	}
 	gone := !m.DeletionTimestamp.IsZero() && len(m.Finalizers) == 0
-	if gone || m.DeletionTimestamp.IsZero() && meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady) {
-		r.memory.machineNews(key)
+	if gone || m.DeletionTimestamp.IsZero() && machinestate.Ready(m) {
+		r.shared.recordMachineEvent(key)
 	}
 	return []reconcile.Request{{NamespacedName: key}}
 }
 
-// deploymentChanged drops the echo of our own status writes.
+// deploymentChanged drops changes of the status only, which the controller writes itself.
 func deploymentChanged() predicate.Predicate {
 	return predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, deletionBegan())
 }
@@ -76,14 +76,14 @@ func deletionBegan() predicate.Predicate {
 	})
 }
 
-// onUpdate lets every creation and deletion pass, and the updates that changed says.
+// onUpdate accepts all creations and deletions, and updates for which changed is true.
 func onUpdate(changed func(before, after client.Object) bool) predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld != nil && e.ObjectNew != nil && changed(e.ObjectOld, e.ObjectNew)
 	}}
 }
 
-// setChanged drops what a set's status counts: a deployment counts machines itself.
+// setChanged drops changes of the counts in a set's status: a deployment counts machines itself.
 func setChanged() predicate.Predicate {
 	return onUpdate(func(before, after client.Object) bool {
 		a, aok := before.(*v1beta1.MachineSet)
@@ -99,17 +99,17 @@ func setChanged() predicate.Predicate {
 	})
 }
 
-// machineChanged drops what neither a plan nor the status depends on.
+// machineChanged drops changes that affect neither a plan nor the status.
 func machineChanged() predicate.Predicate {
 	return onUpdate(func(before, after client.Object) bool {
 		a, aok := before.(*v1beta1.Machine)
 		b, bok := after.(*v1beta1.Machine)
-		return aok && bok && (glanceAt(a) != glanceAt(b) || !maps.Equal(a.Labels, b.Labels))
+		return aok && bok && (fieldsOf(a) != fieldsOf(b) || !maps.Equal(a.Labels, b.Labels))
 	})
 }
 
-// glance is all that a deployment looks at in a machine beside its labels.
-type glance struct {
+// machineFields are all fields of a machine that a deployment depends on, except its labels.
+type machineFields struct {
 	controller             types.UID
 	deleting, launched     bool
 	phase                  v1beta1.MachinePhase
@@ -120,27 +120,27 @@ type glance struct {
 	toBeReplaced           bool
 	updating, updateFailed bool
 	refused                bool
-	marked, aside          bool
+	marked, preserved      bool
 	priority               string
 }
 
-func glanceAt(m *v1beta1.Machine) glance {
-	g := glance{
+func fieldsOf(m *v1beta1.Machine) machineFields {
+	g := machineFields{
 		controller:   controllerOf(m),
 		deleting:     !m.DeletionTimestamp.IsZero(),
 		launched:     m.Spec.ProviderID != "",
 		phase:        m.Status.Phase,
 		failure:      m.Status.FailureReason,
-		upToDate:     meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionUpToDate),
+		upToDate:     machinestate.UpToDate(m),
 		remediation:  meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionRemediationRequested),
 		toBeReplaced: machinestate.ToBeReplaced(m),
-		refused:      m.DeletionTimestamp.IsZero() && machinestate.Refused(m) != nil,
+		refused:      m.DeletionTimestamp.IsZero() && machinestate.Unlaunchable(m) != nil,
 		updating:     handover.Updating(m),
-		updateFailed: handover.Refused(m),
+		updateFailed: handover.UpdateRejected(m),
+		marked:       machinestate.MarkedForDeletion(m),
+		preserved:    preservation.Preserved(m),
 		priority:     m.Annotations[v1beta1.AnnotationDeletePriority],
 	}
-	_, g.marked = m.Annotations[v1beta1.AnnotationDeleteMachine]
-	_, g.aside = m.Annotations[v1beta1.AnnotationPreservedUntil]
 	if ready := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady); ready != nil {
 		g.ready, g.readySince = ready.Status, ready.LastTransitionTime.UTC()
 	}

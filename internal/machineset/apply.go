@@ -13,22 +13,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/freshness"
 	"machinist.dev/machinist/internal/machinestate"
+	"machinist.dev/machinist/internal/wording"
 )
 
-// conflictDelay is when to look again after somebody else wrote first. Their write wakes the set as well.
+// conflictDelay is when to retry after a conflict. The other writer's event triggers a pass as well.
 const conflictDelay = time.Second
 
-// deeds are what a pass did, for its events.
-type deeds struct {
+// actions are the machines that a pass changed, for its events.
+type actions struct {
 	created, adopted, released, handedOver, deleted, remediated []*v1beta1.Machine
 }
 
-// apply does what the plan says, at most one batch of it. again is false where the next round would have to wait.
+// apply carries out at most one batch of the plan. again is false if the next round would have to wait.
 func (p *pass) apply(ctx context.Context, plan Plan) (again bool, err error) {
-	if plan.Counts() {
+	if plan.DependsOnCount() {
 		if confirmed, err := p.confirm(ctx); err != nil || !confirmed {
-			p.wakeIn(conflictDelay)
+			p.requeueIn(conflictDelay)
 			return false, err
 		}
 	}
@@ -42,16 +44,16 @@ func (p *pass) apply(ctx context.Context, plan Plan) (again bool, err error) {
 	)
 	switch {
 	case err != nil && onlyConflicts(err):
-		p.wakeIn(conflictDelay)
+		p.requeueIn(conflictDelay)
 		return false, nil
-	case err != nil, p.heldBack:
+	case err != nil, p.deletionBlocked:
 		return false, err
 	}
 	again, err = p.create(ctx, plan.Create)
 	return again && !p.late, err
 }
 
-// confirm reads the set live and reports whether it still is what was decided upon.
+// confirm reads the set live and reports whether it still is the one that the plan was made for.
 func (p *pass) confirm(ctx context.Context) (bool, error) {
 	set, decided := &v1beta1.MachineSet{}, p.state.Set
 	if err := p.Live.Get(ctx, p.key, set); err != nil {
@@ -64,7 +66,7 @@ func (p *pass) confirm(ctx context.Context) (bool, error) {
 		set.Annotations[v1beta1.AnnotationReceiveFrom] == decided.Annotations[v1beta1.AnnotationReceiveFrom], nil
 }
 
-// release lets go of machines that no longer match.
+// release removes the owner reference from machines that no longer match.
 func (p *pass) release(ctx context.Context, machines []*v1beta1.Machine) error {
 	released, err := p.each("release", machines, func(m *v1beta1.Machine) (bool, error) {
 		changed := m.DeepCopy()
@@ -89,17 +91,18 @@ func (p *pass) update(ctx context.Context, updates []Update) error {
 	updated, err := p.each("update", machines, func(m *v1beta1.Machine) (bool, error) {
 		changed := become[m]
 		patch := client.MergeFrom(m)
-		// A list is replaced whole, and a mark may just have been renewed.
+		// A merge patch replaces lists as a whole, and an autoscaler may just have renewed its annotation.
 		if !sameLists(m, changed) || m.Annotations[v1beta1.AnnotationDeleteMachine] != changed.Annotations[v1beta1.AnnotationDeleteMachine] {
 			patch = locked(m)
 		}
 		return true, p.Client.Patch(ctx, changed, patch)
 	})
-	p.memory.sent(updated, p.state.Now)
+	p.known.sent(updated, p.state.Now)
 	return err
 }
 
-// adopt takes orphans over, each after a live read: one that is being deleted, or that somebody else took, is no gain.
+// adopt takes orphans over, each after a live read: one that is being deleted, or has another controller by now, is of no
+// use.
 func (p *pass) adopt(ctx context.Context, orphans []*v1beta1.Machine) error {
 	if len(orphans) == 0 {
 		return nil
@@ -131,29 +134,29 @@ func (p *pass) adopt(ctx context.Context, orphans []*v1beta1.Machine) error {
 	p.done.adopted = append(p.done.adopted, adopted...)
 	for _, m := range orphans {
 		if !slices.Contains(adopted, m) {
-			p.refusedAdoption[m.UID] = true
+			p.notAdoptable[m.UID] = true
 		}
 	}
 	return err
 }
 
-// scaleDown deletes machines of which there are too many. One that was chosen, or was of no use, and has changed since, is
-// looked at anew.
+// scaleDown deletes surplus machines. A machine that was chosen among others, or because it was not available, is deleted
+// only if it has not changed since; otherwise the next round decides again.
 func (p *pass) scaleDown(ctx context.Context, victims []*v1beta1.Machine, chosen bool) (err error) {
 	victims = victims[:min(len(victims), maxBatch)]
 	if len(victims) > 0 && p.deployment != nil {
-		if p.state.Kept.Elsewhere > 0 { // other sets may be about to delete by the same count
+		if p.state.Availability.Elsewhere > 0 { // other sets may be about to delete because of the same count
 			p.shared.shrinking.Lock()
 			defer p.shared.shrinking.Unlock()
 		}
-		if victims, err = p.keep(ctx, victims); err != nil {
+		if victims, err = p.deletable(ctx, victims); err != nil {
 			return err
 		}
 	}
-	kept := p.state.Kept
+	availability := p.state.Availability
 	deleted, err := p.each("delete", victims, func(m *v1beta1.Machine) (bool, error) {
 		preconditions := client.Preconditions{UID: &m.UID}
-		if chosen || kept.Least > 0 && !kept.counts(m, p.state.Set.Spec.MinReadySeconds, p.state.Now) {
+		if chosen || availability.MinAvailable > 0 && !availability.counts(m, p.state.Set.Spec.MinReadySeconds, p.state.Now) {
 			preconditions.ResourceVersion = &m.ResourceVersion
 		}
 		return true, p.Client.Delete(ctx, reference(m), preconditions)
@@ -166,8 +169,7 @@ func (p *pass) scaleDown(ctx context.Context, victims []*v1beta1.Machine, chosen
 	return err
 }
 
-// remediate deletes machines in order to replace them, each after a live read: the decisive fact is read where it is
-// written.
+// remediate deletes machines in order to replace them, each after a live read that confirms the reason.
 func (p *pass) remediate(ctx context.Context, candidates []*v1beta1.Machine) error {
 	if len(candidates) == 0 {
 		return nil
@@ -177,7 +179,7 @@ func (p *pass) remediate(ctx context.Context, candidates []*v1beta1.Machine) err
 	if err := p.countInFlight(ctx); err != nil {
 		return err
 	}
-	lost, broken := lostFirst(candidates)
+	lost, broken := splitLost(candidates)
 	free := max(0, p.state.MaxInFlight-p.state.InFlight)
 	tried := slices.Concat(lost[:min(len(lost), maxBatch)], broken[:min(len(broken), free)])
 	deleted, err := p.each("replace", tried, func(cached *v1beta1.Machine) (bool, error) {
@@ -185,8 +187,8 @@ func (p *pass) remediate(ctx context.Context, candidates []*v1beta1.Machine) err
 		if err := p.Live.Get(ctx, client.ObjectKeyFromObject(cached), m); err != nil {
 			return false, err
 		}
-		if m.UID != cached.UID || !remediable(m) || p.state.Recoveries.wellAgain(m, p.state.Now) > 0 || !metav1.IsControlledBy(m, p.state.Set) ||
-			lostForSure(m) != lostForSure(cached) {
+		if m.UID != cached.UID || !remediable(m) || p.state.Recoveries.graceLeft(m, p.state.Now) > 0 || !metav1.IsControlledBy(m, p.state.Set) ||
+			instanceLost(m) != instanceLost(cached) {
 			return false, nil
 		}
 		return true, p.Client.Delete(ctx, reference(m), client.Preconditions{UID: &m.UID, ResourceVersion: &m.ResourceVersion})
@@ -205,31 +207,31 @@ func (p *pass) remediate(ctx context.Context, candidates []*v1beta1.Machine) err
 	return err
 }
 
-// noteRemediated takes note of machines that were deleted in order to replace them.
+// noteRemediated records machines that were deleted in order to replace them.
 func (p *pass) noteRemediated(deleted []*v1beta1.Machine) {
-	lost, broken := lostFirst(deleted)
+	lost, broken := splitLost(deleted)
 	in, _ := p.shared.replacementsOf(p.state.Set.UID)
 	again := false
 	for _, m := range lost {
-		// One that was itself a replacement, of either kind, begins a row of its own kind now.
-		again = again || slices.Contains(p.memory.lostReplacements, m.Name)
-		p.memory.lostReplacements = p.memory.lostReplacements.Begin(m.Name)
+		// A machine that was itself a replacement, of either kind, counts as one of this kind from now on.
+		again = again || slices.Contains(p.known.lostReplacements, m.Name)
+		p.known.lostReplacements = p.known.lostReplacements.Begin(m.Name)
 		in = in.without(m.Name)
 	}
 	if again {
-		p.memory.lost.fail(p.state.Now, minRemediationBackoff, maxRemediationBackoff)
+		p.known.lost.fail(p.state.Now, minRemediationBackoff, maxRemediationBackoff)
 	}
 	for _, m := range broken {
 		in = in.Begin(m.Name)
-		p.memory.lostReplacements = p.memory.lostReplacements.without(m.Name)
+		p.known.lostReplacements = p.known.lostReplacements.without(m.Name)
 	}
 	if len(broken) > 0 {
-		p.memory.remediation.fail(p.state.Now, minRemediationBackoff, maxRemediationBackoff)
+		p.known.remediation.fail(p.state.Now, minRemediationBackoff, maxRemediationBackoff)
 	}
 	p.shared.keepReplacements(p.state.Set.UID, in)
 }
 
-// each does f to every machine and returns those to which it was done. A machine that is gone is not an error.
+// each calls f for every machine and returns those for which it succeeded. A machine that is gone is not an error.
 func (p *pass) each(verb string, machines []*v1beta1.Machine, f func(*v1beta1.Machine) (done bool, err error)) ([]*v1beta1.Machine, error) {
 	done := make([]bool, len(machines))
 	errs := make([]error, len(machines))
@@ -245,24 +247,24 @@ func (p *pass) each(verb string, machines []*v1beta1.Machine, f func(*v1beta1.Ma
 		if done[i] {
 			did = append(did, m)
 		}
-		if ambiguous(errs[i]) {
-			p.memory.mistrust()
-			p.shared.doubt()
+		if freshness.Ambiguous(errs[i]) {
+			p.known.cache.Invalidate()
+			p.shared.invalidateCache()
 		}
 	}
 	return did, errors.Join(errs...)
 }
 
-// cacheIsLate ends the pass after what it does now: the cache would have the same decided again and again.
+// cacheIsLate ends the pass after the present round: from the same cache it would decide the same again.
 func (p *pass) cacheIsLate() {
 	p.late = true
-	p.wakeIn(conflictDelay)
+	p.requeueIn(conflictDelay)
 }
 
-// deletionFailed notes an error for the condition ReplicaFailure.
+// deletionFailed records an error for the condition ReplicaFailure.
 func (p *pass) deletionFailed(err error) {
 	if err != nil && !onlyConflicts(err) {
-		p.failure = Reason{v1beta1.ReasonMachineDeleteFailed, brief(err.Error())}
+		p.failure = Reason{v1beta1.ReasonMachineDeleteFailed, wording.Brief(err.Error())}
 	}
 }
 
@@ -271,12 +273,12 @@ func (p *pass) withoutOwner(m *v1beta1.Machine) []metav1.OwnerReference {
 	return slices.DeleteFunc(slices.Clone(m.OwnerReferences), func(o metav1.OwnerReference) bool { return o.UID == p.state.Set.UID })
 }
 
-// reference names one machine, for a call that needs no more of it.
+// reference returns a machine that has only its name and UID, for calls that need no more.
 func reference(m *v1beta1.Machine) *v1beta1.Machine {
 	return &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID}}
 }
 
-// locked patches a machine only if nobody changed it since it was read.
+// locked returns a patch that fails if the machine was changed since it was read.
 func locked(m *v1beta1.Machine) client.Patch {
 	return client.MergeFromWithOptions(m, client.MergeFromWithOptimisticLock{})
 }
@@ -292,7 +294,7 @@ func remediationReason(m *v1beta1.Machine) string {
 	return machinestate.RemediationReason(m)
 }
 
-// onlyConflicts reports whether all that went wrong is that somebody else wrote first.
+// onlyConflicts reports whether all errors are conflicts.
 func onlyConflicts(err error) bool {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, e := range joined.Unwrap() {
@@ -303,17 +305,4 @@ func onlyConflicts(err error) bool {
 		return true
 	}
 	return apierrors.IsConflict(err)
-}
-
-// ambiguous reports whether a write that failed may have been carried out all the same: no answer came, or one that says
-// that the server does not know.
-func ambiguous(err error) bool {
-	if err == nil {
-		return false
-	}
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return true
-	}
-	return status.Status().Code >= 500 || status.Status().Code == 0
 }

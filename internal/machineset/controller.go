@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/rollout/handover"
 	"machinist.dev/machinist/internal/wiring"
 )
 
@@ -23,15 +24,14 @@ const (
 	// parallelWrites bounds the requests that one set has under way at a time.
 	parallelWrites = 64
 
-	// provenBatch is how many machines a set creates at once when its last creations succeeded.
-	provenBatch = 16
+	// confirmedBatch is how many machines a set creates at once when its last creations succeeded.
+	confirmedBatch = 16
 
 	// maxBatch is how many machines a set creates or deletes until it counts again.
 	maxBatch = 500
 
-	// cacheLag, and cacheLagPerMachine for each that it has, is how long a set whose machines change waits for its cache
-	// before it lists them live: an event of any machine brings the cache up, and a list costs as much as the writes of
-	// several machines.
+	// A set waits for its cache for cacheLag, plus cacheLagPerMachine for each of its machines, before it lists machines live:
+	// an event of any machine updates the cache, and a LIST costs as much as writing several machines.
 	cacheLag           = 50 * time.Millisecond
 	cacheLagPerMachine = 100 * time.Microsecond
 
@@ -39,7 +39,7 @@ const (
 	maxRounds = 64
 )
 
-// Options are what a Reconciler works with.
+// Options are the dependencies and settings of a Reconciler.
 type Options struct {
 	// Client reads the control cluster from the cache, including this process's own writes, and writes to it.
 	Client client.Client
@@ -51,27 +51,27 @@ type Options struct {
 	// Concurrency is the number of sets worked on at once. Default 10.
 	Concurrency int
 
-	// MachineCacheVersion returns the resource version up to which Client's cache of Machines is complete, "" if that is not
-	// known: then everything that counts is read live. Register sets it from the manager's cache if it is nil.
+	// MachineCacheVersion returns the resource version up to which Client's cache of Machines is complete, "" if that is
+	// not known: then the reconciler counts from live reads only. Register sets it from the manager's cache if it is nil.
 	MachineCacheVersion func() string
-	// Stopped says why this process must not create or remediate now, for as long as its reason is not empty. Default:
-	// it always may.
+	// Stopped returns why this process must not create or remediate now; an empty reason means that it may. Default: it
+	// always may.
 	Stopped func() Reason
 	// Run calls f for each of 0 to n-1 and returns when all have returned. Default: in parallel.
 	Run func(n int, f func(i int))
 	// NewName returns a name for a new Machine of a set, never the same twice. Default: the set's name with 5 random
 	// characters.
 	NewName func(set string) string
-	// Remediated is told of each machine that was deleted in order to replace it, for a metric: the reason is the
-	// machine's failure or the policy that found it unhealthy. Default: nobody is told.
+	// Remediated is called for each machine that was deleted in order to replace it, for a metric. The reason is the
+	// machine's failure or the policy that found it unhealthy. Default: not called.
 	Remediated func(reason string)
 }
 
 // Reconciler keeps the number of machines of MachineSets.
 type Reconciler struct {
 	Options
-	shared *memory
-	echo   *wiring.OwnWrites
+	shared    *sharedState
+	ownWrites *wiring.OwnWrites
 }
 
 // New returns a Reconciler.
@@ -88,15 +88,15 @@ func New(o Options) *Reconciler {
 	if o.NewName == nil {
 		o.NewName = func(set string) string { return set + "-" + rand.String(5) }
 	}
-	return &Reconciler{Options: o, shared: newMemory(), echo: &wiring.OwnWrites{}}
+	return &Reconciler{Options: o, shared: newSharedState(), ownWrites: &wiring.OwnWrites{}}
 }
 
 // Reconcile makes one pass over a set.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	p := &pass{Reconciler: r, key: req.NamespacedName, began: r.Clock.Now(), refusedAdoption: map[types.UID]bool{}}
+	p := &pass{Reconciler: r, key: req.NamespacedName, began: r.Clock.Now(), notAdoptable: map[types.UID]bool{}}
 	err := p.run(ctx)
-	if p.memory != nil {
-		p.announce()
+	if p.known != nil {
+		p.recordActions()
 	}
 	switch {
 	case errors.Is(err, errGone):
@@ -105,34 +105,34 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	case err != nil:
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: p.wakeAfter}, nil
+	return reconcile.Result{RequeueAfter: p.requeueAfter}, nil
 }
 
-// pass is one look at one set.
+// pass is one reconciliation of one set.
 type pass struct {
 	*Reconciler
 	key   types.NamespacedName
 	began time.Time
 
-	memory     *recollection
+	known      *setState
 	state      State
 	deployment *v1beta1.MachineDeployment
-	// trusted says that the machines may be counted, marksSeen that they are at least as new as the set's spec.
-	trusted, marksSeen bool
+	// trusted says that the machines may be counted, asNewAsSpec that they are at least as new as the set's spec.
+	trusted, asNewAsSpec bool
 
 	// batch is how many machines the next round may create; 0 before the first.
 	batch int
-	// refusedAdoption are orphans that a live read showed not to be.
-	refusedAdoption map[types.UID]bool
+	// notAdoptable are machines that look like orphans in the cache, but not in a live read.
+	notAdoptable map[types.UID]bool
 	// failure is why a machine could not be created or deleted.
 	failure Reason
-	// heldBack says that machines were not deleted that the cache let go.
-	heldBack bool
-	// late says that the API server does not have machines, or not as ones to be replaced, which the cache has.
+	// deletionBlocked says that the deployment still needs machines that the plan would have deleted.
+	deletionBlocked bool
+	// late says that the cache has machines, or reasons to replace machines, that the API server no longer has.
 	late bool
-	done deeds
-	// wakeAfter is when to look again without an event; zero is never.
-	wakeAfter time.Duration
+	done actions
+	// requeueAfter is when to reconcile again without an event; zero is never.
+	requeueAfter time.Duration
 }
 
 func (p *pass) run(ctx context.Context) error {
@@ -141,8 +141,8 @@ func (p *pass) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if plan.Rests() {
-			p.wakeIn(plan.Wait)
+		if plan.Settled() {
+			p.requeueIn(plan.Wait)
 			return p.report(ctx, plan)
 		}
 		if p.Clock.Since(p.began) >= statusInterval {
@@ -152,11 +152,11 @@ func (p *pass) run(ctx context.Context) error {
 		}
 		again, err := p.apply(ctx, plan)
 		if err != nil || !again {
-			p.wakeIn(plan.Wait)
+			p.requeueIn(plan.Wait)
 			return firstOf(err, p.reportAfter(ctx))
 		}
 	}
-	p.wakeIn(time.Millisecond)
+	p.requeueIn(time.Millisecond)
 	return p.reportAfter(ctx)
 }
 
@@ -169,8 +169,8 @@ func (p *pass) decide(ctx context.Context) (Plan, error) {
 		return Plan{}, err
 	}
 	plan := Decide(p.state)
-	if live, atLeast := p.needsLive(plan); live && atLeast != "" && p.memory.awaited != atLeast {
-		p.memory.awaited = atLeast
+	if live, atLeast := p.needsLive(plan); live && atLeast != "" && p.known.awaited != atLeast {
+		p.known.awaited = atLeast
 		plan = plan.withoutCounting(cacheLag + time.Duration(len(p.state.Machines))*cacheLagPerMachine)
 	} else if live {
 		if err := p.observeLive(ctx, atLeast); err != nil {
@@ -182,47 +182,47 @@ func (p *pass) decide(ctx context.Context) (Plan, error) {
 		plan = Decide(p.state)
 	}
 	var wait time.Duration
-	plan.Update, wait = p.memory.dueUpdates(plan.Update, p.state.Now)
-	p.wakeIn(wait)
+	plan.Update, wait = p.known.dueUpdates(plan.Update, p.state.Now)
+	p.requeueIn(wait)
 	return plan, nil
 }
 
-// count finds out what the set shares with the others of its deployment.
+// count reads the limits that the set shares with the other sets of its deployment.
 func (p *pass) count(ctx context.Context) error {
 	if err := p.countInFlight(ctx); err != nil {
 		return err
 	}
-	if err := p.countRoom(ctx); err != nil {
+	if err := p.readCapacity(ctx); err != nil {
 		return err
 	}
-	return p.countKept(ctx)
+	return p.readAvailability(ctx)
 }
 
-// needsLive reports whether a plan made from the cache must be made again from a live LIST, and how new that has to be:
-// "" is as new as can be.
+// needsLive reports whether the plan must be made again from a live LIST, and the resource version that the LIST must have
+// reached: "" asks for the newest.
 func (p *pass) needsLive(plan Plan) (live bool, atLeast string) {
 	switch {
-	case plan.Counts() && !p.trusted:
+	case plan.DependsOnCount() && !p.trusted:
 		return true, ""
-	case plan.Chosen && !p.marksSeen:
-		return true, p.memory.specVersion
-	case plan.Create > 0 && !p.marksSeen && p.exchanges():
-		// The deployment raises replicas for machines that were handed over. Such a machine must have been seen, or
-		// another would be made in its place.
-		return true, p.memory.specVersion
+	case plan.Chosen && !p.asNewAsSpec:
+		return true, p.known.specVersion
+	case plan.Create > 0 && !p.asNewAsSpec && p.exchanges():
+		// The deployment raises replicas for machines that were handed over. Unless the set has seen such a machine, it
+		// would create another one.
+		return true, p.known.specVersion
 	}
 	return false, ""
 }
 
-// exchanges reports whether machines come to the set, or came to it a moment ago, from other sets of its deployment.
+// exchanges reports whether the set may just have received machines from other sets of its deployment.
 func (p *pass) exchanges() bool {
-	return receives(p.state.Set) || p.deployment != nil && p.deployment.Spec.Strategy.TypeOrDefault() == v1beta1.StrategyInPlace
+	return handover.Receives(p.state.Set) || p.deployment != nil && p.deployment.Spec.Strategy.TypeOrDefault() == v1beta1.StrategyInPlace
 }
 
-// wakeIn asks for another pass after d at the latest; zero is never.
-func (p *pass) wakeIn(d time.Duration) {
-	if d > 0 && (p.wakeAfter == 0 || d < p.wakeAfter) {
-		p.wakeAfter = d
+// requeueIn asks for another pass after d at the latest; zero is never.
+func (p *pass) requeueIn(d time.Duration) {
+	if d > 0 && (p.requeueAfter == 0 || d < p.requeueAfter) {
+		p.requeueAfter = d
 	}
 }
 

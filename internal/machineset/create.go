@@ -13,84 +13,87 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/freshness"
+	"machinist.dev/machinist/internal/wording"
 )
 
 const (
 	minCreationBackoff = time.Second
 	maxCreationBackoff = 5 * time.Minute
 
-	// nameAttempts bounds the search for a name that nobody else has.
+	// nameAttempts bounds the search for an unused name.
 	nameAttempts = 5
 )
 
-// create makes at most n machines: as many as the batch allows, which doubles with every round that succeeds. So a set
-// whose machines are refused, by a quota or a webhook, asks a few times and not thousands of times.
+// create makes at most n machines, no more than the batch allows. The batch doubles with every round that succeeds, so a set
+// whose machines a quota or a webhook rejects makes a few requests and not thousands.
 func (p *pass) create(ctx context.Context, n int) (again bool, _ error) {
 	if p.batch == 0 {
-		p.batch = max(1, p.memory.batch)
+		p.batch = max(1, p.known.batch)
 	}
 	n = min(n, p.batch)
 	if n == 0 {
 		return true, nil
 	}
 	prototype := templateOf(p.state.Set).machine(p.provider(ctx))
-	births := make([]birth, n)
-	p.Run(n, func(i int) { births[i] = p.createOne(ctx, prototype) })
+	results := make([]createResult, n)
+	p.Run(n, func(i int) { results[i] = p.createOne(ctx, prototype) })
 
 	var names []string
 	var failure error
-	for _, b := range births {
+	for _, b := range results {
 		if b.machine != nil {
 			names = append(names, b.machine.Name)
 		}
 		if b.machine != nil && !b.existed {
 			p.done.created = append(p.done.created, b.machine)
 		}
-		// Of one that existed already, the cache may not know yet.
-		if b.existed || ambiguous(b.err) {
-			p.memory.mistrust()
+		// The cache may not have a machine that existed already.
+		if b.existed || freshness.Ambiguous(b.err) {
+			p.known.cache.Invalidate()
 		}
 		failure = firstOf(failure, b.err)
 	}
 	in, _ := p.shared.replacementsOf(p.state.Set.UID)
-	// Those that use up budget come first: the budget may be used more slowly, never exceeded.
+	// Replacements that use up budget come first: so the budget is never exceeded.
 	blank := in.blank()
 	p.shared.keepReplacements(p.state.Set.UID, in.Assign(names))
-	p.memory.lostReplacements = p.memory.lostReplacements.Assign(names[min(blank, len(names)):])
+	p.known.lostReplacements = p.known.lostReplacements.Assign(names[min(blank, len(names)):])
 
 	if failure == nil {
 		p.batch = min(2*p.batch, maxBatch)
-		p.memory.batch = min(p.batch, provenBatch)
-		p.memory.creation, p.memory.creationFailure = backoff{}, Reason{}
+		p.known.batch = min(p.batch, confirmedBatch)
+		p.known.creation, p.known.creationFailure = backoff{}, Reason{}
 		return true, nil
 	}
-	p.memory.batch = 0
+	p.known.batch = 0
 	if apierrors.HasStatusCause(failure, corev1.NamespaceTerminatingCause) {
-		return false, nil // Nothing can be made or said here any more.
+		return false, nil // Nothing can be created or recorded here any more.
 	}
 	logf.FromContext(ctx).Info("Creating machines failed", "asked", n, "created", len(names), "cause", failure.Error())
-	p.failure = Reason{v1beta1.ReasonMachineCreateFailed, brief(failure.Error())}
-	p.memory.creationFailure = p.failure
-	p.memory.creation.fail(p.state.Now, minCreationBackoff, maxCreationBackoff)
+	p.failure = Reason{v1beta1.ReasonMachineCreateFailed, wording.Brief(failure.Error())}
+	p.known.creationFailure = p.failure
+	p.known.creation.fail(p.state.Now, minCreationBackoff, maxCreationBackoff)
 	return false, nil
 }
 
-// birth is the outcome of making one machine.
-type birth struct {
+// createResult is the outcome of creating one machine.
+type createResult struct {
 	machine *v1beta1.Machine
 	existed bool
 	err     error
 }
 
-// createOne makes one machine, under a name chosen before the call: so a call that took effect unseen is recognised.
-func (p *pass) createOne(ctx context.Context, prototype *v1beta1.Machine) birth {
+// createOne makes one machine. It chooses the name before the call, so that it recognises a call that took effect although
+// it seemed to fail.
+func (p *pass) createOne(ctx context.Context, prototype *v1beta1.Machine) createResult {
 	var err error
 	for range nameAttempts {
 		m := prototype.DeepCopy()
 		m.Name = p.NewName(p.state.Set.Name)
 		err = p.Client.Create(ctx, m)
 		if err == nil {
-			return birth{machine: m}
+			return createResult{machine: m}
 		}
 		if !apierrors.IsAlreadyExists(err) {
 			break
@@ -98,15 +101,15 @@ func (p *pass) createOne(ctx context.Context, prototype *v1beta1.Machine) birth 
 		existing := &v1beta1.Machine{}
 		switch getErr := p.Live.Get(ctx, client.ObjectKeyFromObject(m), existing); {
 		case client.IgnoreNotFound(getErr) != nil:
-			return birth{err: fmt.Errorf("get machine %s, which exists already: %w", m.Name, getErr)}
+			return createResult{err: fmt.Errorf("get machine %s, which exists already: %w", m.Name, getErr)}
 		case getErr == nil && metav1.IsControlledBy(existing, p.state.Set):
-			return birth{machine: existing, existed: true}
+			return createResult{machine: existing, existed: true}
 		}
 	}
-	return birth{err: fmt.Errorf("create machine: %w", err)}
+	return createResult{err: fmt.Errorf("create machine: %w", err)}
 }
 
-// provider returns the provider of the set's machines, "" if it cannot be told: their provider then finds them itself.
+// provider returns the provider of the set's machines, "" if it is not known yet: their provider then finds them itself.
 func (p *pass) provider(ctx context.Context) string {
 	spec := &p.state.Set.Spec.Template.Spec
 	if spec.ClassRef == nil {

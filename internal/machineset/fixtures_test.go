@@ -143,7 +143,7 @@ func leaving(m *v1beta1.Machine) {
 	m.DeletionTimestamp = &metav1.Time{Time: epoch.Add(-time.Minute)}
 }
 
-func foreignLabels(m *v1beta1.Machine) { m.Labels["pool"] = "others" }
+func otherLabels(m *v1beta1.Machine) { m.Labels["pool"] = "others" }
 
 func abandoned(m *v1beta1.Machine) { m.OwnerReferences = nil }
 
@@ -177,7 +177,8 @@ func stateOf(set *v1beta1.MachineSet, machines ...*v1beta1.Machine) State {
 	return s
 }
 
-// autoscalerValue is what cluster-autoscaler writes as a mark. (time.Now().String() of a process that ran for a while.)
+// autoscalerValue is what cluster-autoscaler writes as delete annotation: time.Now().String() in a process that has run for
+// a while.
 func autoscalerValue(ago time.Duration) string {
 	return epoch.Add(-ago).String() + " m=+5023.113729458"
 }
@@ -202,12 +203,12 @@ func (p Plan) String() string {
 	}
 	list("update", updates)
 	list("delete", p.Delete)
-	list("hold", p.Held)
+	list("keep", p.Blocked)
 	list("replace", p.Remediate)
 	if p.Create > 0 {
 		parts = append(parts, fmt.Sprintf("create %d", p.Create))
 	}
-	for _, why := range []Reason{p.Refused, p.Frozen} {
+	for _, why := range []Reason{p.CreationBlocked, p.Frozen} {
 		if why.Reason != "" {
 			parts = append(parts, "but "+why.Reason)
 		}
@@ -222,7 +223,7 @@ func (p Plan) String() string {
 		parts = append(parts, "wait "+p.Wait.String())
 	}
 	if len(parts) == 0 {
-		return "rest"
+		return "settled"
 	}
 	return strings.Join(parts, "; ")
 }

@@ -8,10 +8,10 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// What health checks say of a machine, and what its set makes of it.
+// Which machines with results of health checks the set may replace.
 //
 // H-6, H-11.
-func TestASetReplacesWhatIsItsToReplace(t *testing.T) {
+func TestRemediable(t *testing.T) {
 	requested := func(status bool, reason string) machineOption {
 		return func(m *v1beta1.Machine) {
 			up(m)
@@ -21,7 +21,7 @@ func TestASetReplacesWhatIsItsToReplace(t *testing.T) {
 	both := func(a, b machineOption) machineOption {
 		return func(m *v1beta1.Machine) { b(m); a(m) }
 	}
-	held := func(m *v1beta1.Machine) {
+	exhausted := func(m *v1beta1.Machine) {
 		setCondition(m, v1beta1.ConditionRemediationRequested, false, v1beta1.ReasonRetriesExhausted, time.Minute)
 	}
 	for _, tc := range []struct {
@@ -34,7 +34,7 @@ func TestASetReplacesWhatIsItsToReplace(t *testing.T) {
 		{"marked for an outside remediator", requested(true, v1beta1.ReasonExternalRemediation), false},
 		{"not marked", requested(false, v1beta1.ReasonMachineHealthCheck), false},
 		{"failed", broken, true},
-		{"failed, and enough others in a row were replaced", both(held, broken), false},
+		{"failed, and enough others in a row were replaced", both(exhausted, broken), false},
 		{"failed, and an outside remediator is asked as well", both(func(m *v1beta1.Machine) {
 			setCondition(m, v1beta1.ConditionRemediationRequested, true, v1beta1.ReasonExternalRemediation, time.Minute)
 		}, broken), true},
@@ -45,8 +45,8 @@ func TestASetReplacesWhatIsItsToReplace(t *testing.T) {
 	}
 }
 
-// A machine that is Ready although a check has marked it is left alone for a while: the mark may be on its way back. That time
-// counts from when this process saw both, whatever the clocks of those who wrote the times down.
+// A machine that is Ready although a check requested its remediation is not replaced for a while: the check may be about to
+// withdraw the request. The time counts from when this process saw both conditions, because their times are of other clocks.
 //
 // H-6, H-19.
 func TestARecoveredMachineIsNotReplacedAtOnce(t *testing.T) {
@@ -57,10 +57,10 @@ func TestARecoveredMachineIsNotReplacedAtOnce(t *testing.T) {
 		failed, candidate         bool
 	}{
 		{"seen right now", time.Minute, time.Hour, 0, v1beta1.ReasonMachineHealthCheck, false, false},
-		{"seen for not long enough, by clocks that are behind", 10 * time.Minute, 10 * time.Minute, withdrawal - 1, v1beta1.ReasonMachineHealthCheck, false, false},
-		{"seen for long enough", time.Minute, 10 * time.Second, withdrawal, v1beta1.ReasonMachineHealthCheck, false, true},
-		{"seen for long enough, by clocks that are ahead", -10 * time.Minute, -10 * time.Minute, withdrawal, v1beta1.ReasonMachineHealthCheck, false, true},
-		{"so old that no clock matters", withdrawal + clockDifference, time.Hour, 0, v1beta1.ReasonMachineHealthCheck, false, true},
+		{"seen for not long enough, by clocks that are behind", 10 * time.Minute, 10 * time.Minute, recoveryGrace - 1, v1beta1.ReasonMachineHealthCheck, false, false},
+		{"seen for long enough", time.Minute, 10 * time.Second, recoveryGrace, v1beta1.ReasonMachineHealthCheck, false, true},
+		{"seen for long enough, by clocks that are ahead", -10 * time.Minute, -10 * time.Minute, recoveryGrace, v1beta1.ReasonMachineHealthCheck, false, true},
+		{"so old that no clock matters", recoveryGrace + clockDifference, time.Hour, 0, v1beta1.ReasonMachineHealthCheck, false, true},
 		{"well since the mark, which is a person's", time.Minute, 10 * time.Second, 0, v1beta1.ReasonRemediateAnnotation, false, true},
 		{"failed since the mark", time.Minute, 10 * time.Second, 0, v1beta1.ReasonMachineHealthCheck, true, true},
 	} {
@@ -76,33 +76,33 @@ func TestARecoveredMachineIsNotReplacedAtOnce(t *testing.T) {
 		seen := recoveries(nil).follow(machines, epoch.Add(-tc.seenFor)).follow(machines, epoch)
 		candidates, wait := remediationCandidates(machines, seen, epoch)
 		if got := len(candidates) == 1; got != tc.candidate || got != (wait == 0) {
-			t.Errorf("%s: a candidate: %t, want %t; looked at again after %s", tc.name, got, tc.candidate, wait)
+			t.Errorf("%s: a candidate: %t, want %t; wait %s", tc.name, got, tc.candidate, wait)
 		}
 	}
 }
 
-// toBeTakenAway is Running, and its instance is about to be taken away.
-func toBeTakenAway(m *v1beta1.Machine) {
+// interrupted is Running, and the cloud is about to remove its instance.
+func interrupted(m *v1beta1.Machine) {
 	up(m)
 	setCondition(m, v1beta1.ConditionInterruptionNotice, true, v1beta1.ReasonPreemptionNotice, time.Second)
 	setCondition(m, v1beta1.ConditionReady, false, v1beta1.ReasonPreemptionNotice, time.Second)
 }
 
-// Nothing is saved by waiting: neither a budget, nor a wait after failures, nor that a check may take its mark back.
+// Waiting saves nothing: no budget, no backoff and no recoveryGrace applies.
 //
 // H-16.
-func TestWhatIsAboutToBeTakenAwayIsReplacedAtOnce(t *testing.T) {
+func TestInterruptedMachinesAreReplacedAtOnce(t *testing.T) {
 	marked := func(m *v1beta1.Machine) {
-		toBeTakenAway(m)
+		interrupted(m)
 		setCondition(m, v1beta1.ConditionReady, true, v1beta1.ReasonMachineReady, time.Second)
 		setCondition(m, v1beta1.ConditionRemediationRequested, true, v1beta1.ReasonMachineHealthCheck, time.Second)
 	}
 	external := func(m *v1beta1.Machine) {
-		toBeTakenAway(m)
+		interrupted(m)
 		setCondition(m, v1beta1.ConditionRemediationRequested, true, v1beta1.ReasonExternalRemediation, time.Second)
 	}
-	kept := func(key string) machineOption {
-		return func(m *v1beta1.Machine) { toBeTakenAway(m); m.Annotations = map[string]string{key: ""} }
+	interruptedAnd := func(key string) machineOption {
+		return func(m *v1beta1.Machine) { interrupted(m); m.Annotations = map[string]string{key: ""} }
 	}
 	withdrawn := func(m *v1beta1.Machine) {
 		up(m)
@@ -112,14 +112,14 @@ func TestWhatIsAboutToBeTakenAwayIsReplacedAtOnce(t *testing.T) {
 		state State
 		want  string
 	}{
-		"several, with no budget left":   {stateOf(aSet(3), newMachine("a", toBeTakenAway), newMachine("b", toBeTakenAway), newMachine("c", up)), "a b"},
-		"beside one that failed":         {stateOf(aSet(3), newMachine("a", toBeTakenAway), newMachine("b", broken), newMachine("c", up)), "a"},
+		"several, with no budget left":   {stateOf(aSet(3), newMachine("a", interrupted), newMachine("b", interrupted), newMachine("c", up)), "a b"},
+		"beside one that failed":         {stateOf(aSet(3), newMachine("a", interrupted), newMachine("b", broken), newMachine("c", up)), "a"},
 		"marked as well, and Ready":      {stateOf(aSet(1), newMachine("a", marked)), "a"},
 		"marked for somebody else":       {stateOf(aSet(1), newMachine("a", external)), "a"},
-		"paused":                         {stateOf(aSet(1), newMachine("a", kept(v1beta1.AnnotationPaused))), ""},
-		"exempt":                         {stateOf(aSet(1), newMachine("a", kept(v1beta1.AnnotationSkipRemediation))), ""},
+		"paused":                         {stateOf(aSet(1), newMachine("a", interruptedAnd(v1beta1.AnnotationPaused))), ""},
+		"exempt":                         {stateOf(aSet(1), newMachine("a", interruptedAnd(v1beta1.AnnotationSkipRemediation))), ""},
 		"withdrawn":                      {stateOf(aSet(1), newMachine("a", withdrawn)), ""},
-		"in a set that may not make any": {stateOf(aSet(1, frozen), newMachine("a", toBeTakenAway)), ""},
+		"in a set that may not make any": {stateOf(aSet(1, frozen), newMachine("a", interrupted)), ""},
 	} {
 		s := tc.state
 		s.MaxInFlight, s.InFlight, s.NextRemediation = 1, 1, epoch.Add(time.Minute)
@@ -128,7 +128,7 @@ func TestWhatIsAboutToBeTakenAwayIsReplacedAtOnce(t *testing.T) {
 			t.Errorf("%s, no budget: %q are replaced, want %q; backing off: %t", name, got, tc.want, p.BackingOff)
 		}
 	}
-	s := stateOf(aSet(4), newMachine("a", toBeTakenAway), newMachine("b", broken), newMachine("c", broken), newMachine("d", toBeTakenAway))
+	s := stateOf(aSet(4), newMachine("a", interrupted), newMachine("b", broken), newMachine("c", broken), newMachine("d", interrupted))
 	s.MaxInFlight = 1
 	if got := joinedNames(Decide(s).Remediate); got != "a d b" {
 		t.Errorf("with a budget for one: %q are replaced", got)
@@ -147,9 +147,9 @@ func joinedNames(machines []*v1beta1.Machine) string {
 	return strings.Join(names, " ")
 }
 
-// H-16: of too many, what is lost anyway goes first.
-func TestWhatIsAboutToBeTakenAwayIsDeletedFirst(t *testing.T) {
-	p := Decide(stateOf(aSet(1), newMachine("a", up), newMachine("b", toBeTakenAway)))
+// H-16: of a surplus, machines that are lost anyway go first.
+func TestInterruptedMachinesAreDeletedFirst(t *testing.T) {
+	p := Decide(stateOf(aSet(1), newMachine("a", up), newMachine("b", interrupted)))
 	if got := joinedNames(p.Delete); got != "b" {
 		t.Errorf("%q are deleted", got)
 	}

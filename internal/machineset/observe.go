@@ -13,15 +13,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/freshness"
 	"machinist.dev/machinist/internal/index"
 	"machinist.dev/machinist/internal/machinestate"
+	"machinist.dev/machinist/internal/preservation"
 	"machinist.dev/machinist/internal/rollout/bounds"
 )
 
 // errGone says that the set does not exist any more.
 var errGone = errors.New("the set is gone")
 
-// observe gathers what the set decides upon, from the cache.
+// observe reads the state from the cache.
 func (p *pass) observe(ctx context.Context) error {
 	set := &v1beta1.MachineSet{}
 	switch err := p.Client.Get(ctx, p.key, set); {
@@ -30,16 +32,16 @@ func (p *pass) observe(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("get the set: %w", err)
 	}
-	p.memory = p.shared.of(set)
-	p.memory.observed(set)
+	p.known = p.shared.get(set)
+	p.known.observed(set)
 	p.state = State{Set: set, MaxInFlight: remediationLimit(set.Spec.Remediation, set.ReplicasOrDefault()), Now: p.Clock.Now()}
 	if p.Stopped != nil {
 		p.state.Stopped = p.Stopped()
 	}
-	// Read first: the list is then at least as new.
-	seen := p.seen()
-	p.trusted = p.memory.floor != "" && reached(seen, p.memory.floor)
-	p.marksSeen = reached(seen, p.memory.specVersion)
+	// Read before the list, which is then at least as new.
+	seen := p.cacheVersion()
+	p.trusted = p.known.cache.Trusts(seen)
+	p.asNewAsSpec = freshness.AtLeastAsNew(seen, p.known.specVersion)
 	machines, err := p.cachedMachines(ctx, set)
 	if err != nil {
 		return err
@@ -55,8 +57,8 @@ func (p *pass) observe(ctx context.Context) error {
 	return p.readOwner(ctx)
 }
 
-// seen returns the resource version up to which the cache of Machines is complete, "" if that is not known.
-func (r *Reconciler) seen() string {
+// cacheVersion returns the resource version up to which the cache of Machines is complete, "" if that is not known.
+func (r *Reconciler) cacheVersion() string {
 	if r.MachineCacheVersion == nil {
 		return ""
 	}
@@ -69,7 +71,7 @@ func (r *Reconciler) cachedMachines(ctx context.Context, set *v1beta1.MachineSet
 	if err != nil {
 		return nil, fmt.Errorf("list the machines of the set: %w", err)
 	}
-	return slices.DeleteFunc(machines, preserved), nil
+	return slices.DeleteFunc(machines, preservation.Preserved), nil
 }
 
 // orphans returns the machines that the set may adopt, from the cache.
@@ -82,10 +84,10 @@ func (p *pass) orphans(ctx context.Context) ([]*v1beta1.Machine, error) {
 	if err := p.Client.List(ctx, list, client.InNamespace(p.key.Namespace), client.MatchingFields{orphanIndex: orphanValue}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list machines without a controller: %w", err)
 	}
-	p.state.Preserved = wereOurs(p.state.Set, list.Items)
+	p.state.Preserved = countPreserved(p.state.Set, list.Items)
 	var orphans []*v1beta1.Machine
 	for i := range list.Items {
-		if m := &list.Items[i]; adoptable(m, selector) && !p.refusedAdoption[m.UID] {
+		if m := &list.Items[i]; adoptable(m, selector) && !p.notAdoptable[m.UID] {
 			orphans = append(orphans, m)
 		}
 	}
@@ -94,7 +96,7 @@ func (p *pass) orphans(ctx context.Context) ([]*v1beta1.Machine, error) {
 
 // adoptable reports whether a set with the selector may take the machine over.
 func adoptable(m *v1beta1.Machine, selector labels.Selector) bool {
-	return metav1.GetControllerOf(m) == nil && live(m) && !preserved(m) && !machinestate.Paused(m) && knownTypeVersion(m.Labels) &&
+	return metav1.GetControllerOf(m) == nil && machinestate.Live(m) && !preservation.Preserved(m) && !machinestate.Unchangeable(m) &&
 		selector.Matches(labels.Set(m.Labels))
 }
 
@@ -110,7 +112,7 @@ func (p *pass) observeLive(ctx context.Context, atLeast string) error {
 		options.Raw = &metav1.ListOptions{ResourceVersion: atLeast, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}
 	}
 	list := &v1beta1.MachineList{}
-	_, doubts := p.shared.proven()
+	began, beganShared := p.known.cache.Mark(), p.shared.cacheMark()
 	all, err := index.Shared[v1beta1.Machine](ctx, p.Live, list, options)
 	if err != nil {
 		return fmt.Errorf("list machines live: %w", err)
@@ -119,11 +121,11 @@ func (p *pass) observeLive(ctx context.Context, atLeast string) error {
 	listed := make(map[types.UID]bool, len(all))
 	for _, m := range all {
 		listed[m.UID] = true
-		if metav1.IsControlledBy(m, p.state.Set) && !preserved(m) {
+		if metav1.IsControlledBy(m, p.state.Set) && !preservation.Preserved(m) {
 			machines = append(machines, m)
 		}
 	}
-	// What the cache has and the LIST has not is gone, or no longer matches: such a machine counts until it is released.
+	// A machine of the cache that is not in the LIST is gone, or no longer matches: then it counts until it is released.
 	unlisted := slices.DeleteFunc(slices.Clone(p.state.Machines), func(m *v1beta1.Machine) bool { return listed[m.UID] })
 	found, err := p.getLive(ctx, unlisted)
 	if err != nil {
@@ -133,10 +135,11 @@ func (p *pass) observeLive(ctx context.Context, atLeast string) error {
 	p.state.Orphans = slices.DeleteFunc(p.state.Orphans, func(m *v1beta1.Machine) bool {
 		return slices.ContainsFunc(p.state.Machines, func(owned *v1beta1.Machine) bool { return owned.UID == m.UID })
 	})
-	p.marksSeen = true
+	p.asNewAsSpec = true
 	if atLeast == "" {
-		p.trusted, p.memory.floor = true, list.ResourceVersion
-		p.shared.prove(list.ResourceVersion, doubts)
+		p.trusted = true
+		p.known.cache.Relisted(began, list.ResourceVersion)
+		p.shared.listed(beganShared, list.ResourceVersion)
 	}
 	return nil
 }
@@ -148,7 +151,7 @@ func (p *pass) getLive(ctx context.Context, machines []*v1beta1.Machine) ([]*v1b
 	p.Run(len(machines), func(i int) {
 		m := &v1beta1.Machine{}
 		errs[i] = p.Live.Get(ctx, client.ObjectKeyFromObject(machines[i]), m)
-		if errs[i] == nil && m.UID == machines[i].UID && metav1.IsControlledBy(m, p.state.Set) && !preserved(m) {
+		if errs[i] == nil && m.UID == machines[i].UID && metav1.IsControlledBy(m, p.state.Set) && !preservation.Preserved(m) {
 			found[i] = m
 		}
 	})
@@ -160,7 +163,7 @@ func (p *pass) getLive(ctx context.Context, machines []*v1beta1.Machine) ([]*v1b
 	return slices.DeleteFunc(found, func(m *v1beta1.Machine) bool { return m == nil }), nil
 }
 
-// readOwner takes from the set's deployment, if it has one, what bounds the set.
+// readOwner reads the limits of the set from its deployment, if it has one.
 func (p *pass) readOwner(ctx context.Context) error {
 	p.deployment = nil
 	owner := metav1.GetControllerOf(p.state.Set)
@@ -171,7 +174,7 @@ func (p *pass) readOwner(ctx context.Context) error {
 	err := p.Client.Get(ctx, types.NamespacedName{Namespace: p.key.Namespace, Name: owner.Name}, d)
 	switch {
 	case apierrors.IsNotFound(err), err == nil && d.UID != owner.UID:
-		return nil // It is going, and the set with it.
+		return nil // It is being deleted, and the set with it.
 	case err != nil:
 		return fmt.Errorf("get the set's deployment: %w", err)
 	}
@@ -181,32 +184,32 @@ func (p *pass) readOwner(ctx context.Context) error {
 	return nil
 }
 
-// surgeOf resolves a deployment's maxSurge. What cannot be read counts as none.
+// surgeOf resolves a deployment's maxSurge. An invalid one counts as 0.
 func surgeOf(d *v1beta1.MachineDeployment) int {
-	limits, err := bounds.Resolve(d.Spec.Strategy, max(0, d.ReplicasOrDefault()))
+	limits, err := bounds.Of(d)
 	if err != nil {
 		return 0
 	}
 	return int(limits.MaxSurge)
 }
 
-// countInFlight brings up to date which remediations are in flight, in this set and in the others of its deployment.
+// countInFlight updates which remediations are in flight, in this set and in the others of its deployment.
 func (p *pass) countInFlight(ctx context.Context) error {
 	s := &p.state
-	s.NextCreation, s.CreationFailure = p.memory.creation.until, p.memory.creationFailure
+	s.NextCreation, s.CreationFailure = p.known.creation.until, p.known.creationFailure
 	in, recovered := p.settle(s.Set, s.Machines)
 	if recovered {
-		p.memory.remediation = backoff{}
+		p.known.remediation = backoff{}
 	}
-	s.NextRemediation = p.memory.remediation.until
-	p.memory.recoveries = p.memory.recoveries.follow(s.Machines, s.Now)
-	s.Recoveries = p.memory.recoveries
+	s.NextRemediation = p.known.remediation.until
+	p.known.recoveries = p.known.recoveries.follow(s.Machines, s.Now)
+	s.Recoveries = p.known.recoveries
 	s.InFlight = in
-	lost, recovered := p.memory.lostReplacements.Settle(s.Machines, int(s.Set.ReplicasOrDefault()), s.Set.Spec.MinReadySeconds, s.Now)
-	if p.memory.lostReplacements = lost; recovered {
-		p.memory.lost = backoff{}
+	lost, recovered := p.known.lostReplacements.Settle(s.Machines, int(s.Set.ReplicasOrDefault()), s.Set.Spec.MinReadySeconds, s.Now)
+	if p.known.lostReplacements = lost; recovered {
+		p.known.lost = backoff{}
 	}
-	s.LostReplacements, s.NextLost = lost, p.memory.lost.until
+	s.LostReplacements, s.NextLost = lost, p.known.lost.until
 	if p.deployment == nil || !slices.ContainsFunc(s.Machines, remediable) {
 		return nil
 	}
@@ -222,7 +225,7 @@ func (p *pass) countInFlight(ctx context.Context) error {
 		in, _ := p.settle(sibling, machines)
 		s.InFlight += in
 		if in > 0 {
-			p.wakeIn(minRemediationBackoff) // No event of another set's machines says that its turn is over.
+			p.requeueIn(minRemediationBackoff) // The set gets no events of other sets' machines.
 		}
 	}
 	return nil
@@ -237,7 +240,7 @@ func (p *pass) siblings(ctx context.Context) ([]*v1beta1.MachineSet, error) {
 	return slices.DeleteFunc(sets, func(set *v1beta1.MachineSet) bool { return set.UID == p.state.Set.UID }), nil
 }
 
-// settle returns how many remediations are in flight in a set, and whether a replacement came to run.
+// settle returns how many remediations are in flight in a set, and whether a replacement is Running.
 func (p *pass) settle(set *v1beta1.MachineSet, machines []*v1beta1.Machine) (inFlight int, recovered bool) {
 	replicas := int(set.ReplicasOrDefault())
 	in, known := p.shared.replacementsOf(set.UID)

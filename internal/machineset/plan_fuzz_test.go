@@ -16,8 +16,8 @@ import (
 	"machinist.dev/machinist/internal/machinestate"
 )
 
-// FuzzPlans lets the world change in arbitrary ways between plans, carries each plan out wholly or in part, and checks
-// every plan against the state that it is made for.
+// FuzzPlans changes the world arbitrarily between plans, carries each plan out wholly or in part, and checks every plan
+// against the state that it was made for.
 func FuzzPlans(f *testing.F) {
 	for seed := range int64(300) {
 		f.Add(seed)
@@ -73,7 +73,7 @@ func (w *world) happen() {
 			w.add(abandoned)
 		}
 		if w.rand.Intn(8) == 0 {
-			w.state.Kept = Kept{Least: w.rand.Intn(9), Elsewhere: w.rand.Intn(5), UpToDate: w.rand.Intn(3) == 0}
+			w.state.Availability = Availability{MinAvailable: w.rand.Intn(9), Elsewhere: w.rand.Intn(5), UpToDate: w.rand.Intn(3) == 0}
 		}
 		if len(w.machines) == 0 {
 			continue
@@ -102,7 +102,7 @@ func (w *world) happen() {
 		case 11:
 			m.Annotations[v1beta1.AnnotationPaused] = ""
 		case 12:
-			foreignLabels(m)
+			otherLabels(m)
 		case 13:
 			m.OwnerReferences = nil
 		case 14:
@@ -115,7 +115,7 @@ func (w *world) happen() {
 	}
 }
 
-// observe does what a Reconciler does before it decides.
+// observe does what a pass does before it decides.
 func (w *world) observe() {
 	s := &w.state
 	s.Machines, s.Orphans = nil, nil
@@ -141,16 +141,16 @@ func (w *world) plan() Plan {
 	return p
 }
 
-// check holds a plan against the invariants.
+// check checks a plan against the invariants.
 func (w *world) check(p Plan) {
 	w.Helper()
 	s, replicas := w.state, int(w.state.Set.ReplicasOrDefault())
-	lives, kept := 0, 0
+	lives, active := 0, 0
 	for _, m := range s.Machines {
-		if live(m) {
+		if machinestate.Live(m) {
 			lives++
 			if m.Labels["pool"] == "workers" {
-				kept++
+				active++
 			}
 		}
 	}
@@ -160,10 +160,10 @@ func (w *world) check(p Plan) {
 	if all := len(s.Machines) + p.Create; p.Create > 0 && all > 2*max(replicas, int(s.Set.Status.Replicas))+s.Surge+10 {
 		w.Fatalf("%d machines exceed the ceiling: %s", all, p)
 	}
-	if going := len(p.Delete) + len(p.Held); going > 0 && kept-going != replicas {
-		w.Fatalf("of %d machines %d remain for %d replicas: %s", kept, kept-going, replicas, p)
+	if going := len(p.Delete) + len(p.Blocked); going > 0 && active-going != replicas {
+		w.Fatalf("of %d machines %d remain for %d replicas: %s", active, active-going, replicas, p)
 	}
-	w.checkKept(p)
+	w.checkAvailability(p)
 	if len(p.Delete) > 0 && (p.Create > 0 || len(p.Adopt) > 0 || len(p.Remediate) > 0) {
 		w.Fatalf("it deletes a surplus and does something else about the number: %s", p)
 	}
@@ -172,7 +172,7 @@ func (w *world) check(p Plan) {
 		victim[m.UID] = true
 	}
 	for _, gone := range p.Delete {
-		if !live(gone) {
+		if !machinestate.Live(gone) {
 			w.Fatalf("%s is being deleted already: %s", gone.Name, p)
 		}
 		chosen := has(gone.Annotations, v1beta1.AnnotationDeleteMachine) || has(gone.Annotations, v1beta1.AnnotationDeletePriority) || machinestate.ToBeReplaced(gone)
@@ -180,21 +180,21 @@ func (w *world) check(p Plan) {
 			continue
 		}
 		for _, stays := range s.Machines {
-			if live(stays) && !victim[stays.UID] && stays.Labels["pool"] == "workers" && !has(stays.Annotations, v1beta1.AnnotationDeletePriority) && !ready(stays) {
+			if machinestate.Live(stays) && !victim[stays.UID] && stays.Labels["pool"] == "workers" && !has(stays.Annotations, v1beta1.AnnotationDeletePriority) && !machinestate.Ready(stays) {
 				w.Fatalf("available %s goes and %s, which is not Ready, stays: %s", gone.Name, stays.Name, p)
 			}
 		}
 	}
-	if _, budgeted := lostFirst(p.Remediate); len(budgeted) > 0 && s.InFlight+len(budgeted) > s.MaxInFlight {
+	if _, budgeted := splitLost(p.Remediate); len(budgeted) > 0 && s.InFlight+len(budgeted) > s.MaxInFlight {
 		w.Fatalf("%d replacements in flight and %d more exceed %d: %s", s.InFlight, len(budgeted), s.MaxInFlight, p)
 	}
 	for _, m := range p.Remediate {
-		if !machinestate.ToBeReplaced(m) || machinestate.Paused(m) || !live(m) {
+		if !machinestate.ToBeReplaced(m) || machinestate.Paused(m) || !machinestate.Live(m) {
 			w.Fatalf("%s must not be replaced: %s", m.Name, p)
 		}
 	}
 
-	// The order in which machines were read makes no difference.
+	// The order in which machines were read must make no difference.
 	shuffled := s
 	shuffled.Machines = append([]*v1beta1.Machine(nil), s.Machines...)
 	w.rand.Shuffle(len(shuffled.Machines), func(i, j int) {
@@ -211,12 +211,12 @@ func (w *world) check(p Plan) {
 	}
 }
 
-// checkKept fails if available machines go although they are needed, or stay although they are not. (S-16)
-func (w *world) checkKept(p Plan) {
+// checkAvailability fails if available machines go although they are needed, or stay although they are not. (S-16)
+func (w *world) checkAvailability(p Plan) {
 	w.Helper()
 	s := w.state
-	counts := func(m *v1beta1.Machine) bool { return s.Kept.counts(m, s.Set.Spec.MinReadySeconds, s.Now) }
-	after, gone := s.Kept.Elsewhere, 0
+	counts := func(m *v1beta1.Machine) bool { return s.Availability.counts(m, s.Set.Spec.MinReadySeconds, s.Now) }
+	after, gone := s.Availability.Elsewhere, 0
 	for _, m := range s.Machines {
 		if counts(m) {
 			after++
@@ -228,20 +228,20 @@ func (w *world) checkKept(p Plan) {
 			gone++
 		}
 	}
-	if gone > 0 && after < s.Kept.Least {
-		w.Fatalf("%d are available after it, and %d are needed: %s", after, s.Kept.Least, p)
+	if gone > 0 && after < s.Availability.MinAvailable {
+		w.Fatalf("%d are available after it, and %d are needed: %s", after, s.Availability.MinAvailable, p)
 	}
-	if len(p.Held) > 0 && after > s.Kept.Least {
-		w.Fatalf("%d are available after it, and only %d are needed: %s", after, s.Kept.Least, p)
+	if len(p.Blocked) > 0 && after > s.Availability.MinAvailable {
+		w.Fatalf("%d are available after it, and only %d are needed: %s", after, s.Availability.MinAvailable, p)
 	}
-	for _, m := range p.Held {
+	for _, m := range p.Blocked {
 		if !counts(m) {
-			w.Fatalf("%s is of no use and stays: %s", m.Name, p)
+			w.Fatalf("%s is not available and stays: %s", m.Name, p)
 		}
 	}
 }
 
-// carryOut does what a plan says; not wholly means that some of it fails.
+// carryOut carries out a plan; unless wholly, some of it fails.
 func (w *world) carryOut(p Plan, wholly bool) {
 	fails := func() bool { return !wholly && w.rand.Intn(2) == 0 }
 	replace := func(m *v1beta1.Machine, with *v1beta1.Machine) {
@@ -282,7 +282,7 @@ func (w *world) carryOut(p Plan, wholly bool) {
 			changed := m.DeepCopy()
 			leaving(changed)
 			replace(m, changed)
-			if lostForSure(m) {
+			if instanceLost(m) {
 				continue
 			}
 			w.in = w.in.Begin(m.Name)
@@ -298,30 +298,30 @@ func (w *world) carryOut(p Plan, wholly bool) {
 	w.in = w.in.Assign(made)
 }
 
-// settle leaves the world alone: plans carried out must come to rest, with as many machines as are wanted.
+// settle changes the world no more: plans carried out must settle, with as many machines as are wanted.
 func (w *world) settle() {
-	w.state.Kept = Kept{}
+	w.state.Availability = Availability{}
 	var p Plan
 	for range 100 {
-		if p = w.plan(); p.Rests() {
+		if p = w.plan(); p.Settled() {
 			break
 		}
 		w.carryOut(p, true)
 	}
-	if !p.Rests() {
-		w.Fatalf("it does not come to rest: %s", p)
+	if !p.Settled() {
+		w.Fatalf("it does not settle: %s", p)
 	}
 	if diff := cmp.Diff(p.String(), Decide(w.state).String()); diff != "" {
-		w.Fatalf("at rest, another plan for the same state: %s", diff)
+		w.Fatalf("settled, but another plan for the same state: %s", diff)
 	}
 	selector, _ := selectorOf(w.state.Set)
 	lives := 0
 	for _, m := range w.state.Machines {
-		if live(m) && selector.Matches(labels.Set(m.Labels)) {
+		if machinestate.Live(m) && selector.Matches(labels.Set(m.Labels)) {
 			lives++
 		}
 	}
-	if replicas := int(w.state.Set.ReplicasOrDefault()); lives != replicas && p.Refused.Reason == "" {
-		w.Fatalf("at rest with %d machines for %d replicas: %s", lives, replicas, p)
+	if replicas := int(w.state.Set.ReplicasOrDefault()); lives != replicas && p.CreationBlocked.Reason == "" {
+		w.Fatalf("settled with %d machines for %d replicas: %s", lives, replicas, p)
 	}
 }

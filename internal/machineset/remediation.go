@@ -12,6 +12,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machinestate"
+	"machinist.dev/machinist/internal/preservation"
 )
 
 const (
@@ -19,19 +20,25 @@ const (
 	maxRemediationBackoff = 30 * time.Minute
 )
 
-// withdrawal is how long whoever marked a machine has to take that back when it becomes Ready. Marks are set and taken back
-// from other caches than the set's, and after an outage all of them come up at once.
-const withdrawal = time.Minute
+// recoveryGrace is how long a health check has to withdraw RemediationRequested when the machine becomes Ready. Health checks
+// use other caches than the set, and after an outage all of these are updated at once.
+const recoveryGrace = time.Minute
 
-// remediationCandidates returns the machines that failed or were found unhealthy and may be replaced, newest first: what
-// broke most recently was never of use, or of use for the shortest time. Those that recovered since they were marked may
-// be after a wait, which is zero where there are none.
+// remediable reports whether the set may delete the machine in order to replace it.
+func remediable(m *v1beta1.Machine) bool {
+	return machinestate.Live(m) && machinestate.ToBeReplaced(m) && !machinestate.ReplacementExempt(m) && !machinestate.Unchangeable(m) &&
+		!preservation.Due(m) && machinestate.Unlaunchable(m) == nil
+}
+
+// remediationCandidates returns the machines that failed or were found unhealthy and may be replaced, newest first: these
+// were never available, or for the shortest time. Machines that recovered since are candidates only after wait, which is
+// zero if there are none.
 func remediationCandidates(machines []*v1beta1.Machine, seen recoveries, now time.Time) (candidates []*v1beta1.Machine, wait time.Duration) {
 	for _, m := range machines {
 		if !remediable(m) {
 			continue
 		}
-		if left := seen.wellAgain(m, now); left > 0 {
+		if left := seen.graceLeft(m, now); left > 0 {
 			if wait == 0 || left < wait {
 				wait = left
 			}
@@ -45,16 +52,16 @@ func remediationCandidates(machines []*v1beta1.Machine, seen recoveries, now tim
 	return candidates, wait
 }
 
-// lostForSure reports whether the machine is lost whatever is done, so that nothing is saved by replacing it later: its
-// instance is gone, or about to be taken away.
-func lostForSure(m *v1beta1.Machine) bool {
+// instanceLost reports whether the machine's instance is gone, or the cloud is about to remove it: then replacing it later
+// saves nothing.
+func instanceLost(m *v1beta1.Machine) bool {
 	return machinestate.Vanished(m) || machinestate.Interrupted(m) && !machinestate.Failed(m)
 }
 
-// lostFirst returns those of the candidates that are lost for sure, and the others. Only the others use up budget.
-func lostFirst(candidates []*v1beta1.Machine) (lost, others []*v1beta1.Machine) {
+// splitLost returns the candidates whose instance is lost, and the others. Only the others use up budget.
+func splitLost(candidates []*v1beta1.Machine) (lost, others []*v1beta1.Machine) {
 	for _, m := range candidates {
-		if lostForSure(m) {
+		if instanceLost(m) {
 			lost = append(lost, m)
 		} else {
 			others = append(others, m)
@@ -63,17 +70,18 @@ func lostFirst(candidates []*v1beta1.Machine) (lost, others []*v1beta1.Machine) 
 	return lost, others
 }
 
-// recovery is that a machine is Ready although a check has marked it: since when it is either, by the clocks of two hosts.
+// recovery identifies that a machine is Ready although a check requested its remediation, by the times of both conditions.
+// These are of the clocks of two hosts.
 type recovery struct {
 	uid        types.UID
 	marked, up int64
 }
 
-// recoveries are when this process first saw each recovery of a set's machines, by its own clock.
+// recoveries are the times at which this process first saw each recovery of a set's machines, by its own clock.
 type recoveries map[recovery]time.Time
 
-// recoveryOf returns the recovery of a machine, and when the later of its two parts began; false if there is none. What a
-// person asks for is no matter of health.
+// recoveryOf returns the recovery of a machine, and the later of the times of its two conditions; false if there is none. A
+// request of a person is not a matter of health.
 func recoveryOf(m *v1beta1.Machine) (r recovery, began time.Time, recovered bool) {
 	if machinestate.Failed(m) || machinestate.Interrupted(m) || machinestate.RemediationReason(m) == v1beta1.ReasonRemediateAnnotation {
 		return recovery{}, time.Time{}, false
@@ -90,7 +98,7 @@ func recoveryOf(m *v1beta1.Machine) (r recovery, began time.Time, recovered bool
 	return recovery{m.UID, mark.LastTransitionTime.Unix(), up.LastTransitionTime.Unix()}, began, true
 }
 
-// follow returns the recoveries that last, and those that are new as of now. On a clock that was set back they are new.
+// follow returns the recoveries that last, and those that are new now. After a clock was set back all are new.
 func (seen recoveries) follow(machines []*v1beta1.Machine, now time.Time) recoveries {
 	var left recoveries
 	for _, m := range machines {
@@ -110,10 +118,10 @@ func (seen recoveries) follow(machines []*v1beta1.Machine, now time.Time) recove
 	return left
 }
 
-// wellAgain returns for how much longer a machine is not replaced since it is Ready although a check has marked it; zero
-// or less if it is not so. That time counts from when this process saw both, since two hosts wrote down when each began. A
-// process that never lasts so long goes by these times when they leave no doubt.
-func (seen recoveries) wellAgain(m *v1beta1.Machine, now time.Time) time.Duration {
+// graceLeft returns for how much longer a machine is not replaced because it recovered; zero or less if it may be. The time
+// counts from when this process saw the recovery, because the times of the conditions are of two other hosts. If these are so
+// old that no difference of clocks matters, they count as well: a process may not run for long enough.
+func (seen recoveries) graceLeft(m *v1beta1.Machine, now time.Time) time.Duration {
 	r, began, recovered := recoveryOf(m)
 	if !recovered {
 		return 0
@@ -122,14 +130,14 @@ func (seen recoveries) wellAgain(m *v1beta1.Machine, now time.Time) time.Duratio
 	if !known {
 		at = now
 	}
-	return min(at.Add(withdrawal).Sub(now), began.Add(withdrawal+clockDifference).Sub(now))
+	return min(at.Add(recoveryGrace).Sub(now), began.Add(recoveryGrace+clockDifference).Sub(now))
 }
 
 // clockDifference is by how much the clocks of two hosts may differ.
 const clockDifference = 15 * time.Minute
 
-// remediationLimit resolves the maxInFlight of a deployment, or of a set alone: a percentage of replicas is rounded up, and
-// it is at least 1 unless written 0. What cannot be read counts as the default.
+// remediationLimit resolves the maxInFlight of a deployment, or of a set without one: a percentage of replicas is rounded up,
+// and it is at least 1 unless written 0. An invalid value counts as the default.
 func remediationLimit(r v1beta1.MachineRemediation, replicas int32) int {
 	value := r.MaxInFlightOrDefault()
 	n, err := intstr.GetScaledValueFromIntOrPercent(&value, int(replicas), true)
@@ -145,23 +153,23 @@ func remediationLimit(r v1beta1.MachineRemediation, replicas int32) int {
 // Replacements are the remediations of a set that are in flight, each by the name of the machine that replaces the one
 // deleted, or "" until there is one.
 //
-// Those of machines whose instance vanished are kept apart: they use up no budget, and only whether they come to run matters.
+// Replacements of machines whose instance vanished are in a list of their own: they use up no budget.
 //
-// They live in memory. After a restart every machine that is coming up counts as one (see Resume): the budget may then
-// be used more slowly, never exceeded.
+// They are in memory only. After a restart every machine that is coming up counts as one (see Resume), so the budget is never
+// exceeded.
 type Replacements []string
 
-// Resume returns the replacements of a set that was not observed before.
+// Resume returns the replacements of a set that this process has not observed before.
 func Resume(machines []*v1beta1.Machine, replicas int, minReadySeconds int32, now time.Time) Replacements {
 	var in Replacements
 	lives := 0
 	for _, m := range machines {
-		if !live(m) {
+		if !machinestate.Live(m) {
 			continue
 		}
 		lives++
-		starting := comingUp(m) || running(m) && ready(m) && !machinestate.Available(m, minReadySeconds, now)
-		if starting && !machinestate.ToBeReplaced(m) && machinestate.Refused(m) == nil {
+		starting := machinestate.Starting(m) || machinestate.Running(m) && machinestate.Ready(m) && !machinestate.Available(m, minReadySeconds, now)
+		if starting && !machinestate.ToBeReplaced(m) && machinestate.Unlaunchable(m) == nil {
 			in = append(in, m.Name)
 		}
 	}
@@ -173,7 +181,7 @@ func Resume(machines []*v1beta1.Machine, replicas int, minReadySeconds int32, no
 	return in
 }
 
-// Settle returns the replacements that are still in flight. recovered is true if one of them came to run.
+// Settle returns the replacements that are still in flight. recovered is true if one of them is Running.
 func (r Replacements) Settle(machines []*v1beta1.Machine, replicas int, minReadySeconds int32, now time.Time) (left Replacements, recovered bool) {
 	byName := make(map[string]*v1beta1.Machine, len(r))
 	for _, name := range r {
@@ -181,7 +189,7 @@ func (r Replacements) Settle(machines []*v1beta1.Machine, replicas int, minReady
 	}
 	lives := 0
 	for _, m := range machines {
-		if !live(m) {
+		if !machinestate.Live(m) {
 			continue
 		}
 		lives++
@@ -194,21 +202,21 @@ func (r Replacements) Settle(machines []*v1beta1.Machine, replicas int, minReady
 		m := byName[name]
 		switch {
 		case m == nil && missing > 0:
-			// Not made yet, or gone again: the next machine made takes its place.
+			// Not created yet, or gone again: the next new machine is the replacement.
 			left = append(left, "")
 			missing--
-		case m == nil: // Nothing is missing any more, since replicas fell.
+		case m == nil: // Nothing is missing any more, because replicas were lowered.
 		case machinestate.Available(m, minReadySeconds, now):
 			recovered = true
 		default:
-			recovered = recovered || running(m)
+			recovered = recovered || machinestate.Running(m)
 			left = append(left, name)
 		}
 	}
 	return left, recovered
 }
 
-// InFlight counts the replacements that use up budget. One that is itself to be replaced does not: its turn may come.
+// InFlight counts the replacements that use up budget. One that must be replaced itself does not, so that it can be.
 func (r Replacements) InFlight(machines []*v1beta1.Machine) int {
 	n := len(r)
 	if n == 0 {
@@ -222,7 +230,7 @@ func (r Replacements) InFlight(machines []*v1beta1.Machine) int {
 	return n
 }
 
-// Begin notes that a machine was deleted to be replaced.
+// Begin records that a machine was deleted to be replaced.
 func (r Replacements) Begin(victim string) Replacements {
 	return append(r.without(victim), "")
 }
@@ -235,7 +243,7 @@ func (r Replacements) without(name string) Replacements {
 	return r
 }
 
-// blank counts the replacements that are not made yet.
+// blank counts the replacements that are not created yet.
 func (r Replacements) blank() (n int) {
 	for _, name := range r {
 		if name == "" {
@@ -245,7 +253,7 @@ func (r Replacements) blank() (n int) {
 	return n
 }
 
-// Assign notes machines that were made.
+// Assign records machines that were created.
 func (r Replacements) Assign(created []string) Replacements {
 	r = slices.Clone(r)
 	for _, name := range created {
@@ -258,7 +266,7 @@ func (r Replacements) Assign(created []string) Replacements {
 	return r
 }
 
-// backoff is how long a set waits between two remediations while none of its replacements comes to run.
+// backoff is how long a set waits between two attempts while they fail.
 type backoff struct {
 	failures int
 	until    time.Time

@@ -1,6 +1,7 @@
 package machineset
 
 import (
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -55,7 +56,7 @@ func TestReplacementsInTheirLife(t *testing.T) {
 	}
 }
 
-// A process that begins does not know what its predecessor replaced. It may wait for too much, never for too little.
+// A new process does not know what its predecessor replaced. It may wait for too many machines, never for too few.
 func TestResumeTakesWhatIsComingUpForReplacements(t *testing.T) {
 	machines := []*v1beta1.Machine{
 		newMachine("running", up), newMachine("young", readyFor(time.Second)), newMachine("pending"), newMachine("provisioned", launched),
@@ -107,12 +108,12 @@ func TestRemediationLimit(t *testing.T) {
 	}
 }
 
-// S-20: a set of which replacements of vanished machines vanish in a row waits longer and longer, until one of them runs.
-// Whatever replaces vanished machines uses up no budget.
+// S-20: if replacements of vanished machines vanish too, the set waits longer and longer, until one of them runs.
+// Replacements of vanished machines use up no budget.
 func TestReplacementsThatVanishInARowAreWaitedFor(t *testing.T) {
 	set := aSet(2)
 	p := &pass{Reconciler: New(Options{}), state: State{Set: set, Now: epoch}}
-	p.memory = p.shared.of(set)
+	p.known = p.shared.get(set)
 	settle := func(machines ...*v1beta1.Machine) {
 		p.state.Machines = machines
 		if err := p.countInFlight(t.Context()); err != nil {
@@ -121,7 +122,7 @@ func TestReplacementsThatVanishInARowAreWaitedFor(t *testing.T) {
 	}
 	replace := func(victim, by string) {
 		p.noteRemediated([]*v1beta1.Machine{newMachine(victim, lost)})
-		p.memory.lostReplacements = p.memory.lostReplacements.Assign([]string{by})
+		p.known.lostReplacements = p.known.lostReplacements.Assign([]string{by})
 	}
 	b := newMachine("b", up)
 	settle(newMachine("a", lost), b)
@@ -142,7 +143,7 @@ func TestReplacementsThatVanishInARowAreWaitedFor(t *testing.T) {
 	if settle(newMachine("a3", up), b); !p.state.NextLost.IsZero() || len(p.state.LostReplacements) != 0 {
 		t.Errorf("the third runs: waits until %s for %q", p.state.NextLost, p.state.LostReplacements)
 	}
-	// A replacement within the budget that vanishes gives its place back.
+	// A replacement that vanishes no longer uses up budget.
 	p.noteRemediated([]*v1beta1.Machine{newMachine("b", broken)})
 	in, _ := p.shared.replacementsOf(set.UID)
 	p.shared.keepReplacements(set.UID, in.Assign([]string{"b1"}))
@@ -168,4 +169,26 @@ func TestSurge(t *testing.T) {
 	if got := surgeOf(d); got != 0 {
 		t.Errorf("OnDelete: %d, want 0", got)
 	}
+}
+
+// FuzzRemediationLimit (S-7): whatever a deployment specifies, the limit is 0 only if it specifies 0.
+func FuzzRemediationLimit(f *testing.F) {
+	for _, seed := range []string{"0%", "0", "1%", "100%", "-1%", "many", "", "99999999999999999999%", "9223372036854775807%"} {
+		f.Add(seed, int32(0), int32(100000))
+	}
+	f.Add("1%", int32(0), int32(0))
+	f.Add("", int32(-1), int32(math.MaxInt32))
+	f.Fuzz(func(t *testing.T, text string, number, replicas int32) {
+		if replicas < 0 {
+			return
+		}
+		limit := intstr.FromString(text)
+		if text == "" {
+			limit = intstr.FromInt32(number)
+		}
+		none := limit == intstr.FromInt32(0) || limit == intstr.FromString("0%")
+		if n := remediationLimit(v1beta1.MachineRemediation{MaxInFlight: &limit}, replicas); n < 0 || n == 0 && !none || none && n != 0 {
+			t.Errorf("%s of %d is %d", limit.String(), replicas, n)
+		}
+	})
 }

@@ -16,20 +16,19 @@ import (
 	"machinist.dev/machinist/internal/wording"
 )
 
-// statusInterval is how often mere counts are written while they change. Nobody waits for them: a deployment counts machines
-// itself.
+// statusInterval is the least time between two writes of a status in which only numbers changed. No controller depends on
+// them: a deployment counts machines itself.
 const statusInterval = 2 * time.Second
 
-// report writes the status that follows from what was observed and decided, if it is another one. What is only a count
-// may wait; the last one is always written.
+// report writes the status if it changed. A change of numbers only may wait for statusInterval.
 func (p *pass) report(ctx context.Context, plan Plan) error {
 	set := p.state.Set
 	status := Status(p.state, plan, p.failure)
 	if equality.Semantic.DeepEqual(set.Status, status) {
 		return nil
 	}
-	if wait := p.memory.statusWritten.Add(statusInterval).Sub(p.Clock.Now()); wait > 0 && !urgent(set.Status.Conditions, status.Conditions) {
-		p.wakeIn(wait)
+	if wait := p.known.statusWritten.Add(statusInterval).Sub(p.Clock.Now()); wait > 0 && !urgent(set.Status.Conditions, status.Conditions) {
+		p.requeueIn(wait)
 		return nil
 	}
 	changed := set.DeepCopy()
@@ -39,18 +38,18 @@ func (p *pass) report(ctx context.Context, plan Plan) error {
 	case apierrors.IsNotFound(err):
 		return nil
 	case apierrors.IsConflict(err):
-		p.wakeIn(conflictDelay)
+		p.requeueIn(conflictDelay)
 		return nil
 	case err != nil:
 		return fmt.Errorf("patch the set's status: %w", err)
 	}
-	p.echo.Record(changed)
-	p.memory.statusWritten = p.Clock.Now()
-	p.tell(set.Status.Conditions, status.Conditions)
+	p.ownWrites.Record(changed)
+	p.known.statusWritten = p.Clock.Now()
+	p.recordTransitions(set.Status.Conditions, status.Conditions)
 	return nil
 }
 
-// reportAfter reports what a round has left behind that could not be finished.
+// reportAfter writes the status after a round that could not be finished.
 func (p *pass) reportAfter(ctx context.Context) error {
 	if err := p.observe(ctx); err != nil {
 		return err
@@ -59,7 +58,7 @@ func (p *pass) reportAfter(ctx context.Context) error {
 		return err
 	}
 	plan := Decide(p.state)
-	p.wakeIn(plan.Wait)
+	p.requeueIn(plan.Wait)
 	return p.report(ctx, plan)
 }
 
@@ -74,8 +73,8 @@ func urgent(before, after []metav1.Condition) bool {
 	return false
 }
 
-// tell records an event for each problem that began, and for a freeze that ended.
-func (p *pass) tell(before, after []metav1.Condition) {
+// recordTransitions records an event for each problem that began, and for a freeze that ended.
+func (p *pass) recordTransitions(before, after []metav1.Condition) {
 	for _, c := range after {
 		was := meta.FindStatusCondition(before, c.Type)
 		began := c.Status == metav1.ConditionTrue && (was == nil || was.Status != c.Status || was.Reason != c.Reason)
@@ -95,9 +94,9 @@ func (p *pass) tell(before, after []metav1.Condition) {
 	}
 }
 
-// announce records one event for each kind of thing that the pass did.
-func (p *pass) announce() {
-	for _, deed := range []struct {
+// recordActions records one event for each kind of action of the pass.
+func (p *pass) recordActions() {
+	for _, action := range []struct {
 		machines             []*v1beta1.Machine
 		reason, action, verb string
 	}{
@@ -108,20 +107,44 @@ func (p *pass) announce() {
 		{p.done.remediated, reasonMachinesRemediated, "Replace", "Deleted, to be replaced,"},
 		{p.done.created, reasonMachinesCreated, "Create", "Created"},
 	} {
-		switch n := len(deed.machines); {
+		switch n := len(action.machines); {
 		case n == 1:
-			p.event(corev1.EventTypeNormal, deed.reason, deed.action, fmt.Sprintf("%s machine %s.", deed.verb, deed.machines[0].Name))
+			p.event(corev1.EventTypeNormal, action.reason, action.action, fmt.Sprintf("%s machine %s.", action.verb, action.machines[0].Name))
 		case n > 1:
-			p.event(corev1.EventTypeNormal, deed.reason, deed.action, fmt.Sprintf("%s %s: %s.", deed.verb, wording.Count(n, "machine"), namesOf(deed.machines)))
+			p.event(corev1.EventTypeNormal, action.reason, action.action, fmt.Sprintf("%s %s: %s.", action.verb, wording.Count(n, "machine"), namesOf(action.machines)))
 		}
 	}
 }
 
-// event records an event on the set. The version of the set is not of interest: without it what happens again is counted
-// in the same Event.
+// event records an event on the set, without the set's resource version: so a repeated event increments the count of the same
+// Event.
 func (p *pass) event(kind, reason, action, message string) {
 	if p.Recorder != nil {
 		set := &v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: p.state.Set.Namespace, Name: p.state.Set.Name, UID: p.state.Set.UID}}
 		p.Recorder.Eventf(set, nil, kind, reason, action, "%s", message)
 	}
 }
+
+// Reasons of events on a MachineSet, and of its conditions, beside those that package v1beta1 declares.
+const (
+	// reasonMachinesCreated surfaces once for all machines that a pass created.
+	reasonMachinesCreated = "MachinesCreated"
+
+	// reasonMachinesDeleted surfaces once for all machines that a pass deleted to scale down.
+	reasonMachinesDeleted = "MachinesDeleted"
+
+	// reasonMachinesRemediated surfaces once for all failed or unhealthy machines that a pass deleted to replace them.
+	reasonMachinesRemediated = "MachinesRemediated"
+
+	// reasonMachinesAdopted surfaces once for all machines that a pass adopted.
+	reasonMachinesAdopted = "MachinesAdopted"
+
+	// reasonMachinesReleased surfaces once for all machines that a pass released.
+	reasonMachinesReleased = "MachinesReleased"
+
+	// reasonMachinesHandedOver surfaces once for all machines that a pass handed over to another set.
+	reasonMachinesHandedOver = "MachinesHandedOver"
+
+	// reasonHandOverFailed surfaces on ReplicaFailure when a machine could not be handed over to another set.
+	reasonHandOverFailed = "HandOverFailed"
+)

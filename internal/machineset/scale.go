@@ -13,54 +13,56 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machinestate"
+	"machinist.dev/machinist/internal/rollout/handover"
 	"machinist.dev/machinist/internal/validation"
+	"machinist.dev/machinist/internal/wording"
 )
 
 const (
-	// maxReplicas is what the CRD admits. A set that slipped through with more is not acted upon.
+	// maxReplicas is what the CRD admits. The controller does nothing about a set that has more anyway.
 	maxReplicas = 100000
 
-	// refusalsTolerated is how many machines of one configuration may be refused until no more are made of it.
-	refusalsTolerated = 3
+	// maxRejectedMachines is how many machines of one configuration may be unlaunchable before the set creates no more of it.
+	maxRejectedMachines = 3
 
-	// frozenPoll is how often a set that would create looks whether the process may do so again.
+	// frozenPoll is how often a set that would create machines checks whether the process may do so again.
 	frozenPoll = 10 * time.Second
 )
 
-// State is what a set decides upon.
+// State is what Decide needs to know.
 type State struct {
 	Set *v1beta1.MachineSet
 	// Machines are those that the set controls, those being deleted included, without preserved ones.
 	Machines []*v1beta1.Machine
-	// Receiver is the set that machines are handed over to; nil if none is ready for them.
+	// Receiver is the set that machines are handed over to; nil if no set is ready for them.
 	Receiver *v1beta1.MachineSet
-	// Expecting says that machines are being handed over to the set. It makes none then: one that arrives might take its
-	// place.
+	// Expecting says that machines are being handed over to the set. It creates none then, because arriving machines may
+	// be enough.
 	Expecting bool
-	// Orphans have no controller and match the selector. SetAside is how many machines are kept aside that were the set's or
-	// another one's of the deployment.
+	// Orphans have no controller and match the selector. Preserved is how many machines are preserved that belonged to the
+	// set or to another one of its deployment.
 	Orphans   []*v1beta1.Machine
 	Preserved int
 	// Surge is how many machines the set's deployment may have above its replicas.
 	Surge int
-	// Over is by how many the set's replicas exceed what its deployment has room for.
-	Over int
-	// Kept is what keeps available machines from being deleted.
-	Kept Kept
+	// OverCapacity is by how many the set's replicas exceed what replicas + maxSurge of its deployment leave to it.
+	OverCapacity int
+	// Availability limits the deletion of available machines.
+	Availability Availability
 	// MaxInFlight is how many failed or unhealthy machines may be in the course of being replaced; InFlight is how many
 	// are, over all sets of the deployment.
 	MaxInFlight, InFlight int
-	// Recoveries are since when this process sees machines that are Ready although a check has marked them.
+	// Recoveries are when this process first saw each machine that is Ready although a check requested its remediation.
 	Recoveries recoveries
-	// NextRemediation and NextCreation are the times before which nothing is remediated or created, after failures.
+	// NextRemediation and NextCreation are the times before which the set remediates or creates nothing, after failures.
 	NextRemediation, NextCreation time.Time
-	// LostReplacements are the machines that replace some whose instance vanished and that have not become available yet.
-	// Before NextLost none of these is replaced because its own instance vanished.
+	// LostReplacements are the machines that replace some whose instance vanished and that are not available yet. Before
+	// NextLost they are not replaced because their own instance vanished.
 	LostReplacements Replacements
 	NextLost         time.Time
-	// CreationFailure is why nothing is created before NextCreation.
+	// CreationFailure is why the set creates nothing before NextCreation.
 	CreationFailure Reason
-	// Stopped says why this process creates and remediates nothing now; its reason is empty if it does.
+	// Stopped says why this process must not create or remediate now; its reason is empty if it may.
 	Stopped Reason
 	Now     time.Time
 }
@@ -68,53 +70,53 @@ type State struct {
 // Reason is a reason of a condition with its message.
 type Reason struct{ Reason, Message string }
 
-// Plan is what a set does next. Parts of it are independent of each other, and doing them in any order, or only some of
-// them, keeps every bound. Done, it is followed by another plan, until one Rests.
+// Plan is what a set does next. Its parts are independent: carried out in any order, or only in part, they keep every bound.
+// After that the set makes another plan, until one is Settled.
 type Plan struct {
 	// Release are machines that no longer match.
 	Release []*v1beta1.Machine
 	// Adopt are orphans to take over.
 	Adopt []*v1beta1.Machine
-	// Update are machines to be patched, each as it shall become.
+	// Update are machines to be patched, each with its desired state.
 	Update []Update
-	// HandOver are machines to become those of another set of the deployment.
+	// HandOver are machines to move to another set of the deployment.
 	HandOver []Update
-	// Delete are machines to be deleted since there are too many. They were chosen from others if Chosen. Held are available
-	// ones that would have to go as well, and stay until the deployment can do without them.
-	Delete, Held []*v1beta1.Machine
-	Chosen       bool
+	// Delete are surplus machines, chosen from a larger number if Chosen. Blocked are available surplus machines that stay
+	// until the deployment can spare them.
+	Delete, Blocked []*v1beta1.Machine
+	Chosen          bool
 	// Remediate are machines to be deleted in order to replace them.
 	Remediate []*v1beta1.Machine
 	// Create is how many machines to make.
 	Create int
 
-	// Refused says why fewer machines are made than are missing.
-	Refused Reason
-	// Frozen says why none are made, where that is for safety.
+	// CreationBlocked says why fewer machines are created than are missing.
+	CreationBlocked Reason
+	// Frozen says why the set creates none, if that is for safety.
 	Frozen Reason
-	// Unadopted are orphans that are left alone, for the reason given.
+	// Unadopted are orphans that the set does not adopt, and why.
 	Unadopted       []*v1beta1.Machine
 	UnadoptedReason string
-	// BackingOff says that the replacement of failed machines waits, since earlier replacements failed too.
+	// BackingOff says that the replacement of failed machines waits because earlier replacements failed too.
 	BackingOff bool
-	// Postponed says that what depends on how many machines there are is left out until the cache has come up.
+	// Postponed says that the plan leaves out what depends on the number of machines until the cache is new enough.
 	Postponed bool
-	// Wait is after what time there may be another plan without an event; zero is never.
+	// Wait is when to plan again without an event; zero is never.
 	Wait time.Duration
 }
 
-// Update is a machine and what it shall become.
+// Update is a machine as it is and as desired.
 type Update struct{ From, To *v1beta1.Machine }
 
-// Rests reports whether there is nothing to do.
-func (p Plan) Rests() bool { return !p.Counts() && len(p.Release) == 0 && len(p.Update) == 0 }
+// Settled reports whether there is nothing to do.
+func (p Plan) Settled() bool { return !p.DependsOnCount() && len(p.Release) == 0 && len(p.Update) == 0 }
 
-// Counts reports whether the plan depends on how many machines there are.
-func (p Plan) Counts() bool {
+// DependsOnCount reports whether the plan depends on the number of machines.
+func (p Plan) DependsOnCount() bool {
 	return len(p.Adopt) > 0 || len(p.HandOver) > 0 || len(p.Delete) > 0 || len(p.Remediate) > 0 || p.Create > 0
 }
 
-// withoutCounting returns the plan without what depends on how many machines there are, to be made again after d.
+// withoutCounting returns the plan without what depends on the number of machines, to be made again after d.
 func (p Plan) withoutCounting(d time.Duration) Plan {
 	p.Adopt, p.HandOver, p.Delete, p.Remediate, p.Create = nil, nil, nil, nil, 0
 	p.Postponed = true
@@ -127,61 +129,61 @@ func Decide(s State) Plan {
 	var p Plan
 	selector, unusable := selectorOf(s.Set)
 	if unusable.Reason != "" {
-		p.Refused = unusable
+		p.CreationBlocked = unusable
 		return p
 	}
 	if !s.Set.DeletionTimestamp.IsZero() {
-		p.leave(s.Orphans, v1beta1.ReasonSetDeleting)
+		p.leaveUnadopted(s.Orphans, v1beta1.ReasonSetDeleting)
 		return p
 	}
 	replicas := int(s.Set.ReplicasOrDefault())
 
 	members := make([]*v1beta1.Machine, 0, len(s.Machines))
-	kept := make([]*v1beta1.Machine, 0, len(s.Machines))
+	active := make([]*v1beta1.Machine, 0, len(s.Machines))
 	for _, m := range s.Machines {
 		matches := selector.Matches(labels.Set(m.Labels))
 		if matches {
 			members = append(members, m)
 		}
 		switch {
-		case !live(m):
+		case !machinestate.Live(m):
 		case matches:
-			kept = append(kept, m)
+			active = append(active, m)
 		default:
 			p.Release = append(p.Release, m)
 		}
 	}
-	// What is being released counts until it is seen released: it is no reason to delete, and none to create yet.
-	order, handing := handsOver(s.Set)
-	switch surplus := len(kept) - replicas; {
+	// Machines being released count until the cache shows them released: they cause neither deletions nor creations yet.
+	order, handing := handover.Ordered(s.Set)
+	switch surplus := len(active) - replicas; {
 	case handing:
-		p.handOver(s, kept, min(surplus, int(order.Machines)), order.Selected)
-		p.leave(s.Orphans, v1beta1.ReasonEnoughReplicas)
-	case surplus > 0 && receives(s.Set):
-		// They were handed over, and the deployment has not counted them yet.
-		p.leave(s.Orphans, v1beta1.ReasonEnoughReplicas)
+		p.handOver(s, active, min(surplus, int(order.Machines)), order.Selected)
+		p.leaveUnadopted(s.Orphans, v1beta1.ReasonEnoughReplicas)
+	case surplus > 0 && handover.Receives(s.Set):
+		// The surplus was handed over, and the deployment has not counted it yet.
+		p.leaveUnadopted(s.Orphans, v1beta1.ReasonEnoughReplicas)
 	case surplus > 0:
-		// Machines that are about to be set aside leave by themselves: they are not deleted, nor others for their sake.
-		staying := notToBeSetAside(kept)
+		// Machines due for preservation leave by themselves: neither they nor others in their stead are deleted.
+		staying := withoutDueForPreservation(active)
 		surplus = max(0, len(staying)-replicas)
-		p.Delete, p.Held = s.Kept.victims(s, DeletionOrder(staying, s.Set.DeletePolicyOrDefault(), s.Set.Generation), surplus)
+		p.Delete, p.Blocked = s.Availability.split(s, machinestate.DeletionOrder(staying, s.Set.DeletePolicyOrDefault(), s.Set.Generation), surplus)
 		p.Chosen = surplus < len(staying)
-		if len(p.Held) > 0 {
-			p.waitFor(keptPoll)
+		if len(p.Blocked) > 0 {
+			p.waitFor(availabilityPoll)
 		}
-		p.leave(s.Orphans, v1beta1.ReasonEnoughReplicas)
+		p.leaveUnadopted(s.Orphans, v1beta1.ReasonEnoughReplicas)
 	default:
 		missing := -surplus - len(p.Release)
 		missing -= p.adopt(s, missing)
 		p.create(s, missing)
-		p.remediate(s, kept)
+		p.remediate(s, active)
 	}
 	p.update(s, members)
 	if has(s.Set.Labels, v1beta1.LabelFreeze) {
 		p.Frozen = s.frozen()
 	}
 	if s.Set.Spec.MinReadySeconds > 0 {
-		for _, m := range kept {
+		for _, m := range active {
 			if in, ok := machinestate.AvailableIn(m, s.Set.Spec.MinReadySeconds, s.Now); ok && in > 0 {
 				p.waitFor(in)
 			}
@@ -190,9 +192,9 @@ func Decide(s State) Plan {
 	return p
 }
 
-// selectorOf returns the selector of a set that can be acted upon, or why it cannot. The API refuses such sets; one that
-// slipped through must do no harm: an empty selector would adopt everything, and machines that do not match once they are
-// made, or that their template marks for their end, would be made again without end.
+// selectorOf returns the selector of a valid set, or why the set is invalid. The API rejects invalid sets, but one that
+// exists anyway must do no harm: an empty selector would adopt all machines, and a set whose new machines do not match its
+// selector, or whose template annotates them for deletion, would create machines without end.
 func selectorOf(set *v1beta1.MachineSet) (labels.Selector, Reason) {
 	if n := set.ReplicasOrDefault(); n < 0 || n > maxReplicas {
 		return nil, Reason{v1beta1.ReasonInvalidConfiguration, fmt.Sprintf("spec.replicas is %d, not between 0 and %d", n, maxReplicas)}
@@ -222,14 +224,14 @@ func selectorOf(set *v1beta1.MachineSet) (labels.Selector, Reason) {
 // adopt plans to take over up to missing orphans, the best first, and returns how many.
 func (p *Plan) adopt(s State, missing int) int {
 	if missing <= 0 || has(s.Set.Annotations, v1beta1.AnnotationNoCreate) {
-		p.leave(s.Orphans, v1beta1.ReasonEnoughReplicas)
+		p.leaveUnadopted(s.Orphans, v1beta1.ReasonEnoughReplicas)
 		return 0
 	}
-	best := DeletionOrder(s.Orphans, s.Set.DeletePolicyOrDefault(), s.Set.Generation)
+	best := machinestate.DeletionOrder(s.Orphans, s.Set.DeletePolicyOrDefault(), s.Set.Generation)
 	slices.Reverse(best)
 	for i, m := range best {
 		if i == missing {
-			p.leave(best[i:], v1beta1.ReasonEnoughReplicas)
+			p.leaveUnadopted(best[i:], v1beta1.ReasonEnoughReplicas)
 			break
 		}
 		p.Adopt = append(p.Adopt, m)
@@ -237,7 +239,7 @@ func (p *Plan) adopt(s State, missing int) int {
 	return len(p.Adopt)
 }
 
-func (p *Plan) leave(orphans []*v1beta1.Machine, reason string) {
+func (p *Plan) leaveUnadopted(orphans []*v1beta1.Machine, reason string) {
 	if len(orphans) > 0 {
 		p.Unadopted, p.UnadoptedReason = orphans, reason
 	}
@@ -253,37 +255,37 @@ func (p *Plan) create(s State, missing int) {
 		return
 	}
 	if p.Frozen = s.frozen(); p.Frozen.Reason != "" {
-		p.awaitThaw(s)
+		p.requeueFrozen(s)
 		return
 	}
-	if p.Refused = s.refusal(); p.Refused.Reason != "" {
+	if p.CreationBlocked = s.rejectedConfiguration(); p.CreationBlocked.Reason != "" {
 		return
 	}
 	if wait := s.NextCreation.Sub(s.Now); wait > 0 {
-		p.Refused = s.CreationFailure
+		p.CreationBlocked = s.CreationFailure
 		p.waitFor(wait)
 		return
 	}
-	if s.Over > 0 {
-		missing = max(0, missing-s.Over)
-		p.waitFor(roomPoll)
+	if s.OverCapacity > 0 {
+		missing = max(0, missing-s.OverCapacity)
+		p.waitFor(capacityPoll)
 	}
 	ceiling := 2*max(int(s.Set.ReplicasOrDefault()), int(s.Set.Status.Replicas)) + s.Surge + 10
-	room := max(0, ceiling-len(s.Machines)-len(p.Adopt)-s.Preserved)
-	if missing > room {
-		p.Refused = tooMany(ceiling, s.Preserved)
+	capacity := max(0, ceiling-len(s.Machines)-len(p.Adopt)-s.Preserved)
+	if missing > capacity {
+		p.CreationBlocked = tooManyMachines(ceiling, s.Preserved)
 		if s.Preserved > 0 {
-			p.waitFor(setAsidePoll)
+			p.waitFor(preservedPoll)
 		}
 	}
-	p.Create = min(missing, room)
+	p.Create = min(missing, capacity)
 }
 
-// remediate plans to delete failed and unhealthy machines, all that are lost for sure and the others within the budget.
-// Where the API refuses machines now, they stay: they may recover, and people can look at them. Machines whose
-// configuration the cloud refuses stop creation only: they must not keep others from being replaced that broke.
-func (p *Plan) remediate(s State, kept []*v1beta1.Machine) {
-	candidates, wait := remediationCandidates(kept, s.Recoveries, s.Now)
+// remediate plans to delete failed and unhealthy machines: all whose instance is lost, and the others within the budget.
+// While the API rejects new machines they stay: they may recover, and people can inspect them. Unlaunchable machines only
+// stop creation: they must not keep other failed machines from being replaced.
+func (p *Plan) remediate(s State, active []*v1beta1.Machine) {
+	candidates, wait := remediationCandidates(active, s.Recoveries, s.Now)
 	if wait > 0 {
 		p.waitFor(wait)
 	}
@@ -291,12 +293,12 @@ func (p *Plan) remediate(s State, kept []*v1beta1.Machine) {
 		return
 	}
 	if p.Frozen = s.frozen(); p.Frozen.Reason != "" {
-		p.awaitThaw(s)
+		p.requeueFrozen(s)
 		return
 	}
 	// A set that may not create leaves the replacement to its deployment.
 	if !has(s.Set.Annotations, v1beta1.AnnotationNoCreate) {
-		if p.Refused.Reason == v1beta1.ReasonTooManyMachines || s.unknownSchema().Reason != "" {
+		if p.CreationBlocked.Reason == v1beta1.ReasonTooManyMachines || s.unknownSchema().Reason != "" {
 			return
 		}
 		if wait := s.NextCreation.Sub(s.Now); wait > 0 {
@@ -304,7 +306,7 @@ func (p *Plan) remediate(s State, kept []*v1beta1.Machine) {
 			return
 		}
 	}
-	lost, others := lostFirst(candidates)
+	lost, others := splitLost(candidates)
 	for _, m := range lost {
 		wait := s.NextLost.Sub(s.Now)
 		switch {
@@ -328,8 +330,8 @@ func (p *Plan) remediate(s State, kept []*v1beta1.Machine) {
 	p.Remediate = append(p.Remediate, others[:free]...)
 }
 
-// awaitThaw has a set looked at again whose process is stopped; of a label, the watch tells.
-func (p *Plan) awaitThaw(s State) {
+// requeueFrozen asks for another plan if the process is stopped. A change of the freeze label comes as an event.
+func (p *Plan) requeueFrozen(s State) {
 	if s.Stopped.Reason != "" {
 		p.waitFor(frozenPoll)
 	}
@@ -343,39 +345,39 @@ func (s State) frozen() Reason {
 	return s.Stopped
 }
 
-// unknownSchema says that the template is written for another schema than this process knows.
+// unknownSchema says that the template has a schema that this process does not support.
 func (s State) unknownSchema() Reason {
-	if templateLabels := s.Set.Spec.Template.ObjectMeta.Labels; !knownTypeVersion(templateLabels) {
+	if templateLabels := s.Set.Spec.Template.ObjectMeta.Labels; machinestate.UnsupportedSchema(templateLabels) {
 		return Reason{v1beta1.ReasonUnknownTypeVersion, fmt.Sprintf("the template's label %s is %q; this process knows %q",
 			v1beta1.LabelTypeVersion, templateLabels[v1beta1.LabelTypeVersion], v1beta1.TypeVersion)}
 	}
 	return Reason{}
 }
 
-// refusal says why no machine of the template may be made.
-func (s State) refusal() Reason {
+// rejectedConfiguration says why no machine of the template may be created.
+func (s State) rejectedConfiguration() Reason {
 	if unknown := s.unknownSchema(); unknown.Reason != "" {
 		return unknown
 	}
 	var without []*v1beta1.Machine
 	for _, m := range s.Machines {
-		if live(m) && machinestate.Refused(m) != nil && sameRecipe(&m.Spec, &s.Set.Spec.Template.Spec) {
+		if machinestate.Live(m) && machinestate.Unlaunchable(m) != nil && sameInstanceSpec(&m.Spec, &s.Set.Spec.Template.Spec) {
 			without = append(without, m)
 		}
 	}
-	if len(without) < refusalsTolerated {
+	if len(without) < maxRejectedMachines {
 		return Reason{}
 	}
-	why := machinestate.Refused(first(without, 1)[0])
+	why := machinestate.Unlaunchable(first(without, 1)[0])
 	return Reason{v1beta1.ReasonInvalidConfiguration, fmt.Sprintf("Machines %s cannot be launched, and no more are made of the same configuration: %s: %s",
-		namesOf(without), why.Reason, brief(why.Message))}
+		namesOf(without), why.Reason, wording.Brief(why.Message))}
 }
 
-// update plans to patch those of the set's members, machines being deleted included, that differ from the template in what
-// reaches them in place, and those whose mark by an autoscaler is stale.
+// update plans to patch the members, machines being deleted included, that differ from the template in a field that is
+// propagated in place, or have a stale delete annotation of an autoscaler.
 func (p *Plan) update(s State, members []*v1beta1.Machine) {
 	t := templateOf(s.Set)
-	mayUnmark := len(p.Delete)+len(p.Held) == 0 && !has(t.annotations, v1beta1.AnnotationDeleteMachine)
+	mayRemoveAnnotation := len(p.Delete)+len(p.Blocked) == 0 && !has(t.annotations, v1beta1.AnnotationDeleteMachine)
 	leaving := make(map[types.UID]bool)
 	for _, m := range slices.Concat(p.Delete, p.Remediate) {
 		leaving[m.UID] = true
@@ -385,16 +387,16 @@ func (p *Plan) update(s State, members []*v1beta1.Machine) {
 	}
 	for _, m := range members {
 		to := t.propagate(m)
-		in, marked := markExpiresIn(m, s.Now)
+		in, marked := deleteAnnotationExpiresIn(m, s.Now)
 		if to == nil && !marked {
-			continue // As nearly all, nearly always.
+			continue // The common case.
 		}
-		if leaving[m.UID] || machinestate.Paused(m) || !knownTypeVersion(m.Labels) {
+		if leaving[m.UID] || machinestate.Unchangeable(m) {
 			continue
 		}
-		if marked && live(m) && mayUnmark {
+		if marked && machinestate.Live(m) && mayRemoveAnnotation {
 			if in > 0 {
-				p.waitFor(min(in, markLifetime))
+				p.waitFor(min(in, deleteAnnotationLifetime))
 			} else {
 				if to == nil {
 					to = m.DeepCopy()
@@ -412,16 +414,6 @@ func (p *Plan) waitFor(d time.Duration) {
 	if p.Wait == 0 || d < p.Wait {
 		p.Wait = d
 	}
-}
-
-// maxMessage bounds what of somebody else's message is repeated.
-const maxMessage = 1024
-
-func brief(message string) string {
-	if len(message) > maxMessage {
-		return strings.ToValidUTF8(message[:maxMessage], "") + "…"
-	}
-	return message
 }
 
 // first returns the n machines that come first by name, or all if there are fewer.

@@ -12,25 +12,26 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/conditionlimit"
 	"machinist.dev/machinist/internal/machinestate"
+	"machinist.dev/machinist/internal/wording"
 )
 
 // maxFailedMachines is how many failed machines the status describes.
 const maxFailedMachines = 10
 
-// Status returns the status of a set that was observed as s says and decided p. failure is why a machine could not be
-// created or deleted just now; its reason is empty if nothing failed.
+// Status returns the status of a set with the state s and the plan p. failure is why a machine could not be created or
+// deleted just now; its reason is empty if nothing failed.
 func Status(s State, p Plan, failure Reason) v1beta1.MachineSetStatus {
 	status := *s.Set.Status.DeepCopy()
 	status.Conditions = conditionlimit.Fleet.Apply(status.Conditions)
-	if p.Rests() && !p.Postponed {
-		// A deployment takes it for a promise that nothing is done any more by what the set was told before.
+	if p.Settled() && !p.Postponed {
+		// A deployment relies on it: the set does nothing any more because of an earlier generation.
 		status.ObservedGeneration = s.Set.Generation
 	}
 	status.Replicas, status.FullyLabeledReplicas, status.ReadyReplicas, status.AvailableReplicas, status.UpToDateReplicas = 0, 0, 0, 0, 0
 	deleting, labeled := 0, pairsOf(s.Set.Spec.Template.ObjectMeta.Labels)
 	var unready []*v1beta1.Machine
 	for _, m := range s.Machines {
-		if !live(m) {
+		if !machinestate.Live(m) {
 			deleting++
 			continue
 		}
@@ -38,7 +39,7 @@ func Status(s State, p Plan, failure Reason) v1beta1.MachineSetStatus {
 		if labeled.in(m.Labels) {
 			status.FullyLabeledReplicas++
 		}
-		if ready(m) {
+		if machinestate.Ready(m) {
 			status.ReadyReplicas++
 		} else {
 			unready = append(unready, m)
@@ -46,7 +47,7 @@ func Status(s State, p Plan, failure Reason) v1beta1.MachineSetStatus {
 		if machinestate.Available(m, s.Set.Spec.MinReadySeconds, s.Now) {
 			status.AvailableReplicas++
 		}
-		if conditionIsTrue(m, v1beta1.ConditionUpToDate) {
+		if machinestate.UpToDate(m) {
 			status.UpToDateReplicas++
 		}
 	}
@@ -58,12 +59,12 @@ func Status(s State, p Plan, failure Reason) v1beta1.MachineSetStatus {
 	c := conditions{status: &status, generation: s.Set.Generation, now: s.Now}
 	missing := int(s.Set.ReplicasOrDefault()) - int(status.Replicas)
 	if !s.Set.DeletionTimestamp.IsZero() {
-		missing = 0 // It makes no more; what it has is the garbage collector's.
+		missing = 0 // It creates no more, and the garbage collector deletes its machines.
 	}
 	c.scaling(missing, deleting, s, p)
 	c.machinesReady(missing, unready)
 	if failure.Reason == "" {
-		failure = p.Refused
+		failure = p.CreationBlocked
 	}
 	c.problem(v1beta1.ConditionReplicaFailure, failure, v1beta1.ReasonNoFailure)
 	c.problem(v1beta1.ConditionFrozen, p.Frozen, v1beta1.ReasonThawed)
@@ -89,7 +90,7 @@ func (c conditions) set(condition string, truth bool, reason, message string) {
 	})
 }
 
-// problem sets a condition that says what is wrong. It appears with the first problem.
+// problem sets a condition that reports a problem. It is missing until the first problem.
 func (c conditions) problem(condition string, problem Reason, over string) {
 	switch {
 	case problem.Reason != "":
@@ -101,18 +102,18 @@ func (c conditions) problem(condition string, problem Reason, over string) {
 
 func (c conditions) scaling(missing, deleting int, s State, p Plan) {
 	switch {
-	case missing > 0 && s.Over > 0:
-		c.set(v1beta1.ConditionScalingUp, true, v1beta1.ReasonScalingUp, noRoom)
+	case missing > 0 && s.OverCapacity > 0:
+		c.set(v1beta1.ConditionScalingUp, true, v1beta1.ReasonScalingUp, noCapacity)
 	case missing > 0:
 		c.set(v1beta1.ConditionScalingUp, true, v1beta1.ReasonScalingUp, "")
 	case p.BackingOff:
-		c.set(v1beta1.ConditionScalingUp, false, v1beta1.ReasonBackingOff, "Failed machines are not replaced yet, since their replacements failed too.")
+		c.set(v1beta1.ConditionScalingUp, false, v1beta1.ReasonBackingOff, "Failed machines are not replaced yet, because their replacements failed too.")
 	default:
 		c.set(v1beta1.ConditionScalingUp, false, v1beta1.ReasonAtDesiredReplicas, "")
 	}
 	switch {
-	case len(p.Held) > 0:
-		c.set(v1beta1.ConditionScalingDown, true, v1beta1.ReasonScalingDown, s.Kept.message(p.Held))
+	case len(p.Blocked) > 0:
+		c.set(v1beta1.ConditionScalingDown, true, v1beta1.ReasonScalingDown, s.Availability.message(p.Blocked))
 	case missing < 0 || deleting > 0:
 		c.set(v1beta1.ConditionScalingDown, true, v1beta1.ReasonScalingDown, "")
 	default:
@@ -120,14 +121,14 @@ func (c conditions) scaling(missing, deleting int, s State, p Plan) {
 	}
 }
 
-// machinesReady names one machine only: a message that counted would be written with every machine.
+// machinesReady names one machine only: a message with a count would change with every machine.
 func (c conditions) machinesReady(missing int, unready []*v1beta1.Machine) {
 	switch {
 	case len(unready) > 0:
 		m := first(unready, 1)[0]
 		message := fmt.Sprintf("Machine %s is not Ready.", m.Name)
 		if r := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady); r != nil {
-			message = brief(fmt.Sprintf("Machine %s is not Ready: %s: %s", m.Name, r.Reason, r.Message))
+			message = wording.Brief(fmt.Sprintf("Machine %s is not Ready: %s: %s", m.Name, r.Reason, r.Message))
 		}
 		c.set(v1beta1.ConditionMachinesReady, false, v1beta1.ReasonMachinesNotReady, message)
 	case missing > 0:
@@ -147,8 +148,8 @@ func unadopted(p Plan) Reason {
 	return Reason{p.UnadoptedReason, "The set has as many machines as it wants and does not adopt what matches: " + namesOf(p.Unadopted)}
 }
 
-// frozenBy says why a set with the freeze label is frozen: by the reason that the label names or, if whoever set it gave
-// one in the condition, by that, or by a person.
+// frozenBy says why a set with the freeze label is frozen: for the reason that the label names, or that the condition gave
+// when the label was set, or because a person set the label.
 func frozenBy(set *v1beta1.MachineSet, label string) Reason {
 	const message = "The label " + v1beta1.LabelFreeze + " stops the creation of machines."
 	was := meta.FindStatusCondition(set.Status.Conditions, v1beta1.ConditionFrozen)
@@ -163,7 +164,7 @@ func frozenBy(set *v1beta1.MachineSet, label string) Reason {
 	if frozen {
 		switch was.Reason {
 		case v1beta1.ReasonControlPlaneUnreachable, v1beta1.ReasonTargetCredentialsRefused, v1beta1.ReasonControlCredentialsRefused:
-			// The process itself was stopped.
+			// This process was stopped; that is not the reason of the label.
 		default:
 			return Reason{was.Reason, was.Message}
 		}
@@ -171,20 +172,20 @@ func frozenBy(set *v1beta1.MachineSet, label string) Reason {
 	return Reason{v1beta1.ReasonFrozenByLabel, message}
 }
 
-// failedMachines sums up those that failed or are refused, the newest failures first, in an order that only they change.
+// failedMachines sums up the failed and unlaunchable machines, the newest failures first.
 func failedMachines(machines []*v1beta1.Machine) []v1beta1.FailedMachine {
 	var summaries []v1beta1.FailedMachine
 	for _, m := range machines {
-		launched := machinestate.Refused(m)
+		launched := machinestate.Unlaunchable(m)
 		switch {
-		case !live(m):
+		case !machinestate.Live(m):
 		case machinestate.Failed(m):
 			summaries = append(summaries, v1beta1.FailedMachine{
-				Name: m.Name, Reason: string(m.Status.FailureReason), Message: brief(m.Status.FailureMessage), Time: failedAt(m),
+				Name: m.Name, Reason: string(m.Status.FailureReason), Message: wording.Brief(m.Status.FailureMessage), Time: failedAt(m),
 			})
 		case launched != nil:
 			summaries = append(summaries, v1beta1.FailedMachine{
-				Name: m.Name, Reason: launched.Reason, Message: brief(launched.Message), Time: launched.LastTransitionTime.DeepCopy(),
+				Name: m.Name, Reason: launched.Reason, Message: wording.Brief(launched.Message), Time: launched.LastTransitionTime.DeepCopy(),
 			})
 		}
 	}
@@ -194,7 +195,7 @@ func failedMachines(machines []*v1beta1.Machine) []v1beta1.FailedMachine {
 	return summaries[:min(len(summaries), maxFailedMachines)]
 }
 
-// failedAt is when the machine stopped being Ready or, if it never said, when something last happened to it.
+// failedAt is when the machine stopped being Ready or, if it has no such condition, the time of its last operation.
 func failedAt(m *v1beta1.Machine) *metav1.Time {
 	if c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionReady); c != nil && c.Status != metav1.ConditionTrue {
 		return c.LastTransitionTime.DeepCopy()

@@ -30,7 +30,7 @@ func TestStatus(t *testing.T) {
 		state   State
 		failure Reason
 	}{
-		{name: "at-rest", state: stateOf(aSet(2), several("m", 2, up)...)},
+		{name: "settled", state: stateOf(aSet(2), several("m", 2, up)...)},
 		{name: "without-machines", state: stateOf(aSet(0))},
 		{name: "coming-up", state: stateOf(aSet(4, minReady(60)), newMachine("a", up), newMachine("b", readyFor(time.Second)), newMachine("c", notReady), newMachine("d"))},
 		{name: "scaling-down", state: stateOf(aSet(1), newMachine("a", up), newMachine("b", up), newMachine("c", up, leaving))},
@@ -65,13 +65,13 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// S-23: a status that is written before the set has acted, or while it waits for its cache, does not claim that it has. What is
-// held back for a reason that the status tells is acted upon.
+// S-23: a status that is written before the set has acted, or while it waits for its cache, does not set
+// observedGeneration. Waiting for a reason that the status reports counts as having acted.
 func TestAGenerationIsObservedWhenItWasActedUpon(t *testing.T) {
 	failing := stateOf(aSet(2), newMachine("a", up))
 	failing.NextCreation, failing.CreationFailure = epoch.Add(time.Minute), Reason{v1beta1.ReasonMachineCreateFailed, "quota"}
 	needed := stateOf(aSet(1), newMachine("a", up), newMachine("b", up))
-	needed.Kept = Kept{Least: 2}
+	needed.Availability = Availability{MinAvailable: 2}
 	for _, test := range []struct {
 		name      string
 		state     State

@@ -10,9 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machinestate"
 )
 
-// template is what a set's template asks of its machines, prepared once for all of them.
+// template is a set's template, prepared once for all machines.
 type template struct {
 	spec        *v1beta1.MachineSpec
 	labels      map[string]string
@@ -20,11 +21,11 @@ type template struct {
 	owner       metav1.OwnerReference
 	namespace   string
 
-	// The same maps once more, to be compared with those of each machine.
+	// The same maps as lists, to compare with those of each machine.
 	labelPairs, annotationPairs, nodeLabelPairs, nodeAnnotationPairs pairs
 }
 
-// pairs are those of a map that is compared with many others: a list is faster to go through, most of all a short one.
+// pairs are the entries of a map that is compared with many others: iterating over a list is faster.
 type pairs []pair
 
 type pair struct{ key, value string }
@@ -113,14 +114,14 @@ func (t template) machine(provider string) *v1beta1.Machine {
 	return m
 }
 
-// propagate returns the machine with what of the template reaches machines in place, which is everything that does not
-// make another instance; nil if there is nothing to change. Keys that others put on the machine stay.
+// propagate returns the machine with the template's fields that are propagated in place: all that do not need a new
+// instance. It returns nil if there is nothing to change. Keys that others put on the machine stay.
 func (t template) propagate(m *v1beta1.Machine) *v1beta1.Machine {
 	if t.inSync(m) {
 		return nil
 	}
 	var before applied
-	// A record that does not parse counts as none: nothing is removed then.
+	// An invalid record counts as empty: nothing is removed then.
 	if err := json.Unmarshal([]byte(m.Annotations[v1beta1.AnnotationLastAppliedTemplate]), &before); err != nil {
 		before = applied{}
 	}
@@ -133,15 +134,15 @@ func (t template) propagate(m *v1beta1.Machine) *v1beta1.Machine {
 	node.Taints = mergeTaints(node.Taints, want.Taints, before.Taints)
 	node.StartupTaints = mergeTaints(node.StartupTaints, want.StartupTaints, before.StartupTaints)
 	hooks := &changed.Spec.LifecycleHooks
-	hooks.PreDrain = mergeHooks(hooks.PreDrain, t.spec.LifecycleHooks.PreDrain, before.PreDrain, live(m))
-	hooks.PreTerminate = mergeHooks(hooks.PreTerminate, t.spec.LifecycleHooks.PreTerminate, before.PreTerminate, live(m))
+	hooks.PreDrain = mergeHooks(hooks.PreDrain, t.spec.LifecycleHooks.PreDrain, before.PreDrain, machinestate.Live(m))
+	hooks.PreTerminate = mergeHooks(hooks.PreTerminate, t.spec.LifecycleHooks.PreTerminate, before.PreTerminate, machinestate.Live(m))
 	if !sameTimeouts(m.Spec.Timeouts, t.spec.Timeouts) {
 		changed.Spec.Timeouts = *t.spec.Timeouts.DeepCopy()
 	}
 	return changed
 }
 
-// inSync is asked for every machine in every round, so it allocates nothing.
+// inSync is called for every machine in every round, so it allocates nothing.
 func (t template) inSync(m *v1beta1.Machine) bool {
 	return t.labelPairs.in(m.Labels) && t.annotationPairs.in(m.Annotations) &&
 		t.nodeLabelPairs.in(m.Spec.Node.Labels) && t.nodeAnnotationPairs.in(m.Spec.Node.Annotations) &&
@@ -152,7 +153,7 @@ func (t template) inSync(m *v1beta1.Machine) bool {
 		sameTimeouts(m.Spec.Timeouts, t.spec.Timeouts)
 }
 
-// sameLists reports whether a merge patch from one machine to the other leaves lists alone; it would replace them whole.
+// sameLists reports whether a merge patch from one machine to the other changes no list: it would replace a list as a whole.
 func sameLists(a, b *v1beta1.Machine) bool {
 	return equality.Semantic.DeepEqual(a.Spec.Node.Taints, b.Spec.Node.Taints) &&
 		equality.Semantic.DeepEqual(a.Spec.Node.StartupTaints, b.Spec.Node.StartupTaints) &&
@@ -185,8 +186,8 @@ func mergeTaints(current, wanted []corev1.Taint, before []string) []corev1.Taint
 	return append(merged, wanted...)
 }
 
-// mergeHooks adds a hook only when the template gains it: its owner takes it off a machine when it is done there. A
-// machine that is being deleted gets no new ones.
+// mergeHooks adds a hook only when the template gains it, because its owner removes it from a machine when it is done
+// there. A machine being deleted gets no new hooks.
 func mergeHooks(current, wanted []v1beta1.LifecycleHook, before []string, add bool) []v1beta1.LifecycleHook {
 	var merged []v1beta1.LifecycleHook
 	for _, hook := range current {
@@ -210,6 +211,25 @@ func mergeHooks(current, wanted []v1beta1.LifecycleHook, before []string, add bo
 func sameTimeouts(a, b v1beta1.MachineTimeouts) bool {
 	return a.CreationOrDefault() == b.CreationOrDefault() && a.UpdateOrDefault() == b.UpdateOrDefault() &&
 		a.DrainOrDefault() == b.DrainOrDefault() && a.VolumeDetachOrDefault() == b.VolumeDetachOrDefault()
+}
+
+// sameInPlace compares what a set propagates to machines in place.
+func sameInPlace(a, b *v1beta1.MachineSpec) bool {
+	return equality.Semantic.DeepEqual(a.Node, b.Node) && equality.Semantic.DeepEqual(a.LifecycleHooks, b.LifecycleHooks) && sameTimeouts(a.Timeouts, b.Timeouts)
+}
+
+// sameInstanceSpec reports whether both would make the same instance.
+func sameInstanceSpec(a, b *v1beta1.MachineSpec) bool {
+	return a.Provider == b.Provider && a.Version == b.Version &&
+		equality.Semantic.DeepEqual(a.ClassRef, b.ClassRef) &&
+		equality.Semantic.DeepEqual(a.ProviderSpec, b.ProviderSpec) &&
+		equality.Semantic.DeepEqual(a.CredentialsRef, b.CredentialsRef) &&
+		equality.Semantic.DeepEqual(a.UserDataRef, b.UserDataRef)
+}
+
+func has(m map[string]string, key string) bool {
+	_, ok := m[key]
+	return ok
 }
 
 func containsTaints(taints, subset []corev1.Taint) bool {

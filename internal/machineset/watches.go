@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,10 +22,12 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/index"
+	"machinist.dev/machinist/internal/machinestate"
+	"machinist.dev/machinist/internal/preservation"
 	"machinist.dev/machinist/internal/wiring"
 )
 
-// orphanIndex finds Machines without a controller, which is where a set looks for some to adopt.
+// orphanIndex finds Machines without a controller, for adoption.
 const (
 	orphanIndex = "machine.orphan"
 	orphanValue = "true"
@@ -51,11 +54,11 @@ func (r *Reconciler) Register(mgr manager.Manager) error {
 	return r.Wiring().Add(mgr, nil)
 }
 
-// Wiring is the one table of what wakes a set.
+// Wiring lists the events that trigger a pass over a set.
 func (r *Reconciler) Wiring() wiring.Controller {
 	return wiring.Controller{
 		Name: "machineset", Reconciler: r, Concurrency: r.Concurrency,
-		For: &wiring.Watch{Object: &v1beta1.MachineSet{}, Predicate: r.echo.Filter(setChanged())},
+		For: &wiring.Watch{Object: &v1beta1.MachineSet{}, Predicate: r.ownWrites.Filter(setChanged())},
 		Watches: []wiring.Watch{
 			wiring.SpecChangesFirst(&v1beta1.MachineSet{}),
 			{Object: &v1beta1.Machine{}, Keys: r.machineEvents(), Predicate: machineChanged()},
@@ -64,15 +67,15 @@ func (r *Reconciler) Wiring() wiring.Controller {
 	}
 }
 
-// Passes over one set that machines ask for are spaced by perMachine for each of its machines, up to maxSpacing. A pass
-// costs a few microseconds for each machine, and a fleet that comes up, or goes, has several events for each: without the
-// space between them the cost would grow with the square of the fleet.
+// Passes that events of machines trigger are spaced by perMachine for each machine of the set, up to maxSpacing. A pass
+// costs a few microseconds for each machine, and machines that come up or go have several events each: without spacing the
+// cost would grow with the square of the number of machines.
 const (
 	perMachine = 400 * time.Microsecond
 	maxSpacing = 2 * time.Second
 )
 
-// machineEvents brings the events of a machine to the sets that it concerns.
+// machineEvents enqueues the sets that an event of a machine affects.
 func (r *Reconciler) machineEvents() handler.EventHandler {
 	enqueue := func(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request], objects ...client.Object) {
 		for _, o := range objects {
@@ -104,13 +107,13 @@ func (r *Reconciler) setsOfMachine(ctx context.Context, o client.Object) []recon
 	})
 }
 
-// setsOfDeployment returns the sets that a deployment's bounds hold for.
+// setsOfDeployment returns the sets of a deployment, which must keep its bounds.
 func (r *Reconciler) setsOfDeployment(ctx context.Context, o client.Object) []reconcile.Request {
 	return r.sets(ctx, o, func(*v1beta1.MachineSet) bool { return true }, client.MatchingFields{index.MachineSetByOwner: string(o.GetUID())})
 }
 
-// sets returns the sets in the object's namespace that are wanted. It runs where events are handed out, so it does not
-// wait for writes under way.
+// sets returns the wanted sets in the object's namespace. It runs in the event handler, so it does not wait for writes in
+// progress.
 func (r *Reconciler) sets(ctx context.Context, o client.Object, wanted func(*v1beta1.MachineSet) bool, options ...client.ListOption) []reconcile.Request {
 	list := &v1beta1.MachineSetList{}
 	options = append(options, client.InNamespace(o.GetNamespace()), client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency)
@@ -127,7 +130,7 @@ func (r *Reconciler) sets(ctx context.Context, o client.Object, wanted func(*v1b
 	return requests
 }
 
-// setChanged drops what a set writes itself: its status.
+// setChanged drops changes of the status only, which the controller writes itself.
 func setChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		was, is := e.ObjectOld, e.ObjectNew
@@ -137,11 +140,45 @@ func setChanged() predicate.Predicate {
 	}}
 }
 
-// machineChanged drops what changes nothing that a set decides upon or reports.
+// machineChanged drops changes that affect neither the plan nor the status of a set.
 func machineChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		was, ok := e.ObjectOld.(*v1beta1.Machine)
 		is, also := e.ObjectNew.(*v1beta1.Machine)
-		return !ok || !also || concerns(was, is)
+		return !ok || !also || affectsSet(was, is)
 	}}
+}
+
+// affectsSet reports whether a set must reconcile because of a change of its machine.
+func affectsSet(was, is *v1beta1.Machine) bool {
+	if machinestate.Live(was) != machinestate.Live(is) || was.UID != is.UID ||
+		!maps.Equal(was.Labels, is.Labels) || !maps.Equal(was.Annotations, is.Annotations) ||
+		!equality.Semantic.DeepEqual(was.OwnerReferences, is.OwnerReferences) {
+		return true
+	}
+	if was.Generation != is.Generation && !sameInPlace(&was.Spec, &is.Spec) {
+		return true
+	}
+	if !machinestate.Live(is) {
+		return false // Only its removal matters now.
+	}
+	if preservation.Due(was) != preservation.Due(is) || machinestate.Failed(was) != machinestate.Failed(is) || machinestate.Running(was) != machinestate.Running(is) || machinestate.Starting(was) != machinestate.Starting(is) ||
+		was.Status.FailureReason != is.Status.FailureReason || was.Status.FailureMessage != is.Status.FailureMessage {
+		return true
+	}
+	for _, condition := range []string{v1beta1.ConditionReady, v1beta1.ConditionUpToDate, v1beta1.ConditionRemediationRequested, v1beta1.ConditionInterruptionNotice, v1beta1.ConditionLaunched} {
+		before, after := meta.FindStatusCondition(was.Status.Conditions, condition), meta.FindStatusCondition(is.Status.Conditions, condition)
+		if !sameCondition(before, after) {
+			return true
+		}
+	}
+	return false
+}
+
+// sameCondition compares what a set uses of a condition: the reason only of one that is not True.
+func sameCondition(a, b *metav1.Condition) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Status == b.Status && a.LastTransitionTime.Equal(&b.LastTransitionTime) && (a.Status == metav1.ConditionTrue || a.Reason == b.Reason)
 }

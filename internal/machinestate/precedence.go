@@ -4,17 +4,15 @@ import (
 	"cmp"
 	"strconv"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Precedence says how early a set deletes a machine when there are too many: of two machines the lower one goes first. Of
-// equal ones the set's delete policy chooses.
+// Precedence says how early a set deletes a machine when there are too many: of two machines the lower one goes first. The
+// set's delete policy chooses between equal ones.
 type Precedence struct {
 	// Most important first.
 	unmarked   bool
-	healthy    bool // not to be replaced
+	healthy    bool // not ToBeReplaced
 	launched   bool
 	untroubled bool // not Unhealthy
 	priority   int
@@ -23,14 +21,13 @@ type Precedence struct {
 
 // PrecedenceOf returns the precedence of a machine.
 func PrecedenceOf(m *v1beta1.Machine) Precedence {
-	_, marked := m.Annotations[v1beta1.AnnotationDeleteMachine]
 	return Precedence{
-		unmarked:   !marked,
+		unmarked:   !MarkedForDeletion(m),
 		healthy:    !ToBeReplaced(m),
 		launched:   m.Spec.ProviderID != "",
 		untroubled: m.Status.Phase != v1beta1.MachineUnhealthy,
 		priority:   deletePriority(m),
-		ready:      meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady),
+		ready:      Ready(m),
 	}
 }
 
@@ -46,8 +43,9 @@ func (p Precedence) Compare(other Precedence) int {
 	)
 }
 
-// Coarse returns the precedence without what orders machines that go early for the same reason, such as those that are marked.
-// Whoever foresees what a set will do uses it: between the two a machine may become Ready, or be launched.
+// Coarse returns the precedence without what orders machines that go early for the same reason, such as those annotated for
+// deletion. A deployment that predicts what its set will delete uses it: until the set acts, a machine may become Ready, or
+// be launched.
 func (p Precedence) Coarse() Precedence {
 	switch {
 	case !p.unmarked:

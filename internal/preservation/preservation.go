@@ -1,6 +1,6 @@
-// Package preservation says which Machines are set aside to be looked at, and which are about to be. The provider process
-// sets them aside; a set that owns one waits for that, and both must agree upon which those are: a machine for which only
-// one of them waits would be deleted too early, or never.
+// Package preservation says which Machines are preserved for inspection, and which are about to be. The provider process
+// preserves them, and the set that owns one waits for that. Both must agree: a machine for which only one of them waits would
+// be deleted too early, or never.
 package preservation
 
 import (
@@ -8,17 +8,19 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machinestate"
 )
 
-// Preserved reports whether the Machine is preserved. It belongs to no set then, whatever else it says.
-func Preserved(m *v1beta1.Machine) bool {
-	_, aside := m.Annotations[v1beta1.AnnotationPreservedUntil]
-	return aside
+// Preserved reports whether the Machine is preserved. Then it belongs to no set, whatever its owner references are.
+func Preserved[M metav1.Object](m M) bool {
+	_, preserved := m.GetAnnotations()[v1beta1.AnnotationPreservedUntil]
+	return preserved
 }
 
-// Until returns the time until which a Machine that was set aside is kept.
+// Until returns when the preservation of a Machine ends.
 func Until(m *v1beta1.Machine) (time.Time, error) {
 	value := m.Annotations[v1beta1.AnnotationPreservedUntil]
 	until, err := time.Parse(time.RFC3339, value)
@@ -38,15 +40,16 @@ func Invalid(m *v1beta1.Machine) string {
 	}
 }
 
-// OverLimit reports whether the Machine is not preserved because enough others are, and is replaced as any other. That holds
-// until it is replaced, or recovers: whether others are still preserved may change at any time.
+// OverLimit reports whether the Machine is not preserved because too many others are, and is replaced like any other. It
+// stays so until the Machine is replaced or recovers, even if others are no longer preserved.
 func OverLimit(m *v1beta1.Machine) bool {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionPreserved)
 	return m.Annotations[v1beta1.AnnotationPreserve] == v1beta1.PreserveWhenFailed && c != nil && c.Status == "False" &&
-		c.Reason == v1beta1.ReasonTooManyPreserved && toBeReplaced(m)
+		c.Reason == v1beta1.ReasonTooManyPreserved && replacedForFailure(m)
 }
 
-// SameOrigin reports whether two Machines, preserved or not, are or were of one MachineDeployment, or of one MachineSet alone.
+// SameOrigin reports whether two Machines, preserved or not, are or were of one MachineDeployment, or of one MachineSet
+// alone.
 func SameOrigin(a, b *v1beta1.Machine) bool {
 	from := Origin(a)
 	return a.Namespace == b.Namespace && from != "" && from == Origin(b)
@@ -67,38 +70,23 @@ func Origin(m *v1beta1.Machine) string {
 	return "MachineSet " + name
 }
 
-// Due reports whether the Machine is to be set aside as soon as possible. One without an instance has nothing to look at.
+// Due reports whether the Machine will be preserved as soon as possible. One without an instance has nothing to inspect.
 func Due(m *v1beta1.Machine) bool {
 	switch m.Annotations[v1beta1.AnnotationPreserve] {
 	case v1beta1.PreserveNow:
 	case v1beta1.PreserveWhenFailed:
-		if !toBeReplaced(m) || OverLimit(m) {
+		if !replacedForFailure(m) || OverLimit(m) {
 			return false
 		}
 	default:
 		return false
 	}
-	return m.DeletionTimestamp.IsZero() && !Preserved(m) && m.Status.Instance != nil && !m.Replacing() && !untouchable(m)
+	return machinestate.Live(m) && !Preserved(m) && m.Status.Instance != nil && !m.Replacing() && !machinestate.Unchangeable(m)
 }
 
-// untouchable reports whether an annotation or a label forbids to do anything to the Machine.
-func untouchable(m *v1beta1.Machine) bool {
-	_, paused := m.Annotations[v1beta1.AnnotationPaused]
-	_, pausedToo := m.Annotations[v1beta1.AnnotationClusterAPIPaused]
-	version, versioned := m.Labels[v1beta1.LabelTypeVersion]
-	return paused || pausedToo || versioned && version != v1beta1.TypeVersion
-}
-
-// toBeReplaced reports whether the owner of the Machine would replace it now. Where it would not, setting the Machine
-// aside would make it do so.
-func toBeReplaced(m *v1beta1.Machine) bool {
-	if _, skip := m.Annotations[v1beta1.AnnotationSkipRemediation]; skip {
-		return false
-	}
-	verdict := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
-	requested := verdict != nil && verdict.Status == "True"
-	if verdict != nil && !requested && verdict.Reason == v1beta1.ReasonRetriesExhausted {
-		return false
-	}
-	return m.Status.Phase == v1beta1.MachineFailed || requested && verdict.Reason != v1beta1.ReasonExternalRemediation
+// replacedForFailure reports whether the set of the Machine would replace it now because it failed or was found unhealthy.
+// If it would not, preserving the Machine would cause a replacement. An interrupted Machine cannot be preserved: the cloud
+// removes its instance.
+func replacedForFailure(m *v1beta1.Machine) bool {
+	return machinestate.FailedOrUnhealthy(m) && !machinestate.ReplacementExempt(m)
 }

@@ -1,11 +1,28 @@
 package wording
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestCount(t *testing.T) {
 	for n, want := range map[int]string{0: "0 machines", 1: "1 machine", 2: "2 machines"} {
 		if got := Count(n, "machine"); got != want {
 			t.Errorf("Count(%d) = %q, want %q", n, got, want)
+		}
+	}
+}
+
+func TestBrief(t *testing.T) {
+	full := strings.Repeat("a", most)
+	for message, want := range map[string]string{
+		"short":                 "short",
+		full:                    full,
+		full + "b":              full + "…",
+		full[:most-1] + "ü and": full[:most-1] + "…", // not half of a character
+	} {
+		if got := Brief(message); got != want {
+			t.Errorf("Brief of %d bytes has %d bytes: %.20q…", len(message), len(got), got)
 		}
 	}
 }

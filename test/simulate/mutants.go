@@ -24,7 +24,7 @@ type mutant struct {
 }
 
 // withoutRoom lets a set make what it was told, whatever room its deployment has (S-19).
-var withoutRoom = &mutant{file: "internal/machineset/room.go", from: "	if len(siblings) == 0 {", to: "	if len(siblings) >= 0 {"}
+var withoutRoom = &mutant{file: "internal/machineset/capacity.go", from: "	if len(siblings) == 0 {", to: "	if len(siblings) >= 0 {"}
 
 // mutants are the planted bugs.
 var mutants = []mutant{
@@ -41,13 +41,13 @@ var mutants = []mutant{
 	},
 	{
 		name: "stale-sets", file: "internal/machinedeployment/claim.go",
-		from: "	found := pointers(cached.Items)\n	if p.known.trusted {", to: "	found := pointers(cached.Items)\n	if true {", without: withoutRoom,
+		from: "	found := pointers(cached.Items)\n	if p.known.cache.Confirmed() {", to: "	found := pointers(cached.Items)\n	if true {", without: withoutRoom,
 		scenario: "roll", finds: "I3",
 	},
 	{
 		name: "trusted-too-early", file: "internal/machinedeployment/controller.go",
-		from: "err == nil && p.proven", to: "err == nil", without: withoutRoom,
-		scenario: "roll", finds: "I3", last: 229,
+		from: "err == nil && p.cacheConfirmed", to: "err == nil", without: withoutRoom,
+		scenario: "roll", finds: "I3", last: 11768,
 	},
 	{
 		name: "finalizer-removed-early", file: "internal/machine/teardown.go",
@@ -75,27 +75,27 @@ var mutants = []mutant{
 		scenario: "scale-down", finds: "order",
 	},
 	{
-		name: "lost-instance-not-looked-for", file: "internal/machine/teardown.go",
+		name: "lost-instance-not-searched-for", file: "internal/machine/teardown.go",
 		from: "p.findLost, p.awaitPreDrainHooks,", to: "p.awaitPreDrainHooks,",
 		scenario: "create-then-delete", finds: "nodes",
 	},
 	{
-		name: "doubtful-writes-trusted", file: "internal/machineset/memory.go",
-		from: `func (r *recollection) mistrust() { r.floor = "" }`, to: "func (r *recollection) mistrust() {}",
-		scenario: "scale-up", finds: "I3", last: 5053,
+		name: "doubtful-writes-trusted", file: "internal/freshness/tracker.go",
+		from: `	t.minVersion, t.confirmed = "", false`, to: "	t.confirmed = false",
+		scenario: "scale-up", finds: "I3", last: 743,
 	},
 	{
 		name: "mark-ignored-by-the-set", file: "internal/machinestate/precedence.go",
-		from: "!marked,", to: "marked || true,",
+		from: "!MarkedForDeletion(m),", to: "true,",
 		scenario: "autoscaler", finds: "autoscaler: the manager deleted",
 	},
 	{
 		name: "mark-seen-late-by-the-set", file: "internal/machineset/controller.go",
-		from: "case plan.Chosen && !p.marksSeen:", to: "case false:",
+		from: "case plan.Chosen && !p.asNewAsSpec:", to: "case false:",
 		scenario: "autoscaler", finds: "autoscaler: the manager deleted",
 	},
 	{
-		name: "mark-never-dropped", file: "internal/machineset/marks.go",
+		name: "mark-never-dropped", file: "internal/machineset/autoscaler_annotation.go",
 		from: "return marked, err == nil", to: "return marked, err == nil && false",
 		scenario: "autoscaler", finds: "still has a mark",
 	},
@@ -110,7 +110,7 @@ var mutants = []mutant{
 		scenario: "autoscaler-roll", finds: "autoscaler: the manager deleted",
 	},
 	{
-		name: "selection-ignored", file: "internal/machineset/hand_over.go",
+		name: "selection-ignored", file: "internal/machineset/handover.go",
 		from: "	if onlySelected {", to: "	if onlySelected && n < 0 {",
 		scenario: "in-place-by-selection", finds: "selection: ",
 	},
@@ -126,7 +126,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "stale-count", file: "internal/machineset/controller.go",
-		from: "case plan.Counts() && !p.trusted:", to: "case false:",
+		from: "case plan.DependsOnCount() && !p.trusted:", to: "case false:",
 		scenario: "scale-up", finds: "I3",
 	},
 	{
@@ -150,23 +150,23 @@ var mutants = []mutant{
 		scenario: "adopt", finds: "at rest, but|after the last disturbance|still waits",
 	},
 	{
-		name: "failed-machine-not-kept", file: "internal/machineset/facts.go",
-		from: "!preservation.Due(m) && ", to: "",
+		name: "failed-machine-not-kept", file: "internal/machineset/remediation.go",
+		from: "!preservation.Due(m) && ", to: "(true || preservation.Due(m)) && ",
 		scenario: "preserve", finds: "preservation: ",
 	},
 	{
 		name: "kept-machine-scaled-down", file: "internal/machineset/scale.go",
-		from: "staying := notToBeSetAside(kept)", to: "staying := kept",
+		from: "staying := withoutDueForPreservation(active)", to: "staying := active",
 		scenario: "preserve", finds: "preservation: ",
 	},
 	{
-		name: "kept-machine-counted", file: "internal/machine/preservation.go",
+		name: "preserved-machine-counted", file: "internal/machine/preservation.go",
 		from: "		m.OwnerReferences = slices.DeleteFunc", to: "		_ = slices.DeleteFunc",
 		scenario: "preserve", finds: "preservation: |after the last disturbance|at rest, but|no rest",
 	},
 	{
-		name: "availability-left-to-the-deployment", file: "internal/machineset/kept.go",
-		from: "	if k.Least <= 0 {", to: "	if true {",
+		name: "availability-left-to-the-deployment", file: "internal/machineset/availability.go",
+		from: "	if k.MinAvailable <= 0 {", to: "	if true {",
 		scenario: "autoscaler", finds: "I3: manager deleted", last: 339,
 	},
 	{

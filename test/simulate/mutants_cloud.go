@@ -35,7 +35,7 @@ func cloudMutants() []mutant {
 		},
 		{
 			name: "providers-clock-trusted", file: "internal/safety/orphans/plan.go",
-			from: "told >= r.MinAge+clockDifference || told >= r.MinAge && known", to: "told >= r.MinAge",
+			from: "reported >= r.MinAge+clockDifference || reported >= r.MinAge && known", to: "reported >= r.MinAge",
 			cloud: "clock-behind", finds: "orphans: ",
 		},
 		{

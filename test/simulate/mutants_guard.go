@@ -6,7 +6,7 @@ var lastTry = &mutant{file: "internal/machine/outage.go", from: "left <= 0 && !p
 // withoutOwnAge has an orphan's age judged by the provider's clock alone: who knows an orphan for so long has seen it twice.
 var withoutOwnAge = &mutant{
 	file: "internal/safety/orphans/plan.go",
-	from: "told >= r.MinAge+clockDifference || told >= r.MinAge && known", to: "told >= r.MinAge || known",
+	from: "reported >= r.MinAge+clockDifference || reported >= r.MinAge && known", to: "reported >= r.MinAge || known",
 }
 
 // withoutBrake has a person confirm each removal of an orphan (F-45).
@@ -46,7 +46,7 @@ func guardMutants() []mutant {
 			scenario: "orphans-seen-late", finds: "orphans: .* has it",
 		},
 		{
-			name: "no-second-sighting", file: "internal/safety/orphans/plan.go", without: withoutOwnAge,
+			name: "no-second-observation", file: "internal/safety/orphans/plan.go", without: withoutOwnAge,
 			from: "case !again:", to: "case !again && s.MaxDeletes < 0:",
 			scenario: "orphans", finds: "orphans: .* first seen",
 		},
@@ -94,7 +94,7 @@ func guardMutants() []mutant {
 		},
 		{
 			name: "meltdown-without-new-clocks", file: "internal/healthcheck/controller.go",
-			from: "	situation.Clocks.Recovered = p.memory.recovered\n", to: "",
+			from: "	situation.Clocks.Recovered = p.state.recovered\n", to: "",
 			scenario: "meltdown", finds: "I6: machine .* marked",
 		},
 		{
@@ -109,7 +109,7 @@ func guardMutants() []mutant {
 		},
 		{
 			name: "health-timeout-by-another-clock", file: "internal/healthcheck/observed.go",
-			from: "	if c.Seen != nil {", to: "	if c.Seen != nil && now.IsZero() {",
+			from: "	if c.Observed != nil {", to: "	if c.Observed != nil && now.IsZero() {",
 			scenario: "clocks-differ", finds: "I6: machine .* marked|after the last disturbance",
 		},
 		{
@@ -119,12 +119,12 @@ func guardMutants() []mutant {
 		},
 		{
 			name: "recovered-machine-replaced", file: "internal/machineset/remediation.go",
-			from: "	return min(at.Add(withdrawal).Sub(now), began", to: "	return min(0, at.Sub(now), began",
+			from: "	return min(at.Add(recoveryGrace).Sub(now), began", to: "	return min(0, at.Sub(now), began",
 			scenario: "remediate", finds: "I3|health: ",
 		},
 		{
 			name: "judgement-never-due", file: "internal/healthcheck/controller.go",
-			from: "		p.wakeIn(j.RecheckAfter)\n", to: "",
+			from: "		p.requeueIn(j.RecheckAfter)\n", to: "",
 			scenario: "remediate", finds: "at rest, but|after the last disturbance",
 		},
 		{
@@ -154,13 +154,13 @@ func guardMutants() []mutant {
 			scenario: "overshoot", finds: ".",
 		},
 		{
-			name: "marks-never-taken-off", file: "internal/machinedeployment/marker.go",
-			from: "	after := withoutMarks(&before, m.Spec.Node)\n", to: "	after := withoutMarks(&before, m.Spec.Node)\n	after = nil\n",
+			name: "marks-never-taken-off", file: "internal/machinedeployment/node_tainter.go",
+			from: "	after := withoutOutdatedTaint(&before, m.Spec.Node)\n", to: "	after := withoutOutdatedTaint(&before, m.Spec.Node)\n	after = nil\n",
 			scenario: "marks", finds: "cannot be used|of an old revision|has the annotation",
 		},
 		{
-			name: "marks-seen-late", file: "internal/machinedeployment/marker.go",
-			from: " || want == unmarked && shown)", to: " || shown && want == asTheyAre)",
+			name: "marks-seen-late", file: "internal/machinedeployment/node_tainter.go",
+			from: " || want == untainted && appeared)", to: " || appeared && want == leaveAsIs)",
 			scenario: "marks", finds: "cannot be used|of an old revision|has the annotation", last: 5355,
 		},
 		{
@@ -174,13 +174,13 @@ func guardMutants() []mutant {
 			scenario: "certificates", finds: "approval: ",
 		},
 		{
-			name: "certificate-for-a-foreign-address", file: "internal/bootstrap/approval/decide.go",
-			from: "foreign := r.foreign(f.Addresses)", to: "foreign := r.foreign(f.Addresses)[:0]",
+			name: "certificate-for-an-unknown-address", file: "internal/bootstrap/approval/decide.go",
+			from: "others := r.others(f.Addresses)", to: "others := r.others(f.Addresses)[:0]",
 			scenario: "certificates", finds: "approval: ",
 		},
 		{
 			name: "certificate-without-its-machine", file: "internal/bootstrap/approval/controller.go",
-			from: "		if verdict, err = r.confirm(ctx, request, facts); err != nil {", to: "		if err = ctx.Err(); err != nil {",
+			from: "		if decision, err = r.confirm(ctx, request, facts); err != nil {", to: "		if err = ctx.Err(); err != nil {",
 			scenario: "certificates", finds: "approval: .* is deleted since",
 		},
 	}

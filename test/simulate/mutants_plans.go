@@ -24,8 +24,8 @@ func planMutants() []mutant {
 			scenario: "create", finds: "at rest, but|after the last disturbance", planned: true,
 		},
 		{
-			name: "first-count-from-the-cache", file: "internal/machineset/memory.go",
-			from: "r = &recollection{uid: set.UID, ", to: "r = &recollection{uid: set.UID, floor: \"1\", ",
+			name: "first-count-from-the-cache", file: "internal/machineset/state.go",
+			from: "		m.sets[key] = r\n", to: "		r.cache.Listed(r.cache.Mark(), \"1\")\n		m.sets[key] = r\n",
 			scenario: "scale-up", finds: "I3", planned: true,
 		},
 		{
@@ -91,7 +91,7 @@ func planMutants() []mutant {
 		},
 		{
 			name: "made-beyond-what-the-deployment-may-have", file: "internal/machineset/scale.go",
-			from: "if s.Over > 0 {", to: "if false {",
+			from: "if s.OverCapacity > 0 {", to: "if false {",
 			scenario: "autoscaler-roll", finds: "I3", plan: "303:two-leaders",
 		},
 		{

@@ -215,10 +215,10 @@ func (p *Process) manager(origin *Process) ([]wiring.Controller, error) {
 			p.world.names++
 			return fmt.Sprintf("%s-%05d", set, p.world.names)
 		},
-	}, machineset.New, (*machineset.Reconciler).Fork)
+	}, machineset.New, (*machineset.Reconciler).Clone)
 	p.deployments = remembering(origin.deployments, machinedeployment.Options{
 		Client: c, Live: live, Recorder: recorder{p}, Clock: p.clock, MachineCacheVersion: machines.version, Stopped: p.stopped,
-	}, machinedeployment.New, (*machinedeployment.Reconciler).Fork)
+	}, machinedeployment.New, (*machinedeployment.Reconciler).Clone)
 	more, err := p.managerRooms(origin)
 	return append([]wiring.Controller{p.sets.Wiring(), p.deployments.Wiring()}, more...), err
 }

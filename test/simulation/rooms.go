@@ -58,7 +58,7 @@ type rooms struct {
 	looks     []look
 	health    *healthcheck.Reconciler
 	overshoot *overshoot.Reconciler
-	marker    *machinedeployment.Marker
+	marker    *machinedeployment.NodeTainter
 	orphans   *orphans.Collector
 	// orphanDrains are the drains of Nodes that no Machine has.
 	orphanDrains *drain.Controller
@@ -195,9 +195,9 @@ func (p *Process) managerRooms(origin *Process) ([]wiring.Controller, error) {
 	target, targetLive := newCachedClient(p, p.target, Manager), p.live(p.target)
 	var tables []wiring.Controller
 	if w.guards.rooms.has(Marks) {
-		p.marker = remembering(origin.marker, machinedeployment.MarkerOptions{
+		p.marker = remembering(origin.marker, machinedeployment.NodeTainterOptions{
 			Client: control, Nodes: target, Synced: p.target.synced, Clock: p.clock, Stopped: p.stopped, Run: oneByOne,
-		}, machinedeployment.NewMarker, (*machinedeployment.Marker).Fork)
+		}, machinedeployment.NewNodeTainter, (*machinedeployment.NodeTainter).Clone)
 		tables = append(tables, p.marker.Wiring())
 	}
 	if w.guards.rooms.has(Overshoot) {

@@ -15,6 +15,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/cli/change"
 	"machinist.dev/machinist/internal/machinedeployment"
+	"machinist.dev/machinist/internal/machinestate"
 )
 
 // Fleet is a deployment as it would be, and what there is of it.
@@ -283,9 +284,7 @@ func names(machines []*v1beta1.Machine) []string {
 func (p *Plan) holdUps(machines map[string]*v1beta1.Machine) {
 	var paused, hooked []string
 	for name, m := range machines {
-		_, a := m.Annotations[v1beta1.AnnotationPaused]
-		_, b := m.Annotations[v1beta1.AnnotationClusterAPIPaused]
-		if a || b {
+		if machinestate.Paused(m) {
 			paused = append(paused, name)
 		}
 		if len(m.Spec.LifecycleHooks.PreDrain)+len(m.Spec.LifecycleHooks.PreTerminate) > 0 && slices.Contains(p.Machines.Deleted, name) {

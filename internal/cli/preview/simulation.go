@@ -16,6 +16,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/machinedeployment"
 	"machinist.dev/machinist/internal/machineset"
+	"machinist.dev/machinist/internal/preservation"
 	"machinist.dev/machinist/internal/rollout/handover"
 )
 
@@ -45,7 +46,7 @@ func newSimulation(f Fleet) *simulation {
 	}
 	for _, m := range f.Machines {
 		owner := metav1.GetControllerOfNoCopy(m)
-		if _, preserved := m.Annotations[v1beta1.AnnotationPreservedUntil]; owner == nil || preserved {
+		if owner == nil || preservation.Preserved(m) {
 			continue
 		}
 		p.machines[owner.UID] = append(p.machines[owner.UID], m.DeepCopy())
@@ -154,7 +155,7 @@ func (p *simulation) act(set *v1beta1.MachineSet, w *Wave) (acted bool) {
 		w.Create[set.Name] += int32(plan.Create)
 	}
 	set.Status.Replicas = int32(len(p.machines[set.UID]))
-	if plan.Rests() {
+	if plan.Settled() {
 		return false
 	}
 	clear(p.asleep)

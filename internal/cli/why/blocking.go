@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machinestate"
 )
 
 // failed is the condition that a failureReason is reported as.
@@ -105,11 +106,7 @@ func isDrain(reason string) bool {
 }
 
 // Paused says whether an annotation pauses a machine.
-func Paused(m *v1beta1.Machine) bool {
-	_, ours := m.Annotations[v1beta1.AnnotationPaused]
-	_, theirs := m.Annotations[v1beta1.AnnotationClusterAPIPaused]
-	return ours || theirs
-}
+func Paused(m *v1beta1.Machine) bool { return machinestate.Paused(m) }
 
 // Group is machines that wait for the same.
 type Group struct {

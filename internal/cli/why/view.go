@@ -62,7 +62,7 @@ func (v View) finding(w io.Writer, f Finding, s printer.Style) {
 		}
 	}
 	line("Which:", Few(f.Machines, 3))
-	line("Says:", f.Message)
+	line("Message:", f.Message)
 	if f.Since != nil {
 		line("Since:", fmt.Sprintf("%s (%s ago)", stamp(*f.Since), printer.Age(v.Now, *f.Since)))
 	}

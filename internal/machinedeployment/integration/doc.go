@@ -1,7 +1,6 @@
 // Package integration tests package machinedeployment on a real kube-apiserver.
 //
-// The tests of fleet_test.go run the controllers of deployments and sets as they run in production, with a player for the
-// machines' provider, and check every event of every machine against the bounds. The others call Reconcile themselves, on
-// a client that always reads the API server: then nothing depends on time, and a test can put in whatever a cache or a
-// connection may do.
+// The tests of fleet_test.go run the controllers of deployments and sets as they run in production, with a simulated
+// provider, and check every event of every machine against the bounds. The others call Reconcile themselves, on a client that
+// always reads the API server: then nothing depends on time, and a test can inject faults of caches and connections.
 package integration

@@ -29,7 +29,7 @@ const (
 )
 
 // D-12
-func TestAtRestNothingIsWritten(t *testing.T) {
+func TestASettledDeploymentWritesNothing(t *testing.T) {
 	b := newBench(t)
 	b.create(3)
 	b.settle()
@@ -71,8 +71,8 @@ func TestOnePatchForEachSetAndOneForTheStatus(t *testing.T) {
 	}
 }
 
-// D-11: a predecessor's writes may not be in the cache yet. Neither may what it made be made again, nor may machines that are
-// not known to be there no more count as available.
+// D-11: the cache may lack a predecessor's writes. The sets that it created must not be created again, and machines that it
+// deleted must not count as available.
 func TestFirstDecisionIsMadeOnLiveLists(t *testing.T) {
 	b := newBench(t)
 	b.create(3, rolling("0", "1"))
@@ -82,7 +82,7 @@ func TestFirstDecisionIsMadeOnLiveLists(t *testing.T) {
 	b.wantReplicas(map[string]int32{"a": 2, "b": 0})
 	b.play()
 
-	// The cache still shows 3 machines of a, and the set with 3 replicas.
+	// The cache still has 3 machines of a, and the set with 3 replicas.
 	stale := b.sets()["a"].DeepCopy()
 	b.hooks.sets = func(l *v1beta1.MachineSetList) {
 		for i := range l.Items {
@@ -150,7 +150,7 @@ func TestADeploymentThatIsDeletedMeanwhileIsNoError(t *testing.T) {
 	}
 }
 
-func TestASetThatSomebodyElseWroteIsNotOverwritten(t *testing.T) {
+func TestAConflictingWriteIsNotOverwritten(t *testing.T) {
 	b := newBench(t)
 	b.create(3)
 	b.settle()
@@ -170,8 +170,8 @@ func TestASetThatSomebodyElseWroteIsNotOverwritten(t *testing.T) {
 	b.wantReplicas(map[string]int32{"a": 5})
 }
 
-// D-2: a set that was told fewer replicas while machines of it were still missing may be about to make them.
-func TestRoomIsUsedOnlyOnceTheSetHasHeard(t *testing.T) {
+// D-2: a set whose replicas were lowered while machines were missing may be about to create these.
+func TestCapacityIsUsedOnlyOnceTheSetHasObservedItsSpec(t *testing.T) {
 	b := newBench(t)
 	b.create(3, strategy(v1beta1.StrategyOnDelete))
 	b.settle()
@@ -189,7 +189,7 @@ func TestRoomIsUsedOnlyOnceTheSetHasHeard(t *testing.T) {
 	b.wantReplicas(map[string]int32{"a": 2, "b": 1})
 }
 
-// With OnDelete a set of an old revision must not be quicker than its deployment.
+// With OnDelete a set of an old revision must not replace a machine before its deployment reacts.
 //
 // D-6
 func TestOldSetsMakeNothingWithOnDelete(t *testing.T) {
@@ -314,7 +314,7 @@ func TestInputThatTheAPIWouldRefuseHarmsNothing(t *testing.T) {
 		"selector by a hash of its own": {func(d *v1beta1.MachineDeployment) {
 			d.Spec.Selector.MatchLabels = map[string]string{v1beta1.LabelTemplateHash: "x"}
 		}, machinedeployment.ReasonInvalidSelector},
-		"template whose machines are to be remediated": {func(d *v1beta1.MachineDeployment) {
+		"template that requests remediation of its machines": {func(d *v1beta1.MachineDeployment) {
 			d.Spec.Template.ObjectMeta.Annotations = map[string]string{v1beta1.AnnotationRemediate: ""}
 		}, v1beta1.ReasonInvalidConfiguration},
 		"template of another provider": {func(d *v1beta1.MachineDeployment) {

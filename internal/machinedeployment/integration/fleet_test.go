@@ -75,7 +75,7 @@ func TestRollsWithoutSurge(t *testing.T) {
 // D-4
 func TestScalesInProportionWhileItRolls(t *testing.T) {
 	f := newFleet(t)
-	f.hold("b")
+	f.keepPending("b")
 	f.create(6, rolling("2", "0"))
 	f.awaitComplete("a", 6)
 	f.roll("b")
@@ -112,7 +112,7 @@ func TestABrokenRevisionStopsAndIsFixedByAnother(t *testing.T) {
 // D-7
 func TestUndoMidwayMakesTheOldSetCurrentAgain(t *testing.T) {
 	f := newFleet(t)
-	f.hold("b")
+	f.keepPending("b")
 	f.create(4, rolling("2", "1"))
 	f.awaitComplete("a", 4)
 	before := f.sets()["a"]
@@ -133,7 +133,7 @@ func TestUndoMidwayMakesTheOldSetCurrentAgain(t *testing.T) {
 // D-8
 func TestPauseStopsTheRolloutOnly(t *testing.T) {
 	f := newFleet(t)
-	f.hold("b")
+	f.keepPending("b")
 	f.create(3, rolling("1", "0"))
 	f.awaitComplete("a", 3)
 	f.roll("b")
@@ -192,7 +192,7 @@ func TestRecreateNeverHasTwoRevisions(t *testing.T) {
 }
 
 // D-6
-func TestOnDeleteUsesTheNewRevisionForWhatSomebodyDeletes(t *testing.T) {
+func TestOnDeleteCreatesReplacementsFromTheNewRevision(t *testing.T) {
 	f := newFleet(t)
 	f.create(3, strategy(v1beta1.StrategyOnDelete))
 	f.awaitComplete("a", 3)
@@ -217,7 +217,7 @@ func TestOnDeleteUsesTheNewRevisionForWhatSomebodyDeletes(t *testing.T) {
 }
 
 // D-7
-func TestHistoryIsKeptToItsLimit(t *testing.T) {
+func TestRevisionHistoryLimit(t *testing.T) {
 	f := newFleet(t)
 	f.create(2, rolling("1", "0"), historyLimit(1))
 	f.awaitComplete("a", 2)

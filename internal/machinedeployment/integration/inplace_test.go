@@ -38,7 +38,7 @@ func (f *fleet) uids() map[types.UID]bool {
 	return uids
 }
 
-// wantSame fails unless the machines are those that there were, all of the set of one class, and no hand-over is left.
+// wantSame fails unless the machines are the same as before, all in the set of one class, and no hand-over is in progress.
 func (f *fleet) wantSame(before map[types.UID]bool, class string) {
 	f.Helper()
 	env.Await(f, f.api, &v1beta1.MachineSetList{}, "the end of all hand-overs", func(l *v1beta1.MachineSetList) (bool, string) {
@@ -115,12 +115,12 @@ func TestInPlaceScalesWhileItUpdates(t *testing.T) {
 	f.awaitComplete("c", 3)
 }
 
-// bySelection has people select the machines that are updated.
+// bySelection makes people select the machines to update.
 func bySelection(d *v1beta1.MachineDeployment) {
 	d.Spec.Strategy.InPlace.Orchestration = v1beta1.OrchestrationManual
 }
 
-// selects has somebody select machines.
+// selects selects machines, as a person would.
 func (f *fleet) selects(machines []v1beta1.Machine) {
 	f.Helper()
 	for i := range machines {

@@ -57,7 +57,7 @@ func TestADeploymentThatWasReplacedMeanwhileAdoptsNothing(t *testing.T) {
 	b.must(b.api.Create(b.ctx, orphan))
 	b.hooks.deployment = func(d *v1beta1.MachineDeployment) { d.UID = "of-a-former-one" }
 	if result, err := b.try("web"); err != nil || result.RequeueAfter == 0 {
-		t.Errorf("it is looked at again in %s: %v", result.RequeueAfter, err)
+		t.Errorf("it is reconciled again in %s: %v", result.RequeueAfter, err)
 	}
 	if set := b.sets()["x"]; len(set.OwnerReferences) != 0 {
 		t.Errorf("the set has the owners %v", set.OwnerReferences)
@@ -128,7 +128,7 @@ func TestAFormerSetOfThatRevisionHasToBeGoneFirst(t *testing.T) {
 	}
 }
 
-// Another version of this program may hash in another way, or name sets otherwise: that is no reason to roll a fleet.
+// Another version of this program may compute other hashes or names of sets: that must not cause a rollout.
 //
 // D-1.
 func TestAnUpgradeRollsNothing(t *testing.T) {
@@ -213,7 +213,7 @@ func TestAFrozenDeploymentShrinksOnly(t *testing.T) {
 func TestAProcessThatIsStoppedAddsAndExchangesNothing(t *testing.T) {
 	b := newBench(t)
 	reason := ""
-	b.options.Stopped = func() (string, string) { return reason, "The target cluster is away." }
+	b.options.Stopped = func() (string, string) { return reason, "The target cluster is unreachable." }
 	b.restart()
 	b.create(3)
 	b.settle()
@@ -255,7 +255,7 @@ func TestInPlaceBySelectionWaitsForPeople(t *testing.T) {
 	b.settle()
 	b.wantCondition(v1beta1.ConditionProgressing, metav1.ConditionUnknown, v1beta1.ReasonWaitingForSelection)
 	b.change(replicas(5))
-	b.reconcile() // Two machines shall be made now, and nobody makes them.
+	b.reconcile() // The sets want two more machines, and nothing creates them.
 	b.pass(time.Hour)
 	b.reconcile()
 	b.wantCondition(v1beta1.ConditionProgressing, metav1.ConditionFalse, v1beta1.ReasonProgressDeadlineExceeded)
@@ -272,7 +272,7 @@ func TestInPlaceBySelectionWaitsForPeople(t *testing.T) {
 	}
 }
 
-// stuck returns deployment and reason of all rollouts that the metric calls stuck.
+// stuck returns deployment and reason of all rollouts in the metric machinist_rollout_stuck.
 func stuck(t *testing.T, registry *prometheus.Registry) []string {
 	t.Helper()
 	families, err := registry.Gather()

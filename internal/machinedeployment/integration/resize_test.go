@@ -9,8 +9,8 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// A change of replicas is shared once, also while all machines are of an old revision: were it forgotten that the sets
-// have been sized, the old one would be grown for it, and shrunk by the rollout, without end.
+// A change of replicas is shared once, also while all machines are of an old revision: if the deployment did not record
+// that the sets were resized, it would grow the old set for the change, and shrink it for the rollout, without end.
 //
 // D-4.
 func TestAChangeOfReplicasIsSharedOnceWhileOnlyAnOldSetHasMachines(t *testing.T) {
@@ -29,11 +29,11 @@ func TestAChangeOfReplicasIsSharedOnceWhileOnlyAnOldSetHasMachines(t *testing.T)
 	b.wantReplicas(map[string]int32{"a": 0, "b": 4})
 }
 
-// Which machines are marked is read live where the cache is older than the deployment's specification: whoever lowers
-// replicas has marked machines a moment before.
+// If the cache is older than the deployment's specification, machines are read live: an autoscaler annotates machines just
+// before it lowers replicas.
 //
 // D-4.
-func TestMarksAreSeenBeforeSetsShrink(t *testing.T) {
+func TestDeleteAnnotationsAreSeenBeforeSetsShrink(t *testing.T) {
 	b := newBench(t)
 	b.create(4, rolling("2", "0"))
 	b.settle()
@@ -63,8 +63,8 @@ func TestMarksAreSeenBeforeSetsShrink(t *testing.T) {
 	b.wantReplicas(map[string]int32{"a": 4, "b": 1})
 }
 
-// Where all machines go, none is chosen by its mark, and a fleet is not listed live for it.
-func TestMarksAreNotLookedForWhereAllMachinesGo(t *testing.T) {
+// If all machines go, annotations choose nothing, so the machines are not listed live.
+func TestNoLiveListWhereAllMachinesGo(t *testing.T) {
 	b := newBench(t)
 	b.create(3, rolling("1", "0"))
 	b.settle()

@@ -9,7 +9,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// A deployment that is gone gets no set any more, however late the cache is: its machines would be nobody's.
+// A deployment that is gone gets no new set, even if the cache still has it: its machines would have no owner.
 //
 // D-2.
 func TestADeploymentThatIsGoneGetsNoSet(t *testing.T) {
@@ -26,7 +26,7 @@ func TestADeploymentThatIsGoneGetsNoSet(t *testing.T) {
 	}
 }
 
-// What a process before this one has carried out is not taken back since the cache that this one began with is older.
+// A process that starts with an old cache does not undo what its predecessor carried out.
 //
 // D-2.
 func TestAProcessThatBeginsWithAnOldCacheTakesNothingBack(t *testing.T) {

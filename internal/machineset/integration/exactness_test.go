@@ -39,7 +39,7 @@ func TestCreatesExactlyAsManyAsAreWanted(t *testing.T) {
 			t.Errorf("finalizers %v", m.Finalizers)
 		}
 	}
-	// Slow start: 1, 2, 4, 8, 16, 19. The set is confirmed for each; one status for all.
+	// Slow start: 1, 2, 4, 8, 16, 19. Each batch confirms the set; there is one status write in all.
 	b.wantCalls(map[string]int{"create": 50, "live get *v1beta1.MachineSet": 6, "live list *v1beta1.MachineList": 1, "patch status": 1, "patch": 0, "delete": 0})
 	set := b.set()
 	if set.Status.Replicas != 50 || set.Status.FullyLabeledReplicas != 50 || set.Status.ObservedGeneration != set.Generation {
@@ -53,7 +53,7 @@ func TestCreatesExactlyAsManyAsAreWanted(t *testing.T) {
 	b.wantCalls(map[string]int{"create": 0, "delete": 0, "patch": 0, "patch status": 0, "live list *v1beta1.MachineList": 0, "live get *v1beta1.MachineSet": 0})
 }
 
-// A cache that knows nothing of the machines that a predecessor made must not lead to more of them.
+// A cache without the machines that a predecessor created must not cause more creations.
 //
 // S-1.
 func TestFirstDecisionOfAProcessIsMadeOnALiveList(t *testing.T) {
@@ -75,7 +75,7 @@ func TestFirstDecisionOfAProcessIsMadeOnALiveList(t *testing.T) {
 	b.wantCalls(map[string]int{"create": 0, "live list *v1beta1.MachineList": 1}) // The cache is still older than the first list.
 }
 
-// A live LIST is made by the selector. What the set controls and no longer matches counts all the same, until released.
+// A live LIST uses the selector. Machines of the set that no longer match count anyway, until they are released.
 func TestALiveListMissesNothingThatTheSetControls(t *testing.T) {
 	b := newBench(t)
 	b.newSet(2)
@@ -116,7 +116,7 @@ func TestFirstLiveListTrimsWhatADyingLeaderMade(t *testing.T) {
 	}
 }
 
-// A create whose answer is lost took effect. It must be counted although the cache does not have it yet.
+// A create whose response is lost took effect. The machine must count although the cache does not have it yet.
 //
 // S-1.
 func TestLostAnswersDoNotMakeTwins(t *testing.T) {
@@ -198,7 +198,7 @@ func TestRefusedCreatesAreFewAndBackOff(t *testing.T) {
 	}
 	b.wantCondition(v1beta1.ConditionScalingUp, metav1.ConditionTrue, v1beta1.ReasonScalingUp)
 
-	b.reconcile() // Something else woke the set.
+	b.reconcile() // Another event triggered a pass.
 	b.wantCalls(map[string]int{"create": 0, "patch status": 0})
 	b.clock.SetTime(b.clock.Now().Add(2 * time.Second))
 	if result = b.reconcile(); result.RequeueAfter != 2*time.Second {
@@ -238,7 +238,7 @@ func TestASetBeingDeletedMakesNothing(t *testing.T) {
 	b.wantCondition(v1beta1.ConditionAdoptionSkipped, metav1.ConditionTrue, v1beta1.ReasonSetDeleting)
 	b.wantCondition(v1beta1.ConditionScalingUp, metav1.ConditionFalse, v1beta1.ReasonAtDesiredReplicas)
 
-	// And if the cache does not know of it yet.
+	// The same if the cache does not have the deletion yet.
 	b.hooks.set = func(set *v1beta1.MachineSet) { set.DeletionTimestamp = nil }
 	b.restart()
 	b.reconcile()
@@ -295,7 +295,7 @@ func TestDeletesAreConditional(t *testing.T) {
 	b.newSet(3)
 	b.reconcile()
 	b.runAll()
-	// Between the choice of a victim and its deletion somebody marks another machine.
+	// Between the choice of a victim and its deletion an autoscaler annotates another machine.
 	first := true
 	b.hooks.delete = func(c client.Client, m *v1beta1.Machine, options ...client.DeleteOption) error {
 		if first {

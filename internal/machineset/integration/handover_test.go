@@ -53,7 +53,7 @@ func (b *bench) ofSet(set *v1beta1.MachineSet) (n int) {
 	return n
 }
 
-// S-13: ordered to hand machines over, a set does so by one patch for each, and deletes and makes none.
+// S-13: with an order, a set hands machines over by one patch for each, and deletes and creates none.
 func TestMachinesAreHandedOver(t *testing.T) {
 	b := newBench(t)
 	other := exchange(b, 4, 0)
@@ -85,13 +85,13 @@ func TestMachinesAreHandedOver(t *testing.T) {
 	b.reconcile()
 	b.wantCalls(map[string]int{"patch": 0, "delete": 0, "create": 0})
 
-	// Somebody deletes one: while the order stands none is made in its place.
+	// A person deletes one: while the order exists the set does not replace it.
 	b.must(b.admin.Delete(b.ctx, &b.lives()[0]))
 	b.reconcile()
 	b.wantCalls(map[string]int{"delete": 0, "create": 0})
 }
 
-// S-13: the order names more machines than there are too many, or than there are.
+// S-13: the order names more machines than the surplus, or than exist.
 func TestNoMoreAreHandedOverThanThereAreTooMany(t *testing.T) {
 	for _, replicas := range []int32{0, 2} {
 		b := newBench(t)
@@ -107,7 +107,7 @@ func TestNoMoreAreHandedOverThanThereAreTooMany(t *testing.T) {
 	}
 }
 
-// S-13: nobody there to receive, nothing happens; least of all a deletion.
+// S-13: without a receiving set nothing happens, least of all a deletion.
 func TestNothingIsHandedOverToASetThatIsNotReady(t *testing.T) {
 	for name, spoil := range map[string]func(b *bench, other *v1beta1.MachineSet){
 		"no such set":     func(b *bench, _ *v1beta1.MachineSet) { b.changeSet(order("nobody:2", 1)) },
@@ -145,7 +145,7 @@ func TestNothingIsHandedOverToASetThatIsNotReady(t *testing.T) {
 	}
 }
 
-// S-13: the order is taken back at the last moment, which the cache does not show.
+// S-13: the order is taken back at the last moment, and the cache does not have that yet.
 func TestAnOrderIsConfirmedLive(t *testing.T) {
 	b := newBench(t)
 	other := exchange(b, 3, 0)
@@ -163,8 +163,8 @@ func TestAnOrderIsConfirmedLive(t *testing.T) {
 	}
 }
 
-// S-14: what a set received it neither deletes nor makes again, whatever it knows, until the deployment has counted it.
-func TestWhatWasReceivedIsKeptUntilItIsCounted(t *testing.T) {
+// S-14: a set neither deletes nor replaces machines that it received until the deployment has counted them.
+func TestReceivedMachinesStayUntilTheDeploymentCountsThem(t *testing.T) {
 	b := newBench(t)
 	other := exchange(b, 2, 0)
 	b.reconcile()
@@ -178,7 +178,7 @@ func TestWhatWasReceivedIsKeptUntilItIsCounted(t *testing.T) {
 	b.wantCalls(map[string]int{"delete": 0, "create": 0})
 	b.wantLives(2)
 
-	// Counted, and the cache shows the set's new number but not yet the machine.
+	// The deployment has counted it, and the cache has the set's new replicas but not the machine yet.
 	hidden, before := b.lives()[1].Name, b.set().ResourceVersion
 	b.scale(2)
 	b.hooks.machines = func(l *v1beta1.MachineList) {
@@ -195,7 +195,7 @@ func TestWhatWasReceivedIsKeptUntilItIsCounted(t *testing.T) {
 	b.reconcile()
 	b.wantCalls(map[string]int{"create": 0, "delete": 0, "live list *v1beta1.MachineList NotOlderThan": 1})
 
-	// Really missing ones it makes, when none is on its way.
+	// It creates missing machines when no other set hands machines over to it.
 	b.hooks.machines, b.hooks.seen = nil, nil
 	b.changeDeployment(func(d *v1beta1.MachineDeployment) { d.Spec.Replicas = ptr.To[int32](3) })
 	b.scale(3)
@@ -209,8 +209,8 @@ func TestWhatWasReceivedIsKeptUntilItIsCounted(t *testing.T) {
 	b.wantLives(3)
 }
 
-// S-13: without a deployment the annotations mean nothing, so nobody can block a set with them.
-func TestASetOfNobodyHandsNothingOver(t *testing.T) {
+// S-13: a set without a deployment ignores the annotations, so they cannot block it.
+func TestASetWithoutADeploymentHandsNothingOver(t *testing.T) {
 	b := newBench(t)
 	b.newSet(3)
 	b.reconcile()
@@ -219,7 +219,7 @@ func TestASetOfNobodyHandsNothingOver(t *testing.T) {
 	b.wantLives(1)
 }
 
-// S-15: a failed machine that somebody wants to look at is not deleted.
+// S-15: a failed machine that a person wants to inspect is not deleted.
 func TestAMachineToBePreservedIsNotReplaced(t *testing.T) {
 	b := newBench(t)
 	b.newSet(1)
@@ -232,7 +232,7 @@ func TestAMachineToBePreservedIsNotReplaced(t *testing.T) {
 	b.took()
 	b.reconcile()
 	b.wantCalls(map[string]int{"delete": 0, "create": 0})
-	// Its controller sets it aside.
+	// Its controller preserves it.
 	b.changeMachine(name, func(m *v1beta1.Machine) {
 		m.OwnerReferences = nil
 		delete(m.Labels, v1beta1.LabelMachineSet)
@@ -242,6 +242,6 @@ func TestAMachineToBePreservedIsNotReplaced(t *testing.T) {
 	b.wantCalls(map[string]int{"delete": 0, "create": 1})
 	b.wantLives(1)
 	if !b.machine(name).DeletionTimestamp.IsZero() {
-		t.Error("the machine that was set aside was deleted")
+		t.Error("the preserved machine was deleted")
 	}
 }

@@ -21,8 +21,8 @@ import (
 	"machinist.dev/machinist/test/env"
 )
 
-// counted counts what its controller writes and reads live in one namespace: it works on all of them, and other tests
-// leave sets behind.
+// counted counts the controller's writes and live reads in one namespace: the controller reconciles all namespaces, and
+// other tests leave sets behind.
 type counted struct {
 	client.Client
 	live                                       client.Reader
@@ -146,7 +146,7 @@ func TestAHundredMachinesAreMadeAndDeletedWithFewWrites(t *testing.T) {
 		b.vanish(m.Name)
 	}
 	b.await("none left", func(l []v1beta1.Machine) bool { return len(l) == 0 })
-	b.awaitSet("at rest", func(s *v1beta1.MachineSet) bool {
+	b.awaitSet("settled", func(s *v1beta1.MachineSet) bool {
 		return s.Status.Replicas == 0 && slices.ContainsFunc(s.Status.Conditions, func(c metav1.Condition) bool {
 			return c.Type == v1beta1.ConditionScalingDown && c.Status == metav1.ConditionFalse
 		})
@@ -163,8 +163,8 @@ func TestAHundredMachinesAreMadeAndDeletedWithFewWrites(t *testing.T) {
 	}
 }
 
-// What happens to machines, orphans, sets and deployments wakes the set that it concerns.
-func TestEventsWakeTheSet(t *testing.T) {
+// Events of machines, orphans, sets and deployments trigger a pass over the affected set.
+func TestEventsEnqueueTheSet(t *testing.T) {
 	b := newBench(t)
 	controller(b)
 	d := &v1beta1.MachineDeployment{
@@ -187,7 +187,7 @@ func TestEventsWakeTheSet(t *testing.T) {
 	b.await("3 live again", func(l []v1beta1.Machine) bool { return liveOf(l) == 3 && len(l) == 4 })
 	b.vanish(machines[0].Name)
 
-	// A person takes one out, and puts it back when there is room.
+	// A person releases one, and adds it again when a machine is missing.
 	b.changeMachine(machines[1].Name, func(m *v1beta1.Machine) { m.Labels["pool"] = "mine" })
 	b.await("3 live and one released", func(l []v1beta1.Machine) bool { return liveOf(l) == 3 && len(l) == 4 })
 	b.changeMachine(machines[1].Name, func(m *v1beta1.Machine) { m.Labels["pool"] = "workers" })
@@ -199,7 +199,7 @@ func TestEventsWakeTheSet(t *testing.T) {
 	b.scale(4)
 	b.await("the orphan to be adopted", func(l []v1beta1.Machine) bool { return liveOf(l) == 4 && len(l) == 4 })
 
-	// A person gives one to somebody else.
+	// A person gives one to another controller.
 	b.changeMachine(machines[1].Name, func(m *v1beta1.Machine) {
 		m.OwnerReferences = []metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "Other", Name: "other", UID: "other", Controller: ptr.To(true)}}
 	})

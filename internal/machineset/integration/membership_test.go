@@ -23,7 +23,7 @@ func rawObject() *runtime.RawExtension {
 	return &runtime.RawExtension{Raw: raw}
 }
 
-func TestScaleSubresourceAndMarks(t *testing.T) {
+func TestScaleSubresourceAndDeleteAnnotations(t *testing.T) {
 	b := newBench(t)
 	b.newSet(5)
 	b.reconcile()
@@ -44,7 +44,7 @@ func TestScaleSubresourceAndMarks(t *testing.T) {
 		t.Errorf("the scale's selector %q finds %d machines, want 5", scale.Status.Selector, len(list.Items))
 	}
 
-	// As cluster-autoscaler does it: mark, then lower replicas.
+	// As cluster-autoscaler does it: annotate, then lower replicas.
 	marked := []string{b.lives()[1].Name, b.lives()[3].Name}
 	for _, name := range marked {
 		b.changeMachine(name, func(m *v1beta1.Machine) {
@@ -62,7 +62,7 @@ func TestScaleSubresourceAndMarks(t *testing.T) {
 	}
 }
 
-// The cache has the set with fewer replicas, and not the mark that was made before.
+// The cache has the set with fewer replicas, but not the delete annotation that was written before.
 //
 // S-6.
 func TestVictimsAreChosenFromMachinesAsNewAsTheSpec(t *testing.T) {
@@ -94,13 +94,13 @@ func TestVictimsAreChosenFromMachinesAsNewAsTheSpec(t *testing.T) {
 }
 
 // S-6.
-func TestStaleMarksOfAnAutoscalerAreDropped(t *testing.T) {
+func TestStaleDeleteAnnotationsOfAnAutoscalerAreRemoved(t *testing.T) {
 	b := newBench(t)
 	b.newSet(2)
 	b.reconcile()
 	b.runAll()
 	lives := b.lives()
-	for i, value := range []string{b.clock.Now().Round(0).String() + " m=+17.000000001", "because I say so"} {
+	for i, value := range []string{b.clock.Now().Round(0).String() + " m=+17.000000001", "by hand"} {
 		b.changeMachine(lives[i].Name, func(m *v1beta1.Machine) { m.Annotations[v1beta1.AnnotationDeleteMachine] = value })
 	}
 	b.clock.SetTime(b.clock.Now().Add(5 * time.Minute))
@@ -172,12 +172,12 @@ func TestAdoptionReadsLive(t *testing.T) {
 
 func TestPreservedMachinesBelongToNoSet(t *testing.T) {
 	b := newBench(t)
-	b.orphan("aside", func(m *v1beta1.Machine) {
+	b.orphan("preserved", func(m *v1beta1.Machine) {
 		m.Annotations = map[string]string{v1beta1.AnnotationPreservedUntil: "2030-01-01T00:00:00Z"}
 	})
 	b.newSet(1)
 	b.reconcile()
-	if metav1.GetControllerOf(b.machine("aside")) != nil {
+	if metav1.GetControllerOf(b.machine("preserved")) != nil {
 		t.Error("adopted a preserved machine")
 	}
 	b.wantLives(1)
@@ -332,7 +332,7 @@ func TestRemediationBudgetIsTheDeployments(t *testing.T) {
 	b.wantCalls(map[string]int{"delete": 1, "create": 1}) // 50% of 6, less 2.
 }
 
-// S-20: a set whose machines a spot market takes away has them back after one join time, not after one for each.
+// S-20: a set that loses all its spot instances has new ones after one join time, not after one for each.
 func TestVanishedMachinesAreReplacedTogether(t *testing.T) {
 	b := newBench(t)
 	b.newSet(12)

@@ -1,5 +1,5 @@
 // Package bounds says how far the number of machines of a MachineDeployment may differ from its replicas. The deployment
-// plans by it, and its sets delete by it.
+// plans within these bounds, and its sets create and delete within them.
 package bounds
 
 import (
@@ -16,6 +16,11 @@ type Bounds struct {
 	MaxSurge int32
 	// MaxUnavailable is how many of replicas may be unavailable.
 	MaxUnavailable int32
+}
+
+// Of returns the bounds of a deployment for its replicas.
+func Of(d *v1beta1.MachineDeployment) (Bounds, error) {
+	return Resolve(d.Spec.Strategy, max(0, d.ReplicasOrDefault()))
 }
 
 // Resolve returns the bounds of a strategy for a number of replicas. Percentages of maxSurge are rounded up, those
@@ -57,8 +62,8 @@ func scaled(field string, value intstr.IntOrString, of int32, roundUp bool) (int
 	return int32(min(n, maxMachines)), nil
 }
 
-// maxMachines limits numbers that the CRD would have refused, so that sums of them do not overflow.
+// maxMachines limits numbers that the CRD would have rejected, so that sums of them do not overflow.
 const maxMachines = 1 << 24
 
-// MinAvailable is how many machines must stay available where so many replicas are wanted.
+// MinAvailable is how many machines must stay available with so many replicas.
 func (b Bounds) MinAvailable(replicas int32) int32 { return max(0, replicas-b.MaxUnavailable) }

@@ -1,10 +1,10 @@
-// Package handover is what a MachineDeployment and its MachineSets agree upon when machines go from one set to another
-// and stay what they are.
+// Package handover is the protocol between a MachineDeployment and its MachineSets to move machines from one set to another
+// without replacing them.
 //
-// The deployment marks the set that receives (machinist.dev/receive-from), then tells the other one by one patch to have
-// fewer machines and where the difference goes (machinist.dev/move-to). From then on neither deletes what it has too many
-// of: the one hands its surplus over, the other keeps it until the deployment has counted it. So the number of machines
-// is the same before every step and after it, whoever dies in between.
+// The deployment annotates the receiving set (machinist.dev/receive-from). Then one patch lowers the replicas of the other
+// set and says where the difference goes (machinist.dev/move-to). From then on neither set deletes its surplus: the one
+// hands it over, the other keeps it until the deployment has counted it. So the number of machines is the same before and
+// after every step, even if a process dies in between.
 package handover
 
 import (
@@ -16,23 +16,24 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machinestate"
 )
 
 // Order is the value of the annotation machinist.dev/move-to.
 type Order struct {
 	// To is the name of the set that gets the machines.
 	To string
-	// Machines is how many at most; 0 takes an order back.
+	// Machines is how many at most; 0 takes the order back.
 	Machines int32
-	// Selected says that only machines may go that somebody has selected.
+	// Selected says that only machines may go that have the selection label.
 	Selected bool
 }
 
 // onlySelected ends the value of an order for selected machines.
 const onlySelected = "selected"
 
-// OrderOf returns the order that a set's annotations give; false if they give none. One that cannot be read is an order
-// to nobody: it has the whole value as a name, which no set has.
+// OrderOf returns the order in a set's annotations; false if there is none. An invalid order has its whole value as To, a
+// name that no set has.
 func OrderOf(annotations map[string]string) (Order, bool) {
 	value, ok := annotations[v1beta1.AnnotationMoveTo]
 	if !ok {
@@ -55,22 +56,64 @@ func (o Order) String() string {
 	return fmt.Sprintf("%s:%d", o.To, o.Machines)
 }
 
-// Selected reports whether somebody has chosen the machine to be updated in place.
+// Ordered returns the deployment's order to the set; false if there is none. A set without a deployment ignores all
+// annotations of a hand-over, because no controller would ever remove them.
+func Ordered(set *v1beta1.MachineSet) (Order, bool) {
+	if !ofDeployment(set) {
+		return Order{}, false
+	}
+	return OrderOf(set.Annotations)
+}
+
+// Receives reports whether other sets of the deployment may hand machines over to the set.
+func Receives(set *v1beta1.MachineSet) bool {
+	_, receives := set.Annotations[v1beta1.AnnotationReceiveFrom]
+	return receives && ofDeployment(set)
+}
+
+// ReceivesFrom reports whether a set receives the machines that the other hands over.
+func ReceivesFrom(to, from *v1beta1.MachineSet) bool {
+	a, b := metav1.GetControllerOfNoCopy(to), metav1.GetControllerOfNoCopy(from)
+	return a != nil && b != nil && a.UID == b.UID && to.UID != from.UID && to.DeletionTimestamp.IsZero() &&
+		to.Annotations[v1beta1.AnnotationReceiveFrom] == from.Name
+}
+
+func ofDeployment(set *v1beta1.MachineSet) bool {
+	owner := metav1.GetControllerOfNoCopy(set)
+	return owner != nil && owner.Kind == "MachineDeployment"
+}
+
+// Annotate writes the order to a set, and the name of the set that it receives machines from, into its annotations. Either
+// may be empty.
+func Annotate(set *v1beta1.MachineSet, order Order, receiveFrom string) {
+	delete(set.Annotations, v1beta1.AnnotationMoveTo)
+	delete(set.Annotations, v1beta1.AnnotationReceiveFrom)
+	if set.Annotations == nil && (order.To != "" || receiveFrom != "") {
+		set.Annotations = map[string]string{}
+	}
+	if order.To != "" {
+		set.Annotations[v1beta1.AnnotationMoveTo] = order.String()
+	}
+	if receiveFrom != "" {
+		set.Annotations[v1beta1.AnnotationReceiveFrom] = receiveFrom
+	}
+}
+
+// Selected reports whether the machine has the label that selects it for an update in place.
 func Selected(m *v1beta1.Machine) bool {
 	_, selected := m.Labels[v1beta1.LabelSelectedForUpdate]
 	return selected
 }
 
-// Updating reports whether the machine's instance may not be what its specification asks for yet. One of which the
-// provider has not said so far what it was made from is not.
+// Updating reports whether the machine's instance may differ from its specification. A machine without the condition UpToDate
+// is not updating: its provider has not reported yet.
 func Updating(m *v1beta1.Machine) bool {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate)
 	return c != nil && (c.Status != metav1.ConditionTrue || c.ObservedGeneration < m.Generation)
 }
 
-// Refused reports whether the update that the machine asks for was refused or failed, so that nothing comes of it for now.
-// What was said of an earlier specification does not count.
-func Refused(m *v1beta1.Machine) bool {
+// UpdateRejected reports whether the provider rejected the update to the present specification, or the update failed.
+func UpdateRejected(m *v1beta1.Machine) bool {
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionUpToDate)
 	if c == nil || c.Status != metav1.ConditionFalse || c.ObservedGeneration < m.Generation || !m.DeletionTimestamp.IsZero() {
 		return false
@@ -82,7 +125,7 @@ func Refused(m *v1beta1.Machine) bool {
 	return false
 }
 
-// Settled reports whether handing the machine over takes something away: it is Ready and what it shall be.
+// Settled reports whether handing the machine over interrupts it: it is Ready and up to date.
 func Settled(m *v1beta1.Machine) bool {
-	return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionReady) && !Updating(m)
+	return machinestate.Ready(m) && !Updating(m)
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"machinist.dev/machinist/api/v1beta1"
 )
@@ -39,8 +40,46 @@ func TestOrderOf(t *testing.T) {
 	}
 }
 
+// S-13: a set follows the annotations only if a deployment controls it, and only the set that the deployment chose receives.
+func TestOrdersBetweenSets(t *testing.T) {
+	set := func(name, owner, kind string) *v1beta1.MachineSet {
+		controls := true
+		return &v1beta1.MachineSet{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name),
+			OwnerReferences: []metav1.OwnerReference{{Kind: kind, Name: owner, UID: types.UID(owner), Controller: &controls}}}}
+	}
+	from, to := set("a", "web", "MachineDeployment"), set("b", "web", "MachineDeployment")
+	want := Order{To: "b", Machines: 3, Selected: true}
+	Annotate(from, want, "")
+	Annotate(to, Order{}, "a")
+	if got, ok := Ordered(from); !ok || got != want || Receives(from) {
+		t.Errorf("set a has the order %+v (%t), and receives: %t", got, ok, Receives(from))
+	}
+	if _, ordered := Ordered(to); ordered || !Receives(to) || !ReceivesFrom(to, from) || ReceivesFrom(from, to) {
+		t.Error("set b does not just receive from set a")
+	}
+	other := set("c", "web", "Other")
+	Annotate(other, want, "a")
+	if _, ordered := Ordered(other); ordered || Receives(other) {
+		t.Error("a set without a deployment follows the annotations")
+	}
+	stranger := set("b", "another", "MachineDeployment")
+	Annotate(stranger, Order{}, "a")
+	if ReceivesFrom(stranger, from) {
+		t.Error("a set of another deployment receives")
+	}
+	now := metav1.Now()
+	to.DeletionTimestamp = &now
+	if ReceivesFrom(to, from) {
+		t.Error("a set being deleted receives")
+	}
+	Annotate(from, Order{}, "")
+	if _, ordered := Ordered(from); ordered {
+		t.Error("the order remains")
+	}
+}
+
 // D-14
-func TestWhatIsSaidOfAMachinesUpdate(t *testing.T) {
+func TestUpdatingAndUpdateRejected(t *testing.T) {
 	const generation = 5
 	for name, test := range map[string]struct {
 		condition                  *metav1.Condition
@@ -60,8 +99,8 @@ func TestWhatIsSaidOfAMachinesUpdate(t *testing.T) {
 			test.condition.Type = v1beta1.ConditionUpToDate
 			m.Status.Conditions = append(m.Status.Conditions, *test.condition)
 		}
-		if Updating(m) != test.updating || Refused(m) != test.refused || Settled(m) != test.settled {
-			t.Errorf("%s: updating %v, refused %v, settled %v", name, Updating(m), Refused(m), Settled(m))
+		if Updating(m) != test.updating || UpdateRejected(m) != test.refused || Settled(m) != test.settled {
+			t.Errorf("%s: updating %v, refused %v, settled %v", name, Updating(m), UpdateRejected(m), Settled(m))
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"machinist.dev/machinist/api/v1beta1"
 	"machinist.dev/machinist/internal/index"
+	"machinist.dev/machinist/internal/preservation"
 	"machinist.dev/machinist/internal/rollout/bounds"
 )
 
@@ -119,8 +120,7 @@ func frozen(o client.Object) bool {
 
 // counts reports whether a machine counts: nobody deletes it, and it is not preserved.
 func counts(m metav1.Object) bool {
-	_, preserved := m.GetAnnotations()[v1beta1.AnnotationPreservedUntil]
-	return m.GetDeletionTimestamp() == nil && !preserved
+	return m.GetDeletionTimestamp() == nil && !preservation.Preserved(m)
 }
 
 // find returns the family of a key without its machines, nil if there is none (any more): the root is gone or on its way,

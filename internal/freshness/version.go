@@ -1,0 +1,50 @@
+package freshness
+
+import (
+	"errors"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// AtLeastAsNew reports whether one resource version is equal to another or later; false if one of them is invalid or empty.
+// They may be of different kinds, because all resource versions count the writes of one etcd.
+func AtLeastAsNew(version, other string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, other)
+	return err == nil && order >= 0
+}
+
+// SameObjects reports whether a cache has the same objects as a live list, none of them in an older version.
+func SameObjects[T client.Object](cached, live []T) bool {
+	if len(cached) != len(live) {
+		return false
+	}
+	versions := make(map[types.UID]string, len(cached))
+	for _, o := range cached {
+		versions[o.GetUID()] = o.GetResourceVersion()
+	}
+	for _, o := range live {
+		version, ok := versions[o.GetUID()]
+		if !ok || !AtLeastAsNew(version, o.GetResourceVersion()) {
+			return false
+		}
+	}
+	return true
+}
+
+// Ambiguous reports whether a write that returned the error may have been carried out: there was no response, or the API
+// server failed while it handled the request. Only a status below 500 says that the request was rejected.
+func Ambiguous(err error) bool {
+	if err == nil {
+		return false
+	}
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return true
+	}
+	code := status.Status().Code
+	return code >= http.StatusInternalServerError || code == 0
+}

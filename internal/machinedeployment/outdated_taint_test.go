@@ -1,0 +1,149 @@
+package machinedeployment
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// D-20
+func TestWhichNodesAreTainted(t *testing.T) {
+	const old, current = 0, 1
+	updating := condition(v1beta1.ConditionUpToDate, metav1.ConditionFalse, v1beta1.ReasonUpdating)
+	by := func(kind v1beta1.DeploymentStrategyType) func(*v1beta1.MachineDeployment, *history) {
+		return func(d *v1beta1.MachineDeployment, _ *history) { d.Spec.Strategy.Type = kind }
+	}
+	tests := []struct {
+		name    string
+		off     bool
+		change  func(*v1beta1.MachineDeployment, *history)
+		set     int
+		machine func(*v1beta1.Machine)
+		want    taintDecision
+	}{
+		{name: "old", set: old, machine: isReady, want: tainted},
+		{name: "old and not Ready", set: old, machine: notReady, want: tainted},
+		{name: "new", set: current, machine: isReady, want: untainted},
+		{name: "old, and going", set: old, machine: going(isReady), want: leaveAsIs},
+		{name: "switched off", off: true, set: old, machine: isReady, want: untainted},
+		{name: "there is no new set yet", change: func(_ *v1beta1.MachineDeployment, h *history) { h.current = -1 }, set: old, machine: isReady, want: leaveAsIs},
+		{name: "rolled back", change: func(_ *v1beta1.MachineDeployment, h *history) { h.current = old }, set: old, machine: isReady, want: untainted},
+		{name: "made before it was rolled back", change: func(_ *v1beta1.MachineDeployment, h *history) { h.current = old }, set: current, machine: isReady, want: tainted},
+		{name: "the old set goes", change: func(_ *v1beta1.MachineDeployment, h *history) {
+			now := metav1.NewTime(noon)
+			h.sets[old].DeletionTimestamp = &now
+		}, set: old, machine: isReady, want: leaveAsIs},
+		{name: "paused, old", change: func(d *v1beta1.MachineDeployment, _ *history) { d.Spec.Paused = true }, set: old, machine: isReady, want: leaveAsIs},
+		{name: "paused, new", change: func(d *v1beta1.MachineDeployment, _ *history) { d.Spec.Paused = true }, set: current, machine: isReady, want: leaveAsIs},
+		{name: "frozen", change: func(d *v1beta1.MachineDeployment, _ *history) { d.Labels = map[string]string{v1beta1.LabelFreeze: ""} }, set: old, machine: isReady, want: leaveAsIs},
+		{name: "in place, old", change: by(v1beta1.StrategyInPlace), set: old, machine: isReady, want: tainted},
+		{name: "in place, handed over", change: by(v1beta1.StrategyInPlace), set: current, machine: updating, want: leaveAsIs},
+		{name: "in place, updated", change: by(v1beta1.StrategyInPlace), set: current, machine: isReady, want: untainted},
+		{name: "in place, when people choose", change: func(d *v1beta1.MachineDeployment, _ *history) {
+			d.Spec.Strategy = v1beta1.DeploymentStrategy{Type: v1beta1.StrategyInPlace, InPlace: &v1beta1.InPlaceUpdate{Orchestration: v1beta1.OrchestrationManual}}
+		}, set: old, machine: isReady, want: untainted},
+		{name: "when people delete", change: by(v1beta1.StrategyOnDelete), set: old, machine: isReady, want: untainted},
+		{name: "all at once", change: by(v1beta1.StrategyRecreate), set: old, machine: isReady, want: untainted},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			d := deployment("b")
+			h := findRevision(d, []*v1beta1.MachineSet{setOf("a", 1, noon), setOf("b", 2, noon)}, noon)
+			if test.change != nil {
+				test.change(d, &h)
+			}
+			if got := h.taintDecision(d, !test.off, test.set, machine("m", 1, test.machine)); got != test.want {
+				t.Errorf("the decision is %d, expected %d", got, test.want)
+			}
+		})
+	}
+}
+
+// node returns a Node with annotations, key and value in turn, and taints.
+func node(annotations []string, taints ...corev1.Taint) *corev1.Node {
+	n := &corev1.Node{Spec: corev1.NodeSpec{Taints: taints}}
+	n.Annotations = map[string]string{}
+	for i := 0; i < len(annotations); i += 2 {
+		n.Annotations[annotations[i]] = annotations[i+1]
+	}
+	return n
+}
+
+// D-20
+func TestTaintsAreAddedAndRemoved(t *testing.T) {
+	const scaleDown = v1beta1.NodeAnnotationScaleDownDisabled
+	ours := corev1.Taint{Key: v1beta1.NodeTaintOutdated, Effect: corev1.TaintEffectPreferNoSchedule}
+	theirs := corev1.Taint{Key: "team", Value: "a", Effect: corev1.TaintEffectNoSchedule}
+	stronger := corev1.Taint{Key: v1beta1.NodeTaintOutdated, Effect: corev1.TaintEffectNoSchedule}
+	tests := []struct {
+		name          string
+		before        *corev1.Node
+		with, without *corev1.Node
+		// between is what people do while the Node is tainted.
+		between func(*corev1.Node)
+		wanted  v1beta1.NodeTemplate
+	}{
+		{name: "plain", before: node([]string{"a", "b"}, theirs),
+			with: node([]string{"a", "b", scaleDown, "true", nodeAnnotationOutdated, "taint,scale-down-disabled"}, theirs, ours), without: node([]string{"a", "b"}, theirs)},
+		{name: "a person keeps the autoscaler off", before: node([]string{scaleDown, "true"}),
+			with: node([]string{scaleDown, "true", nodeAnnotationOutdated, "taint"}, ours), without: node([]string{scaleDown, "true"})},
+		{name: "a person lets the autoscaler in", before: node([]string{scaleDown, "false"}),
+			with: node([]string{scaleDown, "false", nodeAnnotationOutdated, "taint"}, ours), without: node([]string{scaleDown, "false"})},
+		{name: "a person has tainted it so", before: node(nil, ours),
+			with: node([]string{scaleDown, "true", nodeAnnotationOutdated, "scale-down-disabled"}, ours), without: node(nil, ours)},
+		{name: "a person has done all of it", before: node([]string{scaleDown, "true"}, ours),
+			with: node([]string{scaleDown, "true", nodeAnnotationOutdated, ""}, ours), without: node([]string{scaleDown, "true"}, ours)},
+		{name: "the same key with another effect", before: node(nil, stronger),
+			with: node([]string{scaleDown, "true", nodeAnnotationOutdated, "taint,scale-down-disabled"}, stronger, ours), without: node(nil, stronger)},
+		{name: "a person decides otherwise in between", before: node(nil),
+			with:    node([]string{scaleDown, "true", nodeAnnotationOutdated, "taint,scale-down-disabled"}, ours),
+			between: func(n *corev1.Node) { n.Annotations[scaleDown] = "false"; n.Spec.Taints = []corev1.Taint{theirs} },
+			without: node([]string{scaleDown, "false"}, theirs)},
+		{name: "the machine wants them itself by now", before: node(nil),
+			with:    node([]string{scaleDown, "true", nodeAnnotationOutdated, "taint,scale-down-disabled"}, ours),
+			wanted:  v1beta1.NodeTemplate{Annotations: map[string]string{scaleDown: "true"}, Taints: []corev1.Taint{ours}},
+			without: node([]string{scaleDown, "true"}, ours)},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			given := test.before.DeepCopy()
+			if again := withoutOutdatedTaint(given, test.wanted); again != nil {
+				t.Errorf("an untainted node is changed: %v", again)
+			}
+			with := withOutdatedTaint(given)
+			if diff := cmp.Diff(test.with, with); diff != "" {
+				t.Fatalf("tainted (- expected, + got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.before, given); diff != "" {
+				t.Errorf("the node that was given changed:\n%s", diff)
+			}
+			if test.between != nil {
+				test.between(with)
+			}
+			if again := withOutdatedTaint(with); again != nil {
+				t.Errorf("a tainted node is tainted again: %v", again)
+			}
+			given = with.DeepCopy()
+			without := withoutOutdatedTaint(given, test.wanted)
+			if diff := cmp.Diff(test.without, without, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("untainted (- expected, + got):\n%s", diff)
+			}
+			if diff := cmp.Diff(with, given); diff != "" {
+				t.Errorf("the node that was given changed:\n%s", diff)
+			}
+		})
+	}
+	leaving := node(nil)
+	leaving.DeletionTimestamp = &metav1.Time{Time: noon}
+	if withOutdatedTaint(leaving) != nil {
+		t.Error("a node that goes is marked")
+	}
+	if withOutdatedTaint(&corev1.Node{}) == nil {
+		t.Error("a node without annotations is not marked")
+	}
+}

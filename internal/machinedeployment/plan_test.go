@@ -1,0 +1,143 @@
+package machinedeployment
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// bySelection is a deployment of 4 machines during a hand-over of machines that people selected for an update.
+func bySelection(change func(old, wanted *Set)) State {
+	s := State{Strategy: v1beta1.StrategyInPlace, Manual: true, Replicas: 4, Bounds: Bounds{MaxUnavailable: 2}, SizedFor: 4, Current: 1, Sets: []Set{
+		{Name: "a", Replicas: 2, Least: 2, Most: 2, Live: 4, Ready: 4, Available: 4, Selected: 2, Role: Role{MoveTo: "b", Moves: 2, BySelection: true}},
+		{Name: "b", Role: Role{ReceiveFrom: "a"}},
+	}}
+	change(&s.Sets[0], &s.Sets[1])
+	return s
+}
+
+// D-26: an order for machines that are not selected any more is taken back, and what the set has begun meanwhile is finished
+// before the set may make or delete machines again.
+func TestAHandOverOrderIsTakenBack(t *testing.T) {
+	order, takenBack := Role{MoveTo: "b", Moves: 2, BySelection: true}, Role{MoveTo: "b", BySelection: true}
+	for name, test := range map[string]struct {
+		change   func(old, wanted *Set)
+		role     Role
+		replicas int32
+		waiting  string
+	}{
+		"all are selected":        {func(_, _ *Set) {}, order, 2, "2 machines of set a to be handed over"},
+		"one is not":              {func(old, _ *Set) { old.Selected = 1 }, takenBack, 4, "set a to observe"},
+		"its set is behind":       {func(old, _ *Set) { old.Role, old.Replicas, old.Behind = takenBack, 4, true }, takenBack, 4, "set a to observe"},
+		"its set has observed it": {func(old, _ *Set) { old.Role, old.Replicas, old.Selected = takenBack, 4, 0 }, Role{}, 4, ""},
+		"one went meanwhile": {func(old, wanted *Set) {
+			old.Role, old.Replicas, old.Live, old.Ready, old.Available = takenBack, 4, 3, 3, 3
+			wanted.Live = 1
+		}, Role{}, 3, ""},
+		"it was not for selected ones": {func(old, _ *Set) { old.Selected, old.BySelection = 0, false }, Role{MoveTo: "b", Moves: 2}, 2, "2 machines of set a to be handed over"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := bySelection(test.change)
+			plan := MakePlan(s)
+			replicas := s.Sets[0].Replicas
+			for _, scale := range plan.Scales {
+				if scale.Set == 0 {
+					replicas = scale.To
+				}
+			}
+			if plan.Roles[0] != test.role || replicas != test.replicas || !strings.HasPrefix(plan.Waiting, test.waiting) || (plan.Waiting == "") != (test.waiting == "") {
+				t.Errorf("role %+v, replicas %d, waiting %q", plan.Roles[0], replicas, plan.Waiting)
+			}
+			if plan.Roles[1].ReceiveFrom != "a" {
+				t.Error("the other set receives no more")
+			}
+		})
+	}
+}
+
+// D-27: the rollout waits for people only while there is nothing else to wait for.
+func TestRolloutBySelectionReportsItsWait(t *testing.T) {
+	for name, test := range map[string]struct {
+		change    func(old, wanted *Set)
+		forPeople bool
+		waiting   string
+	}{
+		"nothing is selected": {func(_, _ *Set) {}, true, "the label machinist.dev/selected-for-update on some of 3 machines of an old revision"},
+		"an update is under way": {func(_, wanted *Set) { wanted.Updating = 1 }, false,
+			"0 of 1 machine of the new revision up to date and available, and the label machinist.dev/selected-for-update on some of 3 machines of an old revision"},
+		"one is selected that has to wait": {func(old, wanted *Set) { old.Selected, old.Available, wanted.Updating = 1, 2, 1 }, false, "2 available"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plan := MakePlan(bySelection(func(old, wanted *Set) {
+				old.Role, old.Replicas, old.Live, old.Ready, old.Available, old.Selected, old.Least, old.Most = Role{}, 3, 3, 3, 3, 0, 3, 3
+				wanted.Replicas, wanted.Least, wanted.Most, wanted.Live, wanted.Ready, wanted.Available = 1, 1, 1, 1, 1, 1
+				test.change(old, wanted)
+			}))
+			if plan.ForPeople != test.forPeople || !strings.HasPrefix(plan.Waiting, test.waiting) || len(plan.Scales) > 0 {
+				t.Errorf("for people: %v, scales %v, waiting %q", plan.ForPeople, plan.Scales, plan.Waiting)
+			}
+		})
+	}
+}
+
+// D-24: the deployment lowered the replicas of set a because a machine was not available, and then the machine became
+// available. The set keeps it, because exactly five are available and five must be. So the unavailable machine of b must
+// go.
+func TestABlockedDeletionDoesNotStallTheRollout(t *testing.T) {
+	set := func(name string, replicas, live, available int32) Set {
+		return Set{Name: name, Replicas: replicas, Least: replicas, Most: replicas, Live: live, Ready: available, Available: available}
+	}
+	a, b, c := set("a", 4, 5, 5), set("b", 1, 1, 0), set("c", 0, 0, 0)
+	b.Spare = 1
+	state := State{Strategy: v1beta1.StrategyRollingUpdate, Replicas: 6, Bounds: Bounds{MaxUnavailable: 1}, SizedFor: 6, Sets: []Set{a, b, c}, Current: 2}
+
+	plan := MakePlan(state)
+	if len(plan.Scales) != 1 || plan.Scales[0].Set != 1 || plan.Scales[0].To != 0 {
+		t.Fatalf("planned %v, waiting: %s; expected set b to shrink to none", plan.Scales, plan.Waiting)
+	}
+	state.Sets[1] = set("b", 0, 0, 0)
+	plan = MakePlan(state)
+	if len(plan.Scales) != 1 || plan.Scales[0].Set != 2 || plan.Scales[0].To != 1 {
+		t.Errorf("planned %v, waiting: %s; expected set c to grow to 1", plan.Scales, plan.Waiting)
+	}
+
+	// A deletion that is not blocked counts as pending: a machine of b would be the second one deleted.
+	state.Sets[1], state.Sets[0] = b, set("a", 5, 6, 6)
+	if plan = MakePlan(state); len(plan.Scales) != 0 {
+		t.Errorf("planned %v while a machine of a is about to be deleted", plan.Scales)
+	}
+}
+
+// D-4.
+func TestShare(t *testing.T) {
+	for _, test := range []struct {
+		n       int32
+		weights []int32
+		want    []int32
+	}{
+		{0, []int32{1, 2}, []int32{0, 0}},
+		{-3, []int32{1, 2}, []int32{0, 0}},
+		{5, []int32{0, 0}, []int32{0, 0}},
+		{5, nil, []int32{}},
+		{6, []int32{1, 2}, []int32{2, 4}},
+		{1, []int32{5, 5}, []int32{0, 1}},
+		{3, []int32{5, 5}, []int32{1, 2}},
+		{10, []int32{1, 1, 1}, []int32{3, 3, 4}},
+		{7, []int32{70, 20, 10}, []int32{5, 1, 1}},
+		{100000, []int32{100000, 100000, 1}, []int32{50000, 50000, 0}},
+	} {
+		got := share(test.n, test.weights)
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%d shared by %v is %v, expected %v", test.n, test.weights, got, test.want)
+		}
+		var sum int32
+		for _, part := range got {
+			sum += part
+		}
+		if test.n > 0 && slices.ContainsFunc(test.weights, func(w int32) bool { return w > 0 }) && sum != test.n {
+			t.Errorf("%d shared by %v adds up to %d", test.n, test.weights, sum)
+		}
+	}
+}

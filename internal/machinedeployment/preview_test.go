@@ -1,0 +1,127 @@
+package machinedeployment
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// D-7
+func TestRollBackTakesWhatRollsAndNothingElse(t *testing.T) {
+	d := deployment("b")
+	d.Spec.Template.Spec.Version = "v1.36.3"
+	d.Spec.Template.Spec.Node.Labels = map[string]string{"tier": "front"}
+	old := deployment("a")
+	old.Spec.Template.Spec.Node.Labels = map[string]string{"tier": "gone"}
+	set := findRevision(old, nil, noon).newSet(old)
+	set.CreationTimestamp = metav1.NewTime(noon.Add(-2 * time.Hour))
+	labels := len(d.Spec.Template.ObjectMeta.Labels)
+	RollBack(d, set, noon)
+	got := d.Spec.Template
+	if got.Spec.ClassRef.Name != "a" || got.Spec.Version != "" || got.Spec.Node.Labels["tier"] != "front" || len(got.ObjectMeta.Labels) != labels {
+		t.Errorf("the template is %+v", got)
+	}
+	if h := findRevision(d, []*v1beta1.MachineSet{set}, noon); h.current != 0 {
+		t.Error("the set that was gone back to is not current")
+	}
+}
+
+// D-7
+func TestRollBackBeforeARestartFindsTheSetThatThereIs(t *testing.T) {
+	hour := func(n int) time.Time { return noon.Add(time.Duration(n) * time.Hour) }
+	first, second := setOf("a", 1, hour(-5)), setOf("b", 3, hour(-1))
+	restarted := setOf("a", 2, hour(-4))
+	restarted.Annotations[v1beta1.AnnotationRolloutAfter] = hour(-3).Format(time.RFC3339)
+	for name, test := range map[string]struct {
+		to   *v1beta1.MachineSet
+		want *time.Time
+	}{"made before any restart": {first, nil}, "made for an earlier one": {restarted, at(hour(-3))}, "made after it": {second, at(hour(-2))}} {
+		d := deployment("c")
+		after := metav1.NewTime(hour(-2))
+		d.Spec.RolloutAfter = &after
+		RollBack(d, test.to, noon)
+		got := d.Spec.RolloutAfter
+		if (got == nil) != (test.want == nil) || got != nil && !got.Time.Equal(*test.want) {
+			t.Errorf("%s: rolloutAfter is %v, expected %v", name, got, test.want)
+		}
+		if h := findRevision(d, []*v1beta1.MachineSet{test.to}, noon); h.current != 0 {
+			t.Errorf("%s: its set is not current", name)
+		}
+	}
+	// A rolloutAfter in the future stays.
+	d := deployment("c")
+	after := metav1.NewTime(hour(2))
+	d.Spec.RolloutAfter = &after
+	if RollBack(d, first, noon); d.Spec.RolloutAfter == nil {
+		t.Error("a time to come was taken back")
+	}
+}
+
+// D-1
+func TestARestartMakesEverySetAnOldOne(t *testing.T) {
+	aheadOfUs := setOf("a", 3, noon.Add(-time.Minute))
+	aheadOfUs.Annotations[v1beta1.AnnotationRolloutAfter] = noon.Add(20 * time.Second).Format(time.RFC3339)
+	for name, test := range map[string]struct {
+		set  *v1beta1.MachineSet
+		want time.Time
+	}{
+		"an hour old":                  {setOf("a", 1, noon.Add(-time.Hour)), noon},
+		"made this second":             {setOf("a", 1, noon), noon.Add(time.Second)},
+		"made by a clock that is fast": {setOf("a", 1, noon.Add(3*time.Second)), noon.Add(4 * time.Second)},
+		"restarted by a fast clock":    {aheadOfUs, noon.Add(21 * time.Second)},
+	} {
+		d := deployment("a")
+		at := RestartAt(d, []*v1beta1.MachineSet{test.set}, noon.Add(300*time.Millisecond))
+		if !at.Equal(test.want) {
+			t.Errorf("%s: restarted at %s, expected %s", name, at, test.want)
+		}
+		after := metav1.NewTime(at)
+		d.Spec.RolloutAfter = &after
+		if h := findRevision(d, []*v1beta1.MachineSet{test.set}, at); h.current != -1 {
+			t.Errorf("%s: the set counts as renewed", name)
+		}
+	}
+	d := deployment("a")
+	asked := metav1.NewTime(noon)
+	d.Spec.RolloutAfter = &asked
+	if at := RestartAt(d, nil, noon.Add(time.Millisecond)); !at.After(noon) {
+		t.Errorf("a second restart within a second is at %s, as the first", at)
+	}
+}
+
+// D-7
+func TestARevisionKeepsWhyItWasMade(t *testing.T) {
+	d := deployment("a")
+	d.Annotations = map[string]string{AnnotationChangeCause: "cheaper"}
+	if set := findRevision(d, nil, noon).newSet(d); set.Annotations[AnnotationChangeCause] != "cheaper" {
+		t.Errorf("the new set has the annotations %v", set.Annotations)
+	}
+	set := setOf("a", 1, noon.Add(-time.Hour))
+	old := setOf("b", 0, noon.Add(-2*time.Hour))
+	old.UID = "b"
+	f, err := Preview(d, []*v1beta1.MachineSet{set, old}, map[types.UID][]*v1beta1.Machine{}, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if current := f.Sets[f.Current]; current.Annotations[AnnotationChangeCause] != "cheaper" || current.Annotations[v1beta1.AnnotationRevision] != "1" {
+		t.Errorf("the current set has the annotations %v", current.Annotations)
+	}
+	if cause, ok := f.Sets[1-f.Current].Annotations[AnnotationChangeCause]; ok {
+		t.Errorf("another revision got the cause %q", cause)
+	}
+	if _, touched := set.Annotations[AnnotationChangeCause]; touched {
+		t.Error("what was given was changed")
+	}
+}
+
+func TestPreviewRejectsUnusableDeployments(t *testing.T) {
+	d := deployment("a")
+	d.Spec.Selector = metav1.LabelSelector{}
+	if _, err := Preview(d, nil, nil, noon); err == nil {
+		t.Error("an empty selector is acted upon")
+	}
+}

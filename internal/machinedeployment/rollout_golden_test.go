@@ -1,0 +1,411 @@
+package machinedeployment
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// TestRolloutsStepByStep plays rollouts from beginning to end. The bounds are checked at every write; the golden files show the steps
+// to a reader. In them a line of changes is a pass that wrote, and the line below shows what the sets made of it: ●
+// available, ○ coming up, ◐ sick, ✕ failed, ◇ waiting for its update, ◈ being updated, ◆ update rejected, (…) being
+// deleted, ! marked for deletion, * selected to be updated; →b:2 hands over up to 2 machines to b, ←a receives them of a.
+// (D-2, D-3, D-4, D-5, D-6, D-8, D-13, D-14, D-15, D-25, D-26, D-27)
+func TestRolloutsStepByStep(t *testing.T) {
+	const (
+		rolling  = v1beta1.StrategyRollingUpdate
+		recreate = v1beta1.StrategyRecreate
+		onDelete = v1beta1.StrategyOnDelete
+		inPlace  = v1beta1.StrategyInPlace
+	)
+	tests := []struct {
+		name  string
+		world func(t *testing.T) *world
+		play  func(w *world)
+	}{
+		{"rolling-surge-1", started(rolling, 3, 1, 0), func(w *world) {
+			w.note("template b")
+			w.template = "b"
+			w.play()
+		}},
+		{"rolling-unavailable-1", started(rolling, 3, 0, 1), func(w *world) {
+			w.note("template b")
+			w.template = "b"
+			w.play()
+		}},
+		{"rolling-surge-3-unavailable-2", started(rolling, 10, 3, 2), func(w *world) {
+			w.note("template b")
+			w.template = "b"
+			w.play()
+		}},
+		{"rolling-scaled-up-midway", started(rolling, 6, 2, 0), func(w *world) {
+			w.midway("b")
+			w.note("12 replicas")
+			w.replicas = 12
+			w.play()
+		}},
+		{"rolling-scaled-down-midway", started(rolling, 10, 2, 0), func(w *world) {
+			w.midway("b")
+			w.note("5 replicas")
+			w.replicas = 5
+			w.play()
+		}},
+		{"rolling-scaled-down-by-marks", started(rolling, 6, 2, 0), func(w *world) {
+			w.midway("b")
+			w.note("3 machines of a are marked for deletion, and 3 replicas fewer wanted")
+			for _, m := range w.set("a").machines[:3] {
+				m.marked = true
+			}
+			w.replicas = 3
+			w.play()
+		}},
+		{"rolling-to-zero", started(rolling, 4, 1, 0), func(w *world) {
+			w.midway("b")
+			w.note("0 replicas")
+			w.replicas = 0
+			w.play()
+		}},
+		{"rolling-failing-then-fixed", started(rolling, 3, 1, 0), func(w *world) {
+			w.note("template b, which does not launch; its set replaces what fails")
+			w.bad["b"] = true
+			w.template = "b"
+			for range 3 {
+				w.play()
+				for _, m := range w.set("b").machines {
+					m.deleting = true
+				}
+			}
+			w.play()
+			w.note("8 replicas: only the old revision grows")
+			w.replicas = 8
+			w.play()
+			w.note("template c")
+			w.template = "c"
+			w.play()
+		}},
+		{"rolling-undone-midway", started(rolling, 5, 2, 1), func(w *world) {
+			w.midway("b")
+			w.note("template a again")
+			w.template = "a"
+			w.play()
+		}},
+		{"rolling-over", started(rolling, 5, 2, 0), func(w *world) {
+			w.midway("b")
+			w.note("template c")
+			w.template = "c"
+			w.play()
+		}},
+		{"rolling-unhealthy-first", started(rolling, 4, 1, 0), func(w *world) {
+			w.note("the 3rd machine falls ill, template b")
+			w.become(w.set("a").machines[2], sick)
+			w.template = "b"
+			w.play()
+		}},
+		{"rolling-during-an-outage", started(rolling, 4, 1, 1), func(w *world) {
+			w.note("all machines fall ill, template b, whose machines do not become available either")
+			w.outage = true
+			for _, m := range w.set("a").machines {
+				w.become(m, sick)
+			}
+			w.template = "b"
+			w.play()
+			w.note("the outage is over")
+			w.outage = false
+			for _, m := range w.set("a").machines {
+				w.become(m, available)
+			}
+			w.play()
+		}},
+		{"rolling-paused-midway", started(rolling, 4, 1, 0), func(w *world) {
+			w.midway("b")
+			w.note("paused, 6 replicas")
+			w.paused = true
+			w.replicas = 6
+			w.play()
+			w.note("resumed")
+			w.paused = false
+			w.play()
+		}},
+		{"rolling-frozen-midway", started(rolling, 4, 1, 0), func(w *world) {
+			w.midway("b")
+			w.note("frozen, 2 replicas")
+			w.frozen = true
+			w.replicas = 2
+			w.play()
+			w.note("6 replicas")
+			w.replicas = 6
+			w.play()
+			w.note("thawed")
+			w.frozen = false
+			w.play()
+		}},
+		{"recreate", started(recreate, 3, 0, 0), func(w *world) {
+			w.note("template b")
+			w.template = "b"
+			w.play()
+		}},
+		{"recreate-scaled", started(recreate, 3, 0, 0), func(w *world) {
+			w.note("template b and 5 replicas, then 2 while the old machines go")
+			w.template, w.replicas = "b", 5
+			w.pass()
+			w.round()
+			w.log.WriteString("      " + w.String() + "\n")
+			w.replicas = 2
+			w.play()
+		}},
+		{"on-delete", started(onDelete, 3, 0, 0), func(w *world) {
+			w.note("template b")
+			w.template = "b"
+			w.play()
+			w.note("somebody deletes a machine")
+			w.set("a").machines[1].deleting = true
+			w.play()
+			w.note("5 replicas")
+			w.replicas = 5
+			w.play()
+			w.note("2 replicas")
+			w.replicas = 2
+			w.play()
+			w.note("somebody deletes all")
+			for _, s := range w.sets {
+				for _, m := range s.machines {
+					m.deleting = true
+				}
+			}
+			w.play()
+		}},
+		{"in-place", started(inPlace, 4, 0, 1), func(w *world) {
+			w.note("template b")
+			w.template = "b"
+			w.play()
+		}},
+		{"in-place-by-3", started(inPlace, 8, 0, 3), func(w *world) {
+			w.note("template b")
+			w.template = "b"
+			w.play()
+		}},
+		{"in-place-undone-midway", started(inPlace, 4, 0, 2), func(w *world) {
+			w.inPlaceMidway("b")
+			w.note("template a again")
+			w.template = "a"
+			w.play()
+		}},
+		{"in-place-rolled-over-midway", started(inPlace, 4, 0, 2), func(w *world) {
+			w.inPlaceMidway("b")
+			w.note("template c")
+			w.template = "c"
+			w.play()
+		}},
+		{"in-place-scaled-up-midway", started(inPlace, 4, 0, 2), func(w *world) {
+			w.inPlaceMidway("b")
+			w.note("6 replicas")
+			w.replicas = 6
+			w.play()
+		}},
+		{"in-place-scaled-down-by-marks-midway", started(inPlace, 6, 0, 2), func(w *world) {
+			w.inPlaceMidway("b")
+			w.note("2 machines of a are marked for deletion, and 3 replicas wanted")
+			for _, m := range w.set("a").machines[:2] {
+				m.marked = true
+			}
+			w.replicas = 3
+			w.play()
+		}},
+		{"in-place-paused-midway", started(inPlace, 4, 0, 2), func(w *world) {
+			w.inPlaceMidway("b")
+			w.note("paused, 5 replicas")
+			w.paused, w.replicas = true, 5
+			w.play()
+			w.note("resumed")
+			w.paused = false
+			w.play()
+		}},
+		{"in-place-frozen-midway", started(inPlace, 4, 0, 2), func(w *world) {
+			w.inPlaceMidway("b")
+			w.note("frozen, 2 replicas")
+			w.frozen, w.replicas = true, 2
+			w.play()
+			w.note("thawed, 4 replicas")
+			w.frozen, w.replicas = false, 4
+			w.play()
+		}},
+		{"in-place-refused-by-the-provider", started(inPlace, 8, 0, 5), func(w *world) {
+			w.note("template b, which the provider refuses")
+			w.bad["b"] = true
+			w.template = "b"
+			w.play()
+			w.note("9 replicas: only the old revision grows")
+			w.replicas = 9
+			w.play()
+			w.note("template c")
+			w.template = "c"
+			w.play()
+		}},
+		{"in-place-unhealthy-first", started(inPlace, 4, 0, 1), func(w *world) {
+			w.note("the 3rd machine falls ill, template b")
+			w.become(w.set("a").machines[2], sick)
+			w.template = "b"
+			w.play()
+			w.note("it recovers")
+			for _, m := range w.set("b").machines {
+				w.become(m, available)
+			}
+			w.play()
+		}},
+		{"in-place-machines-deleted-while-handed-over", started(inPlace, 5, 0, 3), func(w *world) {
+			w.note("template b, until set a has its order; somebody deletes a machine of a, another when one was handed over")
+			w.template = "b"
+			w.pass()
+			w.pass()
+			w.decide(w.set("a"))
+			w.set("a").machines[4].deleting = true
+			w.act(w.set("a"))
+			w.set("b").machines[0].deleting = true
+			w.log.WriteString("      " + w.String() + "\n")
+			w.play()
+		}},
+		{"in-place-by-selection", started(inPlace, 4, 0, 1), func(w *world) {
+			w.note("orchestration Manual, template b")
+			w.manual, w.template = true, "b"
+			w.play()
+			w.note("somebody selects the 3rd machine")
+			w.selects("a", 2)
+			w.play()
+			w.note("somebody selects two more at once")
+			w.selects("a", 0, 2)
+			w.play()
+			w.note("orchestration Auto")
+			w.manual = false
+			w.play()
+		}},
+		{"in-place-by-selection-taken-back", started(inPlace, 5, 0, 3), func(w *world) {
+			w.note("orchestration Manual, template b, 3 machines are selected, until the first of them was handed over")
+			w.manual, w.template = true, "b"
+			w.selects("a", 0, 1, 2)
+			w.pass()
+			w.pass()
+			a := w.set("a")
+			w.decide(a)
+			w.act(a)
+			w.log.WriteString("      " + w.String() + "\n")
+			w.note("somebody thinks better of the next")
+			a.machines[0].selected = false
+			w.play()
+		}},
+		{"in-place-by-selection-scaled-paused-undone", started(inPlace, 4, 0, 2), func(w *world) {
+			w.note("orchestration Manual, template b, 6 replicas")
+			w.manual, w.template, w.replicas = true, "b", 6
+			w.play()
+			w.note("paused, and two machines are selected")
+			w.paused = true
+			w.selects("a", 0, 1)
+			w.play()
+			w.note("resumed")
+			w.paused = false
+			w.play()
+			w.note("an old machine is deleted")
+			w.set("a").machines[0].deleting = true
+			w.play()
+			w.note("5 replicas")
+			w.replicas = 5
+			w.play()
+			w.note("template a again, and all of b are selected")
+			w.template = "a"
+			for i := range w.set("b").machines {
+				w.selects("b", i)
+			}
+			w.play()
+		}},
+		{"in-place-by-selection-idle-machines-are-free", started(inPlace, 4, 0, 1), func(w *world) {
+			w.note("orchestration Manual; 2 machines fall ill, template b, a well machine is selected and an ill one")
+			w.manual, w.template = true, "b"
+			w.become(w.set("a").machines[2], sick)
+			w.become(w.set("a").machines[3], sick)
+			w.selects("a", 0, 3)
+			w.play()
+			w.note("they recover")
+			for _, s := range w.sets {
+				for _, m := range s.machines {
+					if m.state == sick {
+						w.become(m, available)
+					}
+				}
+			}
+			w.play()
+		}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			w := test.world(t)
+			test.play(w)
+			golden(t, test.name, w.log.String())
+		})
+	}
+}
+
+// started returns a deployment whose machines of template a are all available.
+func started(strategy v1beta1.DeploymentStrategyType, replicas, surge, unavailable int32) func(*testing.T) *world {
+	return func(t *testing.T) *world {
+		w := newWorld(t, strategy, replicas, surge, unavailable)
+		w.note("%s, %d replicas, maxSurge %d, maxUnavailable %d", strategy, replicas, surge, unavailable)
+		w.play()
+		return w
+	}
+}
+
+// midway rolls a template out by two passes.
+func (w *world) midway(template string) {
+	w.note("template %s, as far as two passes bring it", template)
+	w.template = template
+	for range 2 {
+		w.pass()
+		w.round()
+		w.settle()
+	}
+	w.log.WriteString("      " + w.String() + "\n")
+}
+
+// inPlaceMidway begins to hand machines over, and stops when one has gone and the next is about to.
+func (w *world) inPlaceMidway(template string) {
+	w.note("template %s, until one machine was handed over", template)
+	w.template = template
+	w.pass()
+	w.pass()
+	a := w.set("a")
+	w.decide(a)
+	w.act(a)
+	w.log.WriteString("      " + w.String() + "\n")
+}
+
+// selects selects machines of a set, as a person would.
+func (w *world) selects(set string, machines ...int) {
+	for _, i := range machines {
+		w.set(set).machines[i].selected = true
+	}
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name+".golden")
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("the steps changed; check them and run the test with -update if it is right.\ngot:\n%s\nwant:\n%s", got, want)
+	}
+}

@@ -1,0 +1,463 @@
+package machinedeployment
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// world simulates a deployment with its sets and machines, to see where plans lead. It checks each write of a plan against
+// the bounds by the true state, not by the state that the plan was given.
+type world struct {
+	t   *testing.T
+	log *strings.Builder
+
+	strategy            v1beta1.DeploymentStrategyType
+	replicas            int32
+	surge, unavailable  int32
+	paused, frozen      bool
+	manual              bool
+	template            string // name of the wanted revision
+	sets                []*simulatedSet
+	sizedFor            int32
+	bad                 map[string]bool // templates whose machines do not launch
+	outage              bool            // no machine becomes available
+	known               *deploymentState
+	clock               time.Time
+	machines, revisions int
+	crashIn             int   // writes until the deployment's and the sets' controllers die; 0 is never
+	allowed             int32 // live machines that sets may have reached lawfully
+	waiting             string
+}
+
+// simulatedSet simulates a MachineSet and its controller, which makes a plan and then carries it out step by step, even if the
+// set changes meanwhile.
+type simulatedSet struct {
+	name       string
+	revision   int
+	replicas   int32
+	generation int64
+	decidedOn  int64 // the generation
+	observed   int64
+	creates    int32 // machines decided to be made
+	victims    []*simulatedMachine
+	noCreate   bool
+	Role
+	gives    []*simulatedMachine // machines decided to be handed over to the set givesTo
+	givesTo  string
+	machines []*simulatedMachine
+}
+
+type simulatedMachine struct {
+	name     string
+	state    machineState
+	marked   bool
+	selected bool
+	deleting bool
+	since    time.Time
+}
+
+type machineState rune
+
+const (
+	comingUp  machineState = '○'
+	available machineState = '●'
+	sick      machineState = '◐'
+	failed    machineState = '✕'
+	asked     machineState = '◇' // runs, and waits for its update
+	disturbed machineState = '◈' // is being updated, and not Ready
+	unwilling machineState = '◆' // runs, and its update was refused
+)
+
+func newWorld(t *testing.T, strategy v1beta1.DeploymentStrategyType, replicas, surge, unavailable int32) *world {
+	return &world{t: t, log: &strings.Builder{}, strategy: strategy, replicas: replicas, surge: surge, unavailable: unavailable, template: "a",
+		sizedFor: Unknown, bad: map[string]bool{}, known: &deploymentState{unobserved: map[types.UID]unobservedReplicas{}}, clock: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+}
+
+func (w *world) set(name string) *simulatedSet {
+	for _, s := range w.sets {
+		if s.name == name {
+			return s
+		}
+	}
+	return nil
+}
+
+// object returns the set as a MachineSet.
+func (s *simulatedSet) object() *v1beta1.MachineSet {
+	set := &v1beta1.MachineSet{
+		ObjectMeta: metav1.ObjectMeta{Name: s.name, UID: types.UID(s.name), Generation: s.generation},
+		Spec:       v1beta1.MachineSetSpec{Replicas: &s.replicas},
+		Status:     v1beta1.MachineSetStatus{ObservedGeneration: s.observed},
+	}
+	s.Role.annotate(set)
+	return set
+}
+
+// object returns the machine as a Machine.
+func (m *simulatedMachine) object() *v1beta1.Machine {
+	o := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Name: m.name, UID: types.UID(m.name), CreationTimestamp: metav1.NewTime(m.since)}}
+	if m.selected {
+		o.Labels = map[string]string{v1beta1.LabelSelectedForUpdate: ""}
+	}
+	if m.marked {
+		o.Annotations = map[string]string{v1beta1.AnnotationDeleteMachine: ""}
+	}
+	if m.deleting {
+		now := metav1.NewTime(m.since)
+		o.DeletionTimestamp = &now
+	}
+	ready := metav1.ConditionFalse
+	switch m.state {
+	case available:
+		o.Spec.ProviderID, o.Status.Phase, ready = "sim://"+m.name, v1beta1.MachineRunning, metav1.ConditionTrue
+	case sick:
+		o.Spec.ProviderID, o.Status.Phase = "sim://"+m.name, v1beta1.MachineUnhealthy
+	case failed:
+		o.Status.Phase, o.Status.FailureReason = v1beta1.MachineFailed, v1beta1.FailureCreateError
+	}
+	updated := metav1.Condition{Type: v1beta1.ConditionUpToDate, Status: metav1.ConditionTrue, Reason: v1beta1.ReasonUpToDate, LastTransitionTime: metav1.NewTime(m.since)}
+	switch m.state {
+	case asked:
+		o.Generation, o.Spec.ProviderID, o.Status.Phase, ready = 2, "sim://"+m.name, v1beta1.MachineRunning, metav1.ConditionTrue
+		updated.ObservedGeneration = 1
+	case disturbed:
+		o.Spec.ProviderID, o.Status.Phase = "sim://"+m.name, v1beta1.MachineUpdating
+		updated.Status, updated.Reason = metav1.ConditionFalse, v1beta1.ReasonUpdating
+	case unwilling:
+		o.Spec.ProviderID, o.Status.Phase, ready = "sim://"+m.name, v1beta1.MachineRunning, metav1.ConditionTrue
+		updated.Status, updated.Reason = metav1.ConditionFalse, v1beta1.ReasonUnsupportedChange
+	}
+	o.Status.Conditions = []metav1.Condition{updated, {Type: v1beta1.ConditionReady, Status: ready, LastTransitionTime: metav1.NewTime(m.since)}}
+	return o
+}
+
+func (s *simulatedSet) objects() []*v1beta1.Machine {
+	objects := make([]*v1beta1.Machine, len(s.machines))
+	for i, m := range s.machines {
+		objects[i] = m.object()
+	}
+	return objects
+}
+
+func (s *simulatedSet) live() (n int32) {
+	for _, m := range s.machines {
+		if !m.deleting {
+			n++
+		}
+	}
+	return n
+}
+
+// bounds resolves the strategy's bounds as the API would.
+func (w *world) bounds() Bounds {
+	switch w.strategy {
+	case v1beta1.StrategyRecreate:
+		return Bounds{MaxUnavailable: w.replicas}
+	case v1beta1.StrategyRollingUpdate:
+		if w.surge == 0 && w.unavailable == 0 {
+			return Bounds{MaxUnavailable: 1}
+		}
+		return Bounds{MaxSurge: w.surge, MaxUnavailable: min(w.unavailable, w.replicas)}
+	case v1beta1.StrategyInPlace:
+		return Bounds{MaxUnavailable: min(max(1, w.unavailable), w.replicas)}
+	}
+	return Bounds{}
+}
+
+// state observes the state as a pass would.
+func (w *world) state() State {
+	s := State{Strategy: w.strategy, Manual: w.manual, Replicas: w.replicas, Bounds: w.bounds(), SizedFor: w.sizedFor, Paused: w.paused, Frozen: w.frozen, Current: -1}
+	slices.SortFunc(w.sets, func(a, b *simulatedSet) int { return cmp.Compare(a.revision, b.revision) })
+	for i, set := range w.sets {
+		counted, _ := count(set.object(), set.objects(), 0, w.clock)
+		w.known.widen(set.object(), &counted)
+		s.Sets = append(s.Sets, counted)
+		if set.name == w.template {
+			s.Current = i
+			inARow, _ := w.known.failures.observe(types.UID(set.name), set.objects(), nil)
+			if s.updatesInPlace() {
+				inARow += updatesRefused(set.objects())
+			}
+			s.Failing = inARow >= failuresInARow
+		}
+	}
+	return s
+}
+
+// pass makes a plan and carries it out. It returns whether anything was written.
+func (w *world) pass() bool {
+	w.t.Helper()
+	if !w.paused && !w.frozen {
+		if set := w.set(w.template); set == nil {
+			w.revisions++
+			w.sets = append(w.sets, &simulatedSet{name: w.template, revision: w.revisions, generation: 1})
+		} else if set.revision != w.revisions {
+			w.revisions++
+			set.revision = w.revisions
+		}
+	}
+	state := w.state()
+	plan := MakePlan(state)
+	w.waiting = plan.Waiting
+	defer func() { w.allowed = max(w.replicas+state.MaxSurge, w.mayExist()) }()
+	wrote := false
+	for _, scale := range plan.Scales {
+		wrote = true
+		role := plan.Roles[scale.Set]
+		w.write(w.sets[scale.Set], scale, role, state)
+		w.sizedFor = plan.SizedFor
+		if w.crashes() {
+			return true
+		}
+	}
+	for i, role := range plan.Roles {
+		if set := w.sets[i]; set.Role != role {
+			wrote = true
+			w.assign(set, role, set.replicas)
+			if w.crashes() {
+				return true
+			}
+		}
+	}
+	for _, set := range w.sets {
+		replaces := w.strategy == v1beta1.StrategyOnDelete || state.updatesInPlace() && !state.Failing
+		set.noCreate = replaces && set.name != w.template && !w.paused && !w.frozen
+	}
+	w.sizedFor = plan.SizedFor
+	return wrote
+}
+
+// crashes counts an effect. At the chosen one all controllers lose their state and their plans.
+func (w *world) crashes() bool {
+	if w.crashIn == 0 {
+		return false
+	}
+	if w.crashIn--; w.crashIn > 0 {
+		return false
+	}
+	w.known = &deploymentState{unobserved: map[types.UID]unobservedReplicas{}}
+	for _, s := range w.sets {
+		s.creates, s.victims, s.gives = 0, nil, nil
+	}
+	return true
+}
+
+// assign gives a set, which had so many replicas before, its role in a hand-over and checks that the set cannot delete
+// machines that were handed over.
+func (w *world) assign(set *simulatedSet, role Role, replicas int32) {
+	w.t.Helper()
+	if surplus := set.live() - max(replicas, set.replicas); surplus > 0 {
+		if set.MoveTo != "" && role.MoveTo == "" || set.ReceiveFrom != "" && role.ReceiveFrom == "" {
+			w.t.Fatalf("set %s has %d machines too many and no part in a hand-over any more\n%s\n%s", set.name, surplus, w.log, w)
+		}
+	}
+	if role.MoveTo != "" && w.set(role.MoveTo).ReceiveFrom != set.name {
+		w.t.Fatalf("set %s would hand over to set %s, which is not ready\n%s", set.name, role.MoveTo, w.log)
+	}
+	set.Role = role
+}
+
+// write carries a scale out and checks that it keeps the bounds.
+func (w *world) write(set *simulatedSet, scale Scale, role Role, state State) {
+	w.t.Helper()
+	if scale.From != set.replicas || scale.From == scale.To {
+		w.t.Fatalf("%s: %s does not start at its %d replicas\n%s", set.name, scale, set.replicas, w.log)
+	}
+	mayExist, surelyAvailable := w.mayExist(), w.surelyAvailable()
+	live, stay := set.live(), w.stay()
+	var total int32
+	for _, s := range w.sets {
+		total += s.replicas
+	}
+	unchanged := w.strategy == v1beta1.StrategyInPlace && state.SizedFor == w.replicas && total <= w.replicas
+	counts := set.ReceiveFrom != "" && scale.To > scale.From && scale.To <= live
+	set.replicas = scale.To
+	set.generation++
+	w.assign(set, role, scale.From)
+	if after := w.stay(); unchanged && after < stay && after < w.replicas {
+		w.t.Fatalf("%s: %s leaves %d machines, of %d wanted\n%s", set.name, scale, after, w.replicas, w.log)
+	}
+	if !counts {
+		w.known.recordWrite(types.UID(set.name), live, scale.From, scale.To, set.generation)
+	}
+	if after := w.mayExist(); after > mayExist && after > w.replicas+state.MaxSurge {
+		w.t.Fatalf("%s: %s lets %d machines exist, more than replicas %d + maxSurge %d\n%s", set.name, scale, after, w.replicas, state.MaxSurge, w.log)
+	}
+	if after := w.surelyAvailable(); after < surelyAvailable && after < w.replicas-state.MaxUnavailable {
+		w.t.Fatalf("%s: %s leaves %d available, fewer than replicas %d − maxUnavailable %d\n%s", set.name, scale, after, w.replicas, state.MaxUnavailable, w.log)
+	}
+	if state.Paused || state.Frozen {
+		if scale.To > scale.From && state.Frozen && !counts {
+			w.t.Fatalf("%s: %s grows although the deployment is frozen\n%s", set.name, scale, w.log)
+		}
+	}
+}
+
+// mayExist is how many machines can exist without another plan.
+func (w *world) mayExist() (n int32) {
+	for _, s := range w.sets {
+		n += max(s.replicas, s.live()+s.creates)
+	}
+	return n
+}
+
+// surelyAvailable is how many machines remain available if every controller carries out its present plan, and then deletes
+// its surplus.
+func (w *world) surelyAvailable() (n int32) {
+	for _, s := range w.sets {
+		if s.MoveTo != "" || s.ReceiveFrom != "" {
+			n += s.remain()
+			continue
+		}
+		order := slices.DeleteFunc(s.order(), func(m *simulatedMachine) bool { return slices.Contains(s.victims, m) })
+		for i, m := range order {
+			if m.state == available && int32(len(order)-i) <= s.replicas {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// round lets every set's controller act until it has nothing to do.
+func (w *world) round() {
+	w.t.Helper()
+	w.clock = w.clock.Add(time.Second)
+	for _, s := range w.sets {
+		w.sync(s)
+	}
+}
+
+// sync lets the set's controller do all that it has to do.
+func (w *world) sync(s *simulatedSet) {
+	w.t.Helper()
+	for range 2 {
+		w.decide(s)
+		for w.act(s) {
+		}
+		s.report()
+	}
+}
+
+// settle brings machines up, or fails them, and removes those being deleted.
+func (w *world) settle() {
+	w.clock = w.clock.Add(time.Second)
+	for _, s := range w.sets {
+		for _, m := range slices.Clone(s.machines) {
+			switch {
+			case m.deleting:
+				s.remove(m)
+			case m.state == comingUp && w.bad[s.name]:
+				w.become(m, failed)
+			case m.state == comingUp && !w.outage, m.state == disturbed:
+				w.become(m, available)
+			case m.state == asked && w.bad[s.name]:
+				w.become(m, unwilling)
+			case m.state == asked:
+				w.become(m, disturbed)
+			case m.state == unwilling && !w.bad[s.name]:
+				w.become(m, available)
+			}
+		}
+	}
+}
+
+// String shows the sets: replicas, then each machine. A machine being deleted is in parentheses.
+func (w *world) String() string {
+	var b strings.Builder
+	for _, s := range w.sets {
+		if s.replicas == 0 && len(s.machines) == 0 && s.name != w.template && s.Role == (Role{}) {
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteString("   ")
+		}
+		fmt.Fprintf(&b, "%s %d ", s.name, s.replicas)
+		if s.MoveTo != "" {
+			only := ""
+			if s.BySelection {
+				only = "*"
+			}
+			fmt.Fprintf(&b, "→%s:%d%s ", s.MoveTo, s.Moves, only)
+		}
+		if s.ReceiveFrom != "" {
+			fmt.Fprintf(&b, "←%s ", s.ReceiveFrom)
+		}
+		for _, m := range s.machines {
+			mark := ""
+			if m.marked {
+				mark = "!"
+			}
+			if m.selected {
+				mark += "*"
+			}
+			if m.deleting {
+				fmt.Fprintf(&b, "(%c%s)", m.state, mark)
+			} else {
+				fmt.Fprintf(&b, "%c%s", m.state, mark)
+			}
+		}
+	}
+	return b.String()
+}
+
+// note writes a line of the golden file.
+func (w *world) note(format string, args ...any) {
+	fmt.Fprintf(w.log, "— "+format+"\n", args...)
+}
+
+// play makes passes and lets the sets act and machines settle until nothing changes, and writes down every step.
+func (w *world) play() {
+	w.t.Helper()
+	for step := 0; ; step++ {
+		if step > 300 {
+			w.t.Fatalf("does not settle\n%s", w.log)
+		}
+		before := w.String()
+		replicas := w.replicasBySet()
+		wrote := w.pass()
+		if changed := changes(replicas, w.replicasBySet()); changed != "" {
+			fmt.Fprintf(w.log, "  %s\n", changed)
+		}
+		w.round()
+		middle := w.String()
+		if middle != before || wrote {
+			fmt.Fprintf(w.log, "      %s\n", middle)
+		}
+		w.settle()
+		if w.String() == before && !wrote {
+			break
+		}
+	}
+	if w.waiting != "" {
+		fmt.Fprintf(w.log, "  waiting: %s\n", w.waiting)
+	}
+}
+
+func (w *world) replicasBySet() map[string]int32 {
+	replicas := map[string]int32{}
+	for _, s := range w.sets {
+		replicas[s.name] = s.replicas
+	}
+	return replicas
+}
+
+func changes(before, after map[string]int32) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(after)) {
+		if before[name] != after[name] {
+			parts = append(parts, fmt.Sprintf("%s %d→%d", name, before[name], after[name]))
+		}
+	}
+	return strings.Join(parts, ", ")
+}

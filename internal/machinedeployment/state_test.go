@@ -1,0 +1,120 @@
+package machinedeployment
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Writing to a nil map would panic.
+func TestDeploymentStateHasNoNilMaps(t *testing.T) {
+	r := reflect.ValueOf(newSharedState().get(types.NamespacedName{Name: "web"}, "uid")).Elem()
+	for i := range r.NumField() {
+		if f := r.Field(i); f.Kind() == reflect.Map && f.IsNil() {
+			t.Errorf("%s is nil", r.Type().Field(i).Name)
+		}
+	}
+}
+
+func TestDebounce(t *testing.T) {
+	for _, test := range []struct {
+		name          string
+		machines      int
+		generation    int64
+		ago, want     time.Duration
+		machineEvents int32
+	}{
+		{"first pass", 0, 1, time.Hour, 0, 0},
+		{"a small deployment hardly waits", 10, 7, 0, 4 * time.Millisecond, 0},
+		{"a large one waits longer", 4000, 7, 0, 1600 * time.Millisecond, 0},
+		{"but not for ever", 1000000, 7, 0, 2 * time.Second, 0},
+		{"part of it is over", 5000, 7, 40 * time.Millisecond, 1960 * time.Millisecond, 0},
+		{"all of it is over", 5000, 7, 2001 * time.Millisecond, 0, 0},
+		{"a person's change does not wait", 5000, 8, 0, 0, 0},
+		{"a rollout gathers for one step", 1010, 7, 100 * time.Millisecond, 900 * time.Millisecond, 9},
+		{"a large one for no less than it would wait", 5000, 7, 100 * time.Millisecond, 1900 * time.Millisecond, 9},
+		{"until it can exchange as many as it may", 1000, 7, 10 * time.Millisecond, 390 * time.Millisecond, 10},
+	} {
+		r := &deploymentState{generation: 7, decidedAt: noon.Add(-test.ago), machines: test.machines}
+		if test.machineEvents > 0 {
+			r.batch = 10
+		}
+		if got := r.debounce(test.generation, test.machineEvents, noon); got != test.want {
+			t.Errorf("%s: waits %s, expected %s", test.name, got, test.want)
+		}
+	}
+}
+
+func TestWrittenReplicasCountUntilObserved(t *testing.T) {
+	tests := []struct {
+		name              string
+		live, before, now int32
+		least, most       int32 // while the set has not reported
+	}{
+		{"fewer, while machines were still to be made", 1, 3, 2, 2, 3},
+		{"fewer, when all were made", 3, 3, 2, 2, 2},
+		{"more, while machines were still to be deleted", 3, 1, 2, 1, 2},
+		{"more, when all were deleted", 1, 1, 2, 2, 2},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			r := newSharedState().get(types.NamespacedName{}, "d")
+			set := setOf("a", 1, noon)
+			r.recordWrite(set.UID, test.live, test.before, test.now, 5)
+			set.Status.ObservedGeneration = 4
+			counted := Set{Replicas: test.now, Least: test.now, Most: test.now}
+			if r.widen(set, &counted); counted.Least != test.least || counted.Most != test.most {
+				t.Errorf("the set may act upon %d to %d, expected %d to %d", counted.Least, counted.Most, test.least, test.most)
+			}
+			set.Status.ObservedGeneration = 5
+			counted = Set{Replicas: test.now, Least: test.now, Most: test.now}
+			if r.widen(set, &counted); counted.Least != test.now || counted.Most != test.now || len(r.unobserved) != 0 {
+				t.Errorf("it is still remembered after the set has heard of it: %d to %d", counted.Least, counted.Most)
+			}
+		})
+	}
+	r := newSharedState().get(types.NamespacedName{}, "d")
+	r.recordWrite("x", 0, 3, 2, 5)
+	r.recordWrite("x", 0, 2, 1, 6)
+	set := setOf("a", 1, noon)
+	set.UID, set.Status.ObservedGeneration = "x", 5
+	counted := Set{Replicas: 1, Least: 1, Most: 1}
+	if r.widen(set, &counted); counted.Most != 3 {
+		t.Errorf("with replicas 3, 2, 1 in turn the set may act upon %d at most, expected 3", counted.Most)
+	}
+	if r.keepOnly(nil); len(r.unobserved) != 0 {
+		t.Error("a set that is gone is remembered")
+	}
+}
+
+func TestAnotherDeploymentOfThatNameStartsAfresh(t *testing.T) {
+	m := newSharedState()
+	key := types.NamespacedName{Namespace: "ns", Name: "web"}
+	first := m.get(key, "1")
+	first.cache.Confirm(first.cache.Mark())
+	if !m.takeOrphanSetSeen(first) || m.takeOrphanSetSeen(first) {
+		t.Error("sets without an owner must be listed once, in the first pass")
+	}
+	m.orphanSetSeen(key)
+	if !m.takeOrphanSetSeen(first) {
+		t.Error("a set without an owner that was seen is not listed")
+	}
+	for _, name := range []string{"a", "b", "a"} {
+		m.launchFailed(key, seenFailing("s", name, 0))
+	}
+	if got := m.takeFailed(first); len(got) != 2 || len(m.takeFailed(first)) != 0 {
+		t.Errorf("%d failures are taken, expected those of 2 machines, once", len(got))
+	}
+	if m.get(key, "1") != first {
+		t.Error("what is known of the deployment is lost")
+	}
+	if second := m.get(key, "2"); second.cache.Confirmed() || second == first {
+		t.Error("what is known of a deployment is believed of its successor")
+	}
+	m.forget(key)
+	if m.orphanSetSeen(key); len(m.deployments) != 0 {
+		t.Error("a deployment that is gone is remembered")
+	}
+}

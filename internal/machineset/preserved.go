@@ -1,0 +1,68 @@
+package machineset
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"machinist.dev/machinist/api/v1beta1"
+	"machinist.dev/machinist/internal/machinestate"
+	"machinist.dev/machinist/internal/preservation"
+	"machinist.dev/machinist/internal/wording"
+)
+
+// preservedPoll is how often a set that creates no machines, because too many are preserved, checks whether some are gone: it
+// gets no events of preserved machines.
+const preservedPoll = time.Minute
+
+// withoutDueForPreservation returns the machines without those that are about to be preserved. Their own controller takes
+// these from the set, and only then may the set replace them.
+func withoutDueForPreservation(machines []*v1beta1.Machine) []*v1beta1.Machine {
+	if !slices.ContainsFunc(machines, preservation.Due) {
+		return machines
+	}
+	return slices.DeleteFunc(slices.Clone(machines), preservation.Due)
+}
+
+// countPreserved counts the orphans that are preserved and would match the set if they still had the labels that preservation
+// removes.
+func countPreserved(set *v1beta1.MachineSet, orphans []v1beta1.Machine) (n int) {
+	left := &metav1.LabelSelector{MatchLabels: map[string]string{}}
+	taken := func(key string) bool {
+		return key == v1beta1.LabelTemplateHash || key == v1beta1.LabelMachineSet
+	}
+	for key, value := range set.Spec.Selector.MatchLabels {
+		if !taken(key) {
+			left.MatchLabels[key] = value
+		}
+	}
+	for _, requirement := range set.Spec.Selector.MatchExpressions {
+		if !taken(requirement.Key) {
+			left.MatchExpressions = append(left.MatchExpressions, requirement)
+		}
+	}
+	selector, err := metav1.LabelSelectorAsSelector(left)
+	if err != nil || selector.Empty() {
+		return 0
+	}
+	for i := range orphans {
+		if m := &orphans[i]; machinestate.Live(m) && preservation.Preserved(m) && selector.Matches(labels.Set(m.Labels)) {
+			n++
+		}
+	}
+	return n
+}
+
+// tooManyMachines says why no more machines are created.
+func tooManyMachines(ceiling, preserved int) Reason {
+	most := wording.Count(ceiling, "machine")
+	message := fmt.Sprintf("No more than %s may exist, those being deleted included: deletion does not keep up.", most)
+	if preserved > 0 {
+		message = fmt.Sprintf("No more than %s may exist, those being deleted and %d preserved by the annotation %s included.",
+			most, preserved, v1beta1.AnnotationPreserve)
+	}
+	return Reason{v1beta1.ReasonTooManyMachines, message}
+}

@@ -1,0 +1,58 @@
+package machinestate
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+
+	"machinist.dev/machinist/api/v1beta1"
+)
+
+// DeletionOrder returns the machines in the order in which a set of that policy and generation deletes them when it is
+// scaled down: annotated for deletion, due for replacement, not launched, unhealthy, lower delete-priority, not Ready, and
+// then by the delete policy.
+func DeletionOrder(machines []*v1beta1.Machine, policy v1beta1.DeletePolicy, generation int64) []*v1beta1.Machine {
+	ranks := make([]rank, 0, len(machines))
+	for _, m := range machines {
+		ranks = append(ranks, rankOf(m, policy, generation))
+	}
+	slices.SortFunc(ranks, compareRanks)
+	ordered := make([]*v1beta1.Machine, 0, len(ranks))
+	for _, r := range ranks {
+		ordered = append(ordered, r.machine)
+	}
+	return ordered
+}
+
+// rank has what the order depends on, most important first. The machine of the lower rank goes first.
+type rank struct {
+	precedence Precedence
+	age        int64             // by policy Newest and Oldest
+	shuffle    [sha256.Size]byte // by policy Random
+	machine    *v1beta1.Machine
+}
+
+func rankOf(m *v1beta1.Machine, policy v1beta1.DeletePolicy, generation int64) rank {
+	r := rank{precedence: PrecedenceOf(m), machine: m}
+	switch policy {
+	case v1beta1.DeleteNewest:
+		r.age = -m.CreationTimestamp.Unix()
+	case v1beta1.DeleteOldest:
+		r.age = m.CreationTimestamp.Unix()
+	default:
+		// The generation makes each change of the set draw again, while the same decision made twice has the same result.
+		r.shuffle = sha256.Sum256(fmt.Appendf(nil, "%s/%d", m.UID, generation))
+	}
+	return r
+}
+
+func compareRanks(a, b rank) int {
+	return cmp.Or(
+		a.precedence.Compare(b.precedence),
+		cmp.Compare(a.age, b.age),
+		bytes.Compare(a.shuffle[:], b.shuffle[:]),
+		cmp.Compare(a.machine.Name, b.machine.Name),
+	)
+}

@@ -136,7 +136,7 @@ func addControllers(ctx context.Context, op *operator.Operator, s *settings) err
 	}
 	if target := op.Target(); target != nil {
 		marker := machinedeployment.NewNodeTainter(machinedeployment.NodeTainterOptions{
-			Client: control.Client, Nodes: target.Client, Synced: target.Synced, Clock: clock.RealClock{}, Off: !s.markOutdatedNodes,
+			Client: control.Client, Nodes: target.Client, Synced: target.Synced, Clock: clock.RealClock{}, Off: !s.outdatedNodeTaints,
 			Stopped: op.Reachability().Stopped,
 		})
 		if err := marker.Wiring().Add(mgr, targetEvents(target)); err != nil {

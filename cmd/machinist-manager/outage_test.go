@@ -230,7 +230,7 @@ func TestNoMachinesAreMadeInAnOutageOfTheTarget(t *testing.T) {
 	manage(t,
 		"--control-kubeconfig="+kubeconfig(t, "control", env.Config()), "--target-kubeconfig="+kubeconfig(t, "target", through),
 		"--namespace="+namespace, "--health-probe-bind-address="+probes, "--metrics-bind-address=0",
-		"--machine-safety-apiserver-statuscheck-period=100ms", "--machine-safety-apiserver-statuscheck-timeout=6s",
+		"--apiserver-check-period=100ms", "--apiserver-check-timeout=6s",
 	)
 	class := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "small"}}
 	class.Spec.Provider = "nobody"

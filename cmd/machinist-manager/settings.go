@@ -15,7 +15,7 @@ import (
 type settings struct {
 	concurrentSets        int
 	concurrentDeployments int
-	markOutdatedNodes     bool
+	outdatedNodeTaints     bool
 	health                healthcheck.BuiltIn
 	overshoot             overshoot.Limits
 	webhook               admission.Serving
@@ -27,7 +27,7 @@ func (s *settings) addFlags(fs *pflag.FlagSet) {
 	s.health.AddFlags(fs)
 	s.overshoot.AddFlags(fs)
 	s.webhook.AddFlags(fs)
-	fs.BoolVar(&s.markOutdatedNodes, "mark-outdated-nodes", true, "while machines are exchanged, have pods prefer the new nodes and autoscalers leave the old ones alone; without it, marks that are there are taken off")
+	fs.BoolVar(&s.outdatedNodeTaints, "outdated-node-taints", true, "while machines are exchanged, have pods prefer the new nodes and autoscalers leave the old ones alone; without it, present taints and annotations are removed")
 }
 
 func (s *settings) validate() error {

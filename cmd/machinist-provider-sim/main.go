@@ -20,7 +20,7 @@ func main() {
 		AddFlags: func(fs *pflag.FlagSet) {
 			fs.StringSliceVar(&o.Endpoints, "cloud-endpoint", nil, "URLs of the simulated clouds that may be used; the first is the default. Required")
 			fs.DurationVar(&o.CreateSettle, "create-settle", 5*time.Second, "how long a creation whose answer was lost can still take effect at the cloud")
-			fs.BoolVar(&interruptions, "poll-interruptions", false, "ask the cloud every 15 seconds which instances it is about to take away")
+			fs.BoolVar(&interruptions, "interruption-polling", false, "ask the cloud every 15 seconds which instances it is about to reclaim")
 		},
 		New: func() (provider.Driver, error) {
 			if len(o.Endpoints) == 0 {

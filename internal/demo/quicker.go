@@ -31,9 +31,9 @@ type quicker struct {
 // quickOutage has an outage noticed, and machines judged, within seconds.
 func quickOutage() []quicker {
 	return []quicker{
-		{ofProcesses, "machine-safety-apiserver-statuscheck-period", "1s", usually(reachability.DefaultPeriod)},
-		{ofProcesses, "machine-safety-apiserver-statuscheck-timeout", "3s", usually(reachability.DefaultTimeout)},
-		{ofManager, "machine-health-timeout", storyTimeout.String(), usually(healthcheck.DefaultTimeout)},
+		{ofProcesses, "apiserver-check-period", "1s", usually(reachability.DefaultPeriod)},
+		{ofProcesses, "apiserver-check-timeout", "3s", usually(reachability.DefaultTimeout)},
+		{ofManager, "health-timeout", storyTimeout.String(), usually(healthcheck.DefaultTimeout)},
 	}
 }
 

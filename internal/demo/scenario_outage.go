@@ -34,7 +34,7 @@ func (o *outageStory) acts() []act {
 		{fmt.Sprintf("A fleet of %d machines becomes Ready nodes.", outageMachines), o.fleetRuns},
 		{"The API server of the target cluster is killed. The machines run on, and nobody can tell how they are. The manager says that it is frozen.", o.stop},
 		{fmt.Sprintf("Somebody scales the fleet to %d. The new machines wait, and the deployment says for what.", outageWanted), o.scale},
-		{fmt.Sprintf("No node has reported for longer than --machine-health-timeout=%s. Still no machine is replaced, deleted or made.", storyTimeout), o.nothingHappens},
+		{fmt.Sprintf("No node has reported for longer than --health-timeout=%s. Still no machine is replaced, deleted or made.", storyTimeout), o.nothingHappens},
 		{"The API server comes back. The freeze ends by itself, and the waiting machines are made.", o.start},
 		{"The fleet is deleted.", func(ctx context.Context) error { return o.clear(ctx) }},
 	}

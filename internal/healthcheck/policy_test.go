@@ -20,14 +20,14 @@ func TestTheBuiltInPolicyIsWhatTheFlagsSay(t *testing.T) {
 		fail bool
 	}{
 		{"", "Ready=Unknown:10m0s Ready=False:10m0s KernelDeadlock=True:10m0s ReadonlyFilesystem=True:10m0s DiskPressure=True:10m0s NetworkUnavailable=True:10m0s", false},
-		{"--machine-health-timeout=1m --node-conditions=A,B", "Ready=Unknown:1m0s Ready=False:1m0s A=True:1m0s B=True:1m0s", false},
-		{"--node-conditions=", "Ready=Unknown:10m0s Ready=False:10m0s", false},
-		{"--machine-health-timeout=0s", "--machine-health-timeout is 0s", true},
-		{"--node-conditions=Ready", "--node-conditions has Ready", true},
-		{"--machine-health-max-unhealthy=some", `--machine-health-max-unhealthy is "some"`, true},
-		{"--machine-health-max-unhealthy=-1", `--machine-health-max-unhealthy is "-1"`, true},
-		{"--meltdown-threshold=0", "--meltdown-threshold is 0", true},
-		{"--meltdown-threshold=101", "--meltdown-threshold is 101", true},
+		{"--health-timeout=1m --health-node-conditions=A,B", "Ready=Unknown:1m0s Ready=False:1m0s A=True:1m0s B=True:1m0s", false},
+		{"--health-node-conditions=", "Ready=Unknown:10m0s Ready=False:10m0s", false},
+		{"--health-timeout=0s", "--health-timeout is 0s", true},
+		{"--health-node-conditions=Ready", "--health-node-conditions has Ready", true},
+		{"--health-max-unhealthy=some", `--health-max-unhealthy is "some"`, true},
+		{"--health-max-unhealthy=-1", `--health-max-unhealthy is "-1"`, true},
+		{"--health-meltdown-threshold=0", "--health-meltdown-threshold is 0", true},
+		{"--health-meltdown-threshold=101", "--health-meltdown-threshold is 101", true},
 	} {
 		t.Run(tc.args, func(t *testing.T) {
 			var b BuiltIn

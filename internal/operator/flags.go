@@ -55,9 +55,9 @@ func (c *Config) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&c.TargetBurst, "target-burst", c.TargetBurst,
 		"Number of requests that may exceed --target-qps for a moment.")
 
-	fs.DurationVar(&c.StatusCheckPeriod, "machine-safety-apiserver-statuscheck-period", c.StatusCheckPeriod,
+	fs.DurationVar(&c.StatusCheckPeriod, "apiserver-check-period", c.StatusCheckPeriod,
 		"Time between two checks whether the API servers of both clusters answer.")
-	fs.DurationVar(&c.StatusCheckTimeout, "machine-safety-apiserver-statuscheck-timeout", c.StatusCheckTimeout,
+	fs.DurationVar(&c.StatusCheckTimeout, "apiserver-check-timeout", c.StatusCheckTimeout,
 		"Time within which an API server that does not answer is checked twice. Then the cluster counts as unreachable, and no machines are added, exchanged or drained until it answers.")
 
 	fs.DurationVar(&c.GracefulShutdownTimeout, "graceful-shutdown-timeout", c.GracefulShutdownTimeout,
@@ -127,10 +127,10 @@ func (c *Config) Validate() error {
 		}
 	}
 	if c.StatusCheckPeriod <= 0 {
-		refuse("machine-safety-apiserver-statuscheck-period", c.StatusCheckPeriod, "must be more than 0")
+		refuse("apiserver-check-period", c.StatusCheckPeriod, "must be more than 0")
 	}
 	if c.StatusCheckTimeout <= 0 {
-		refuse("machine-safety-apiserver-statuscheck-timeout", c.StatusCheckTimeout, "must be more than 0")
+		refuse("apiserver-check-timeout", c.StatusCheckTimeout, "must be more than 0")
 	}
 	if c.GracefulShutdownTimeout <= 0 {
 		refuse("graceful-shutdown-timeout", c.GracefulShutdownTimeout, "must be more than 0")

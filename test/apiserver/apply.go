@@ -24,11 +24,11 @@ func (c *liveClient) Apply(ctx context.Context, configuration runtime.ApplyConfi
 func (c *liveClient) apply(ctx context.Context, configuration runtime.ApplyConfiguration, sub string, opts client.ApplyOptions) error {
 	data, err := json.Marshal(configuration)
 	if err != nil {
-		return fmt.Errorf("encode what is to be applied: %w", err)
+		return fmt.Errorf("encode what must be applied: %w", err)
 	}
 	var content map[string]any
 	if err := utiljson.Unmarshal(data, &content); err != nil {
-		return fmt.Errorf("decode what is to be applied: %w", err)
+		return fmt.Errorf("decode what must be applied: %w", err)
 	}
 	k, err := c.kindOf(ctx, &unstructured.Unstructured{Object: content})
 	if err != nil {

@@ -129,9 +129,9 @@ func withoutFinalizer(name string) func(*metav1.ObjectMeta) {
 
 // findSteps finds out anew what is due, if anything was written since that can matter.
 func (s *Server) findSteps() {
-	news := s.Changes(s.pendingAt)
+	changes := s.Changes(s.pendingAt)
 	s.pendingAt = s.Revision()
-	if !slices.ContainsFunc(news, s.matters) {
+	if !slices.ContainsFunc(changes, s.matters) {
 		return
 	}
 	s.pending = nil

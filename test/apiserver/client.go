@@ -19,7 +19,7 @@ type request struct {
 	verb  string
 	// sub is the subresource, empty for the object itself.
 	sub string
-	// dry is set if nothing is to be stored.
+	// dry is set if nothing must be stored.
 	dry bool
 }
 

@@ -68,7 +68,7 @@ func (k *kind) withMeta(old *record, meta metav1.ObjectMeta) *record {
 }
 
 // shorten sets or shortens the grace of an object whose kind has one. It says whether the object is being deleted
-// gracefully, and whether that was so before and nothing is to be done.
+// gracefully, and whether that was so before and nothing must be done.
 func (s *Server) shorten(k *kind, meta *metav1.ObjectMeta, o client.Object, wanted *int64) (graceful, pending bool) {
 	if wanted != nil && *wanted < 0 {
 		wanted = ptr.To[int64](1)
@@ -120,16 +120,16 @@ func collectorFinalizers(finalizers []string, opts *metav1.DeleteOptions) []stri
 		foreground == slices.Contains(finalizers, metav1.FinalizerDeleteDependents) {
 		return finalizers
 	}
-	kept := slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool {
+	remaining := slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool {
 		return f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents
 	})
 	if orphan {
-		kept = append(kept, metav1.FinalizerOrphanDependents)
+		remaining = append(remaining, metav1.FinalizerOrphanDependents)
 	}
 	if foreground {
-		kept = append(kept, metav1.FinalizerDeleteDependents)
+		remaining = append(remaining, metav1.FinalizerDeleteDependents)
 	}
-	return kept
+	return remaining
 }
 
 // markDeleted marks an object that finalizers hold.

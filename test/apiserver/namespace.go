@@ -27,7 +27,7 @@ func (s namespaceStrategy) create(now metav1.Time, meta *metav1.ObjectMeta, body
 	return body, nil
 }
 
-// terminate marks a Namespace that is deleted. done is false when it is to be deleted like any other object.
+// terminate marks a Namespace that is deleted. done is false when it must be deleted like any other object.
 func (s *Server) terminate(k *kind, req request, old *record) (done bool, err error) {
 	namespace, is := old.object.(*corev1.Namespace)
 	if !is || len(namespace.Spec.Finalizers) == 0 {

@@ -18,9 +18,9 @@ func TestANamespaceGoesWithAllThatIsInIt(t *testing.T) {
 	s := New(clientgoscheme.Scheme, func() time.Time { return time.Unix(2_000_000_000, 0) })
 	c := s.Client("person")
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
-	held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "held", Finalizers: []string{"example.com/hold"}}}
+	protected := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "held", Finalizers: []string{"example.com/hold"}}}
 	for _, o := range []client.Object{
-		ns, held, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "loose"}},
+		ns, protected, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "loose"}},
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "b", Name: "elsewhere"}},
 	} {
 		if err := c.Create(ctx, o); err != nil {
@@ -40,11 +40,11 @@ func TestANamespaceGoesWithAllThatIsInIt(t *testing.T) {
 	if len(left) != 2 || left[0].GetName() != "held" || left[0].GetDeletionTimestamp() == nil {
 		t.Errorf("left: %v", left)
 	}
-	if err := c.Get(ctx, client.ObjectKeyFromObject(held), held); err != nil {
+	if err := c.Get(ctx, client.ObjectKeyFromObject(protected), protected); err != nil {
 		t.Fatal(err)
 	}
-	held.Finalizers = nil
-	if err := c.Update(ctx, held); err != nil {
+	protected.Finalizers = nil
+	if err := c.Update(ctx, protected); err != nil {
 		t.Fatal(err)
 	}
 	for s.Pending() > 0 {

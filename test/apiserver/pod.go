@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// podStrategy has those defaults of a pod that its deletion and scheduling look at. It does not look into containers.
+// podStrategy has those defaults of a pod that its deletion and scheduling check. It does not look into containers.
 type podStrategy struct{ statusStrategy }
 
 func newPodStrategy() strategy { return podStrategy{statusStrategy{unconditional: true}} }

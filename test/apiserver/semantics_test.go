@@ -288,8 +288,8 @@ func collect(w *world) (done []string) {
 func TestGarbageCollection(t *testing.T) {
 	for name, test := range map[string]struct {
 		policy metav1.DeletionPropagation
-		// held is a finalizer on the dependent.
-		held []string
+		// protected is a finalizer on the dependent.
+		protected []string
 		// steps is how many the collector takes, left who is there afterwards.
 		steps int
 		left  []string
@@ -305,7 +305,7 @@ func TestGarbageCollection(t *testing.T) {
 			owner := machine("owner")
 			w.must(t, w.Create(t.Context(), owner))
 			child := owned(machine("child"), owner, true)
-			child.SetFinalizers(test.held)
+			child.SetFinalizers(test.protected)
 			w.must(t, w.Create(t.Context(), child))
 			w.must(t, w.Create(t.Context(), owned(machine("grandchild"), child, true)))
 			if w.Pending() != 0 {
@@ -338,25 +338,25 @@ func TestDependentsKeepOtherOwners(t *testing.T) {
 	}
 }
 
-// Forks and the server they come from do not see each other's writes, nor does a caller's change reach the store.
-func TestForkAndCopies(t *testing.T) {
+// Clones and the server they come from do not see each other's writes, nor does a caller's change reach the store.
+func TestAClonedServerAndCallersShareNoObjects(t *testing.T) {
 	w := newWorld()
 	m := machine("a")
 	w.must(t, w.Create(t.Context(), m))
-	fork := &world{Server: w.Fork(func() time.Time { return epoch }), now: epoch}
-	fork.Client = fork.Server.Client("fork")
+	clone := &world{Server: w.Clone(func() time.Time { return epoch }), now: epoch}
+	clone.Client = clone.Server.Client("clone")
 	m.Labels["app"] = "changed by the caller"
 	if got := reload(t, w, machine("a")); got.Labels["app"] != "a" {
 		t.Error("a caller's change reached the store")
 	}
-	w.must(t, fork.Delete(t.Context(), machine("a")))
-	w.must(t, fork.Create(t.Context(), machine("b")))
+	w.must(t, clone.Delete(t.Context(), machine("a")))
+	w.must(t, clone.Create(t.Context(), machine("b")))
 	w.must(t, w.Create(t.Context(), machine("c")))
-	if w.Changes(2)[0].Key.Name != "c" || fork.Changes(3)[0].Key.Name != "b" || len(w.Changes(2)) != 1 {
-		t.Errorf("changes %+v and %+v", w.Changes(2), fork.Changes(2))
+	if w.Changes(2)[0].Key.Name != "c" || clone.Changes(3)[0].Key.Name != "b" || len(w.Changes(2)) != 1 {
+		t.Errorf("changes %+v and %+v", w.Changes(2), clone.Changes(2))
 	}
 	if reload(t, w, machine("a")).Name != "a" {
-		t.Error("the fork's deletion reached the server")
+		t.Error("the clone's deletion reached the server")
 	}
 }
 

@@ -31,7 +31,7 @@ import (
 // firstRevision is that of a server without any write: like in etcd it is not 0, which clients take for "any".
 const firstRevision = 1
 
-// Server is one API server with its etcd. It is not safe for concurrent use, but forks of one server may be used
+// Server is one API server with its etcd. It is not safe for concurrent use, but clones of one server may be used
 // concurrently.
 type Server struct {
 	scheme   *runtime.Scheme
@@ -67,7 +67,7 @@ type Change struct {
 	Verb string
 }
 
-// record is one stored state of an object. It is immutable, and forks share it.
+// record is one stored state of an object. It is immutable, and clones share it.
 type record struct {
 	key client.ObjectKey
 	// object has its apiVersion and kind set.
@@ -105,18 +105,18 @@ func New(scheme *runtime.Scheme, now func() time.Time) *Server {
 	return &Server{scheme: scheme, registry: r, now: now, tables: make([]table, len(r.kinds)), live: map[types.UID]owner{}}
 }
 
-// Fork returns a copy that goes its own way from now on and has its own clock. It shares the immutable objects.
-func (s *Server) Fork(now func() time.Time) *Server {
-	fork := *s
-	fork.now = now
-	fork.log = s.log[:len(s.log):len(s.log)]
-	fork.tables = make([]table, len(s.tables))
+// Clone returns a copy that goes its own way from now on and has its own clock. It shares the immutable objects.
+func (s *Server) Clone(now func() time.Time) *Server {
+	clone := *s
+	clone.now = now
+	clone.log = s.log[:len(s.log):len(s.log)]
+	clone.tables = make([]table, len(s.tables))
 	for i, t := range s.tables {
-		fork.tables[i] = slices.Clone(t)
+		clone.tables[i] = slices.Clone(t)
 	}
-	fork.live = maps.Clone(s.live)
-	fork.pending = slices.Clone(s.pending)
-	return &fork
+	clone.live = maps.Clone(s.live)
+	clone.pending = slices.Clone(s.pending)
+	return &clone
 }
 
 // Revision returns the revision of the newest write.

@@ -25,10 +25,10 @@ import (
 var (
 	flags = []string{
 		"--leader-election-lease-duration=4s", "--leader-election-renew-deadline=3s", "--leader-election-retry-period=500ms",
-		"--machine-safety-apiserver-statuscheck-period=1s", "--machine-safety-apiserver-statuscheck-timeout=3s",
+		"--apiserver-check-period=1s", "--apiserver-check-timeout=3s",
 	}
-	managerFlags  = []string{"--machine-safety-overshooting-period=10s"}
-	providerFlags = []string{"--machine-safety-orphan-vms-period=10s", "--orphan-min-age=30s"}
+	managerFlags  = []string{"--overshoot-check-period=10s"}
+	providerFlags = []string{"--orphan-check-period=10s", "--orphan-min-age=30s"}
 )
 
 // lease is as long as in the flags.

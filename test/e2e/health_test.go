@@ -105,7 +105,7 @@ func TestWhatIsBrokenIsReplacedAndWhatIsUnreachableIsNot(t *testing.T) {
 // H-2.
 func TestTheBuiltInPolicyReplacesASilentNode(t *testing.T) {
 	t.Parallel()
-	m := startForHealth(t, 3, "--machine-health-timeout="+healthTimeout.String())
+	m := startForHealth(t, 3, "--health-timeout="+healthTimeout.String())
 	before := m.running(3)
 	m.befall(simcloud.FaultSilent, before[0])
 	m.replaced(before, before[0])

@@ -27,7 +27,7 @@ import (
 
 // orphanChecks makes passes so frequent that a test can wait for several.
 func orphanChecks(more ...string) []string {
-	return append([]string{"--machine-safety-orphan-vms-period=2s", "--orphan-min-age=1s"}, more...)
+	return append([]string{"--orphan-check-period=2s", "--orphan-min-age=1s"}, more...)
 }
 
 // clusterID is the default one of an installation for all namespaces.

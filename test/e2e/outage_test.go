@@ -28,7 +28,7 @@ import (
 )
 
 // watchful lets a process notice an outage, and its end, within seconds.
-var watchful = []string{"--machine-safety-apiserver-statuscheck-period=1s", "--machine-safety-apiserver-statuscheck-timeout=3s"}
+var watchful = []string{"--apiserver-check-period=1s", "--apiserver-check-timeout=3s"}
 
 // The target cluster is unreachable for longer than anything may take: nothing is made or replaced, and what is being made or
 // deleted waits. When it is back all of that goes on by itself, and clocks that judge machines begin anew. One that joins
@@ -46,7 +46,7 @@ func TestAnOutageOfTheTargetLongerThanEveryTimeout(t *testing.T) {
 	manager, provider := freeAddress(t), freeAddress(t)
 	m := start(t, stack.Options{
 		SeparateTarget:             true,
-		ManagerArgs:                append([]string{"--machine-health-timeout=" + health.String(), "--health-probe-bind-address=" + manager}, watchful...),
+		ManagerArgs:                append([]string{"--health-timeout=" + health.String(), "--health-probe-bind-address=" + manager}, watchful...),
 		ProviderArgs:               append([]string{"--health-probe-bind-address=" + provider}, watchful...),
 		ExtraControllerManagerArgs: []string{"--node-monitor-grace-period=10s", "--node-monitor-period=1s"},
 	})

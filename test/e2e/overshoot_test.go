@@ -35,7 +35,7 @@ func TestAFloodOfMachinesFreezesTheirOwners(t *testing.T) {
 	t.Parallel()
 	metrics := freeAddress(t)
 	m := start(t, stack.Options{NoTarget: true, ManagerArgs: []string{
-		"--safety-up=1", "--safety-down=1", "--machine-safety-overshooting-period=" + frozenFor.String(),
+		"--overshoot-tolerance=1", "--overshoot-recovery=1", "--overshoot-check-period=" + frozenFor.String(),
 		"--metrics-bind-address=" + metrics, "--metrics-secure=false",
 	}})
 	m.quick()

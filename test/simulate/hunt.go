@@ -33,10 +33,10 @@ type build struct {
 	err    error
 }
 
-// hunt plants each bug in a build of this command of its own and lets that look for violations, while the next one is
+// detectAll plants each bug in a build of this command of its own and lets that check for violations, while the next one is
 // built. match selects mutants by name, and every one of so many of those. With a kind cloud, those that only semantics of clouds
 // show must survive the sweep without them.
-func hunt(ctx context.Context, match string, every int, kind bool) error {
+func detectAll(ctx context.Context, match string, every int, kind bool) error {
 	if every < 1 {
 		return fmt.Errorf("--every is %d; it must be at least 1", every)
 	}
@@ -49,7 +49,7 @@ func hunt(ctx context.Context, match string, every int, kind bool) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	all := slices.Concat(mutants, planMutants(), drainMutants(), guardMutants(), cloudMutants())
+	all := slices.Concat(mutants, planMutants(), drainMutants(), safetyMutants(), cloudMutants())
 	var stale []error
 	for _, m := range all {
 		if _, err := m.plant(); err != nil {
@@ -80,11 +80,11 @@ func hunt(ctx context.Context, match string, every int, kind bool) error {
 			return fmt.Errorf("mutant %s: %w", b.mutant.name, b.err)
 		}
 		began := time.Now()
-		look := b.mutant.hunt
+		detect := b.mutant.detect
 		if kind {
-			look = b.mutant.lookInKindCloud
+			detect = b.mutant.detectWithDefaultCloud
 		}
-		found, err := look(ctx, b.binary)
+		found, err := detect(ctx, b.binary)
 		os.Remove(b.binary)
 		switch {
 		case err != nil:
@@ -120,12 +120,12 @@ var (
 // oracleOf names the judge of a violation: the rule that it breaks, or what the run lacks.
 func oracleOf(violation string) string {
 	text := seedOf.ReplaceAllString(violation, "")
-	for _, judge := range []struct{ says, name string }{
-		{"calls of the cloud at rest", "rest"}, {"the end", "end"},
-		{"at rest, but", "convergence"}, {"after the last disturbance", "convergence"}, {"no rest after", "convergence"}, {"steps from the last fault", "convergence"},
+	for _, rule := range []struct{ text, name string }{
+		{"calls of the cloud when settled", "rest"}, {"the end", "end"},
+		{"settled, but", "convergence"}, {"after the last disturbance", "convergence"}, {"not settled after", "convergence"}, {"steps from the last fault", "convergence"},
 	} {
-		if strings.Contains(text, judge.says) {
-			return judge.name
+		if strings.Contains(text, rule.text) {
+			return rule.name
 		}
 	}
 	if rule := ruleOf.FindStringSubmatch(text); rule != nil {
@@ -223,38 +223,38 @@ func (m mutant) build(ctx context.Context, dir string) (string, error) {
 	return binary, nil
 }
 
-// hunt returns the violation that gave the mutant away, "" if there was none.
-func (m mutant) hunt(ctx context.Context, binary string) (string, error) {
-	var looks [][]string
+// detect returns the violation that gave the mutant away, "" if there was none.
+func (m mutant) detect(ctx context.Context, binary string) (string, error) {
+	var attempts [][]string
 	if m.cloud != "" {
-		return m.look(ctx, binary, "--cloud", m.cloud, "--faults", fmt.Sprint(mutantFaults))
+		return m.run(ctx, binary, "--cloud", m.cloud, "--faults", fmt.Sprint(mutantFaults))
 	}
 	switch {
 	case m.plan != "":
-		looks = append(looks, []string{"--seed", fmt.Sprint(max(m.last, 1)), "--plan", m.plan})
+		attempts = append(attempts, []string{"--seed", fmt.Sprint(max(m.last, 1)), "--plan", m.plan})
 	case m.last > 0:
-		looks = append(looks, []string{"--seed", fmt.Sprint(m.last), "--runs", "1", "--plans", "0"})
+		attempts = append(attempts, []string{"--seed", fmt.Sprint(m.last), "--runs", "1", "--plans", "0"})
 	}
 	if m.planned || m.plan != "" {
-		looks = append(looks, []string{"--runs", "0", "--plans", fmt.Sprint(mutantPlans)})
+		attempts = append(attempts, []string{"--runs", "0", "--plans", fmt.Sprint(mutantPlans)})
 	}
-	looks = append(looks, []string{"--runs", fmt.Sprint(mutantRuns), "--plans", "0"})
-	for _, arguments := range looks {
-		if found, err := m.look(ctx, binary, arguments...); err != nil || found != "" {
+	attempts = append(attempts, []string{"--runs", fmt.Sprint(mutantRuns), "--plans", "0"})
+	for _, arguments := range attempts {
+		if found, err := m.run(ctx, binary, arguments...); err != nil || found != "" {
 			return found, err
 		}
 	}
 	return "", nil
 }
 
-// lookInKindCloud has a build with the bug make the usual sweep without semantics of clouds.
-func (m mutant) lookInKindCloud(ctx context.Context, binary string) (string, error) {
+// detectWithDefaultCloud has a build with the bug make the usual sweep without semantics of clouds.
+func (m mutant) detectWithDefaultCloud(ctx context.Context, binary string) (string, error) {
 	m.cloud, m.finds = "", "."
-	return m.look(ctx, binary)
+	return m.run(ctx, binary)
 }
 
-// look has a build with the bug look for violations.
-func (m mutant) look(ctx context.Context, binary string, arguments ...string) (string, error) {
+// run has a build with the bug look for violations.
+func (m mutant) run(ctx context.Context, binary string, arguments ...string) (string, error) {
 	arguments = append(arguments, "--until", m.finds)
 	if m.cloud == "" {
 		arguments = append(arguments, "--cloud", "none")

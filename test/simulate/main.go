@@ -1,5 +1,5 @@
 // Command simulate runs the controllers in the deterministic world, many times, each time with other interleavings, lags,
-// crashes and lost answers. It ends with 1 if a run broke a rule, did not converge or wrote at rest.
+// crashes and lost answers. It ends with 1 if a run broke a rule, did not converge or wrote when settled.
 package main
 
 import (
@@ -90,11 +90,11 @@ func mutantsCommand() *cobra.Command {
 		Use:   "mutants",
 		Short: "Plant bugs in the controllers, one at a time, and see whether the world finds them",
 		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return hunt(cmd.Context(), match, every, kind) },
+		RunE:  func(cmd *cobra.Command, _ []string) error { return detectAll(cmd.Context(), match, every, kind) },
 	}
 	cmd.Flags().StringVar(&match, "match", "", "only the bugs whose names match this regular expression")
 	cmd.Flags().BoolVar(&kind, "kind-cloud", false, "only the bugs that semantics of clouds show, each in the usual sweep without any: it must survive, or the semantics were not needed for it")
-	cmd.Flags().IntVar(&every, "every", 1, "only one of so many; that all can be planted is checked all the same")
+	cmd.Flags().IntVar(&every, "every", 1, "only one of so many; that all can be planted is checked anyway")
 	return cmd
 }
 
@@ -122,7 +122,7 @@ func run(s settings) error {
 		}
 	}
 	if s.story || s.plan != "" {
-		return tell(scenarios, s)
+		return replay(scenarios, s)
 	}
 	if s.profile != "" {
 		f, err := os.Create(s.profile)
@@ -279,8 +279,8 @@ func random(group simulation.Group, scenarios []simulation.Scenario, runs int, s
 	return len(report.Failures), nil
 }
 
-// tell runs one seed, or one plan, and prints its story if that is asked for.
-func tell(scenarios []simulation.Scenario, s settings) error {
+// replay runs one seed, or one plan, and prints its story if that is asked for.
+func replay(scenarios []simulation.Scenario, s settings) error {
 	if len(scenarios) != 1 {
 		return fmt.Errorf("--story and --plan need --scenario")
 	}

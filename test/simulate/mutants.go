@@ -23,30 +23,30 @@ type mutant struct {
 	planned bool
 }
 
-// withoutRoom lets a set make what it was told, whatever room its deployment has (S-19).
-var withoutRoom = &mutant{file: "internal/machineset/capacity.go", from: "	if len(siblings) == 0 {", to: "	if len(siblings) >= 0 {"}
+// withoutCapacityCheck lets a set make what it was reported, whatever room its deployment has (S-19).
+var withoutCapacityCheck = &mutant{file: "internal/machineset/capacity.go", from: "	if len(siblings) == 0 {", to: "	if len(siblings) >= 0 {"}
 
 // mutants are the planted bugs.
 var mutants = []mutant{
 	{
-		name: "wake-up-dropped", file: "internal/machine/wiring.go",
+		name: "trigger-dropped", file: "internal/machine/wiring.go",
 		from:     "Keys: handler.EnqueueRequestsFromMapFunc(machinesOfNode(cache)), Predicate: nodeChanged(r.Signals)}",
 		to:       "Keys: handler.Funcs{}, News: nodeChanged(r.Signals)}",
-		scenario: "create", finds: "at rest, but|after the last disturbance",
+		scenario: "create", finds: "settled, but|after the last disturbance",
 	},
 	{
 		name: "poll-dropped", file: "internal/machine/controller.go",
 		from: "return reconcile.Result{RequeueAfter: p.requeueAfter}, nil", to: "return reconcile.Result{}, nil",
-		scenario: "delete", finds: "at rest, but",
+		scenario: "delete", finds: "settled, but",
 	},
 	{
 		name: "stale-sets", file: "internal/machinedeployment/claim.go",
-		from: "	found := pointers(cached.Items)\n	if p.known.cache.Confirmed() {", to: "	found := pointers(cached.Items)\n	if true {", without: withoutRoom,
+		from: "	found := pointers(cached.Items)\n	if p.known.cache.Confirmed() {", to: "	found := pointers(cached.Items)\n	if true {", without: withoutCapacityCheck,
 		scenario: "roll", finds: "I3",
 	},
 	{
 		name: "trusted-too-early", file: "internal/machinedeployment/controller.go",
-		from: "err == nil && p.cacheConfirmed", to: "err == nil", without: withoutRoom,
+		from: "err == nil && p.cacheConfirmed", to: "err == nil", without: withoutCapacityCheck,
 		scenario: "roll", finds: "I3", last: 11768,
 	},
 	{
@@ -62,7 +62,7 @@ var mutants = []mutant{
 	{
 		name: "create-from-stale-view", file: "internal/machine/launch.go",
 		from: `if err := p.confirm(ctx, "creating its instance"); err != nil {`, to: "if err := error(nil); err != nil {",
-		scenario: "create-then-delete", finds: "at rest|instances", last: 2401,
+		scenario: "create-then-delete", finds: "when settled|instances", last: 2401,
 	},
 	{
 		name: "no-settling", file: "internal/machine/teardown.go",
@@ -117,7 +117,7 @@ var mutants = []mutant{
 	{
 		name: "stale-answer-of-an-agent", file: "internal/machine/update_agent.go",
 		from: "map[string]string{v1beta1.NodeAnnotationUpdateRequested: version}, v1beta1.NodeAnnotationUpdateResult)", to: "map[string]string{v1beta1.NodeAnnotationUpdateRequested: version})",
-		scenario: "update-by-agent", finds: "at rest, but|after the last disturbance", last: 1489,
+		scenario: "update-by-agent", finds: "settled, but|after the last disturbance", last: 1489,
 	},
 	{
 		name: "agent-asked-before-the-drain", file: "internal/machine/update_agent.go",
@@ -132,7 +132,7 @@ var mutants = []mutant{
 	{
 		name: "size-not-remembered", file: "internal/machinedeployment/apply.go",
 		from: "othersActive := slices.ContainsFunc(v.activeSets(), func(active int) bool { return active != i })", to: "othersActive := len(v.activeSets()) > 1",
-		scenario: "autoscaler-roll", finds: "after the last disturbance|no rest",
+		scenario: "autoscaler-roll", finds: "after the last disturbance|not settled",
 	},
 	{
 		name: "adoption-not-written-down", file: "internal/machine/adoption.go",
@@ -145,9 +145,9 @@ var mutants = []mutant{
 		scenario: "adopt", finds: "adoption: ",
 	},
 	{
-		name: "younger-not-woken", file: "internal/machine/wiring.go",
+		name: "younger-not-triggered", file: "internal/machine/wiring.go",
 		from: "Keys: handler.EnqueueRequestsFromMapFunc(machinesOfInstance(cache))", to: "Keys: handler.Funcs{}",
-		scenario: "adopt", finds: "at rest, but|after the last disturbance|still waits",
+		scenario: "adopt", finds: "settled, but|after the last disturbance|still waits",
 	},
 	{
 		name: "failed-machine-not-kept", file: "internal/machineset/remediation.go",
@@ -162,7 +162,7 @@ var mutants = []mutant{
 	{
 		name: "preserved-machine-counted", file: "internal/machine/preservation.go",
 		from: "		m.OwnerReferences = slices.DeleteFunc", to: "		_ = slices.DeleteFunc",
-		scenario: "preserve", finds: "preservation: |after the last disturbance|at rest, but|no rest",
+		scenario: "preserve", finds: "preservation: |after the last disturbance|settled, but|not settled",
 	},
 	{
 		name: "availability-left-to-the-deployment", file: "internal/machineset/availability.go",

@@ -42,12 +42,12 @@ func cloudMutants() []mutant {
 			name: "expired-credentials-taken-for-bad-input", file: "internal/machine/retry_policy.go",
 			from:  "	case provider.ResourceExhausted:\n		return retryPolicy{v1beta1.ReasonInsufficientResources, time.Minute, 10 * time.Minute}\n	case provider.Unauthenticated, provider.PermissionDenied:",
 			to:    "	case provider.ResourceExhausted:\n		return retryPolicy{v1beta1.ReasonInsufficientResources, time.Minute, 10 * time.Minute}\n	case provider.Unauthenticated:\n		return retryPolicy{reason: v1beta1.ReasonInvalidConfiguration}\n	case provider.PermissionDenied:",
-			cloud: "credentials-expire", finds: "at rest, but|after the last disturbance",
+			cloud: "credentials-expire", finds: "settled, but|after the last disturbance",
 		},
 		{
 			name: "quota-taken-for-bad-input", file: "internal/machine/retry_policy.go",
 			from: "		return retryPolicy{v1beta1.ReasonInsufficientResources, time.Minute, 10 * time.Minute}", to: "		return retryPolicy{reason: v1beta1.ReasonInsufficientResources}",
-			cloud: "quota-frees-late", finds: "at rest, but|after the last disturbance",
+			cloud: "quota-frees-late", finds: "settled, but|after the last disturbance",
 		},
 		{
 			name: "expired-credentials-taken-for-gone", file: "internal/machine/teardown.go",

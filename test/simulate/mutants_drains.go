@@ -36,7 +36,7 @@ func drainMutants() []mutant {
 		{
 			name: "deadline-ignored", file: "internal/machine/drain.go",
 			from: "Start: start, Deadline: p.drainDeadline(start),", to: "Start: start,",
-			scenario: "drain-never-allowed", finds: "at rest, but|after the last disturbance|no rest",
+			scenario: "drain-never-allowed", finds: "settled, but|after the last disturbance|not settled",
 		},
 		{
 			name: "volumes-not-awaited", file: "internal/machine/drain/volumes.go",
@@ -46,7 +46,7 @@ func drainMutants() []mutant {
 		{
 			name: "volume-timeout-ignored", file: "internal/machine/drain/volumes.go",
 			from: "	d.TimedOut = len(d.Waiting) > 0 && left <= 0", to: "	d.TimedOut = false",
-			scenario: "drain-stuck-volume", finds: "at rest, but|after the last disturbance|no rest",
+			scenario: "drain-stuck-volume", finds: "settled, but|after the last disturbance|not settled",
 		},
 		{
 			name: "node-of-a-dead-instance-dropped", file: "internal/machine/teardown.go",
@@ -81,12 +81,12 @@ func drainMutants() []mutant {
 		{
 			name: "class-let-go-early", file: "internal/machineclass/protection.go",
 			from: "	if users == 0 {\n		return 0, r.patchFinalizer", to: "	if users <= 1 {\n		return 0, r.patchFinalizer",
-			scenario: "namespace-deleted-in-a-roll", finds: "I1: |at rest, but|after the last disturbance",
+			scenario: "namespace-deleted-in-a-roll", finds: "I1: |settled, but|after the last disturbance",
 		},
 		{
 			name: "inline-secret-not-held", file: "internal/machineclass/secrets.go",
 			from: "	for i := range machines.Items {\n		if m := &machines.Items[i]; slices.Contains", to: "	for i := range machines.Items[:0] {\n		if m := &machines.Items[i]; slices.Contains",
-			scenario: "inline-secret-deleted", finds: "at rest, but|after the last disturbance",
+			scenario: "inline-secret-deleted", finds: "settled, but|after the last disturbance",
 		},
 	}
 }

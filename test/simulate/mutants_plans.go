@@ -21,7 +21,7 @@ func planMutants() []mutant {
 		{
 			name: "conflict-taken-for-success", file: "internal/machine/controller.go",
 			from: "	if errors.Is(err, errStale) || apierrors.IsConflict(err) {", to: "	if apierrors.IsConflict(err) {\n		return reconcile.Result{}, nil\n	}\n	if errors.Is(err, errStale) {",
-			scenario: "create", finds: "at rest, but|after the last disturbance", planned: true,
+			scenario: "create", finds: "settled, but|after the last disturbance", planned: true,
 		},
 		{
 			name: "first-count-from-the-cache", file: "internal/machineset/state.go",
@@ -82,12 +82,12 @@ func planMutants() []mutant {
 		{
 			name: "absence-not-noticed", file: "internal/machineclass/wiring.go",
 			from: "e event.DeleteEvent, q queue) { goes(ctx, e.Object, q) },", to: "e event.DeleteEvent, q queue) {\n			if !e.DeleteStateUnknown {\n				goes(ctx, e.Object, q)\n			}\n		},",
-			scenario: "namespace-deleted", finds: "at rest, but|after the last disturbance", planned: true,
+			scenario: "namespace-deleted", finds: "settled, but|after the last disturbance", planned: true,
 		},
 		{
 			name: "times-of-other-clocks-trusted", file: "internal/machine/launch.go",
 			from: "	return min(max(age/4, time.Second), 30*time.Second)", to: "	return min(age/4, 30*time.Second)",
-			scenario: "create", finds: "no rest|steps from the last fault", planned: true,
+			scenario: "create", finds: "not settled|steps from the last fault", planned: true,
 		},
 		{
 			name: "made-beyond-what-the-deployment-may-have", file: "internal/machineset/scale.go",

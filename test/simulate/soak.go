@@ -146,11 +146,11 @@ func (k *soaker) turn(ctx context.Context) {
 	if runs {
 		for ; !over(); seed++ {
 			result := under.Run(seed, nil, nil)
-			k.judge(scenario, seed, habits, nil, result.Err)
+			k.rule(scenario, seed, habits, nil, result.Err)
 		}
 	} else {
 		under.Explore(seed, rand.New(rand.NewPCG(seed, 1)), func(plan simulation.Plan, err error) bool {
-			k.judge(scenario, seed, habits, plan, err)
+			k.rule(scenario, seed, habits, plan, err)
 			return !over()
 		})
 	}
@@ -186,7 +186,7 @@ func (k *soaker) begin() (*soaked, uint64, simulation.Habits, bool) {
 	return next, 1 + uint64(k.seeds.Int64N(1<<40)), habits, next.byRuns
 }
 
-func (k *soaker) judge(s *soaked, seed uint64, habits simulation.Habits, plan simulation.Plan, err error) {
+func (k *soaker) rule(s *soaked, seed uint64, habits simulation.Habits, plan simulation.Plan, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if plan == nil {

@@ -20,15 +20,15 @@ import (
 
 // adoptions is what people do who bring an instance along that somebody else made: in any order, twice, and some of them
 // think better of it.
-func adoptions(r *rand.Rand) []Deed {
+func adoptions(r *rand.Rand) []Action {
 	const vm = "vm-1"
-	deeds := []Deed{adoptingClass(), bringInstance(vm), adopt(vm, vm)}
+	actions := []Action{adoptingClass(), bringInstance(vm), adopt(vm, vm)}
 	if r.IntN(4) == 0 {
-		deeds[1], deeds[2] = deeds[2], deeds[1]
+		actions[1], actions[2] = actions[2], actions[1]
 	}
 	twin := r.IntN(2) == 0
 	if twin {
-		deeds = slices.Insert(deeds, 1+r.IntN(len(deeds)), adopt(vm+"-twin", vm))
+		actions = slices.Insert(actions, 1+r.IntN(len(actions)), adopt(vm+"-twin", vm))
 	}
 	if r.IntN(2) == 0 {
 		victim := vm
@@ -37,14 +37,14 @@ func adoptions(r *rand.Rand) []Deed {
 		}
 		end := deleteNamed(victim)
 		end.Wait = []time.Duration{0, 0, time.Second, 40 * time.Second}[r.IntN(4)]
-		deeds = append(deeds, end)
+		actions = append(actions, end)
 	}
-	return deeds
+	return actions
 }
 
 // adoptingClass makes the class of the instances that are brought along.
-func adoptingClass() Deed {
-	return Deed{Name: "make the class legacy", Do: func(ctx context.Context, _ *World, c client.Client) error {
+func adoptingClass() Action {
+	return Action{Name: "make the class legacy", Do: func(ctx context.Context, _ *World, c client.Client) error {
 		o := &v1beta1.MachineClass{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "legacy"}}
 		o.Spec.Provider, o.Spec.Adoption = providerName, v1beta1.AdoptionAllow
 		o.Spec.ProviderSpec = &runtime.RawExtension{Raw: []byte(`{"kind":"Fake","image":"legacy"}`)}
@@ -53,9 +53,9 @@ func adoptingClass() Deed {
 	}}
 }
 
-// bringInstance makes an instance without tags, behind everybody's back.
-func bringInstance(name string) Deed {
-	return Deed{Name: "bring instance " + name, Do: func(_ context.Context, w *World, _ client.Client) error {
+// bringInstance makes an instance without tags, behind everyone's back.
+func bringInstance(name string) Action {
+	return Action{Name: "bring instance " + name, Do: func(_ context.Context, w *World, _ client.Client) error {
 		w.cloud.instances = append(w.cloud.instances, &instance{
 			born: w.clock.at, visible: w.clock.at,
 			Instance: provider.Instance{
@@ -70,16 +70,16 @@ func bringInstance(name string) Deed {
 func idOf(name string) string { return "fake:///" + name }
 
 // adopt makes a Machine for an instance.
-func adopt(machine, of string) Deed {
-	return Deed{Name: fmt.Sprintf("create machine %s for instance %s", machine, of), Do: func(ctx context.Context, _ *World, c client.Client) error {
+func adopt(machine, of string) Action {
+	return Action{Name: fmt.Sprintf("create machine %s for instance %s", machine, of), Do: func(ctx context.Context, _ *World, c client.Client) error {
 		m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: machine}}
 		m.Spec.ClassRef, m.Spec.ProviderID = &v1beta1.LocalRef{Name: "legacy"}, idOf(of)
 		return c.Create(ctx, m)
 	}}
 }
 
-func deleteNamed(machine string) Deed {
-	return Deed{Name: "delete machine " + machine, Do: func(ctx context.Context, _ *World, c client.Client) error {
+func deleteNamed(machine string) Action {
+	return Action{Name: "delete machine " + machine, Do: func(ctx context.Context, _ *World, c client.Client) error {
 		return client.IgnoreNotFound(c.Delete(ctx, &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: machine}}))
 	}}
 }
@@ -99,7 +99,7 @@ func (c *Cloud) elapseTagging(w *World, now time.Time) {
 			c.tagging = append(c.tagging, l)
 		} else {
 			_, err := c.adopt(l.req)
-			w.tell("cloud: the tags of %s are put on %s late (%v)", l.req.Machine.Name, l.req.ProviderID, err)
+			w.logf("cloud: the tags of %s are put on %s late (%v)", l.req.Machine.Name, l.req.ProviderID, err)
 		}
 	}
 }
@@ -134,12 +134,12 @@ func (d driver) Adopt(_ context.Context, req provider.AdoptRequest) (out *provid
 	return out, nil
 }
 
-// mayTakeDown judges a request to remove an instance: one that was never tagged is nobody's to remove.
+// mayTakeDown judges a request to remove an instance: one that was never tagged is unassigned to remove.
 func (o *oracle) mayTakeDown(in *instance, m provider.Machine) {
 	o.mayCollect(in)
 	o.mayDisturb(in, m.UID, true)
 	if in.MachineUID == "" {
-		o.breach("adoption", "instance %s shall be removed for machine %s, and does not carry its tags", in.ProviderID, m.Name)
+		o.breach("adoption", "instance %s must be removed for machine %s, and does not carry its tags", in.ProviderID, m.Name)
 	}
 }
 
@@ -168,9 +168,9 @@ func adopters(machines []client.Object) (n int) {
 	return n
 }
 
-// byHand leaves out of machines those that shall have no instance, since it is another's or gone, and says what they lack.
-// untagged is how many instances are nobody's.
-func byHand(w *World, machines []client.Object, say func(string, ...any)) (rest []client.Object, untagged int) {
+// byHand leaves out of machines those that must have no instance, since it is another's or gone, and says what they lack.
+// untagged is how many instances are unassigned.
+func byHand(w *World, machines []client.Object, report func(string, ...any)) (rest []client.Object, untagged int) {
 	for _, in := range w.cloud.instances {
 		if in.MachineUID == "" {
 			untagged++
@@ -184,11 +184,11 @@ func byHand(w *World, machines []client.Object, say func(string, ...any)) (rest 
 		case metav1.GetControllerOfNoCopy(m) != nil || in != nil && in.MachineUID == m.UID || !m.DeletionTimestamp.IsZero():
 			rest = append(rest, m)
 		case in != nil && in.MachineUID == "":
-			say("instance %s was not adopted: %s", in.ProviderID, conditionsOf(m.Status.Conditions))
+			report("instance %s was not adopted: %s", in.ProviderID, conditionsOf(m.Status.Conditions))
 		case launched == nil || launched.Reason != v1beta1.ReasonDuplicateProviderID && launched.Reason != v1beta1.ReasonAdoptionRefused:
-			say("machine %s has no instance and does not say why: %s", m.Name, conditionsOf(m.Status.Conditions))
+			report("machine %s has no instance and does not say why: %s", m.Name, conditionsOf(m.Status.Conditions))
 		case launched.Reason == v1beta1.ReasonDuplicateProviderID && len(machines) < 2:
-			say("machine %s still waits for another one", m.Name)
+			report("machine %s still waits for another one", m.Name)
 		}
 	}
 	return rest, untagged

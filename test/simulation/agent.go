@@ -33,24 +33,24 @@ type agent struct {
 }
 
 // updates changes the version of machines with agents, several times in a row, while other things happen.
-func updates(r *rand.Rand) []Deed {
-	var deeds []Deed
+func updates(r *rand.Rand) []Action {
+	var actions []Action
 	for range 1 + r.IntN(3) {
-		deeds = append(deeds, upgrade([]string{firstVersion, "v1.36.4", "v1.36.5"}[r.IntN(3)]))
+		actions = append(actions, upgrade([]string{firstVersion, "v1.36.4", "v1.36.5"}[r.IntN(3)]))
 		switch r.IntN(8) {
 		case 0:
-			deeds = append(deeds, scale(int32(1+r.IntN(3))))
+			actions = append(actions, scale(int32(1+r.IntN(3))))
 		case 1:
-			deeds = append(deeds, pause(true), pause(false))
+			actions = append(actions, pause(true), pause(false))
 		case 2:
-			deeds = append(deeds, label("gold"))
+			actions = append(actions, label("gold"))
 		}
 	}
-	return deeds
+	return actions
 }
 
-// agents returns what agents on nodes, and people whom they failed, may do now.
-func (w *World) agents() (out []action) {
+// agents returns what agents on nodes, and people those that they failed, may do now.
+func (w *World) agents() (out []choice) {
 	for _, in := range w.cloud.instances {
 		node := w.node(in.NodeName)
 		if in.kubelet == "" || in.State != provider.StateRunning || node == nil || node.Spec.ProviderID != in.ProviderID {
@@ -60,12 +60,12 @@ func (w *World) agents() (out []action) {
 		result, answered := node.Annotations[v1beta1.NodeAnnotationUpdateResult]
 		switch {
 		case in.answer != "":
-			out = append(out, action{"agent on " + node.Name + " answers", func() error { return w.answer(in, node) }})
+			out = append(out, choice{"agent on " + node.Name + " answers", func() error { return w.answer(in, node) }})
 		case in.working != "":
-			out = append(out, action{"agent on " + node.Name + " is through", func() error { return w.through(in, node) }})
+			out = append(out, choice{"agent on " + node.Name + " is through", func() error { return w.through(in, node) }})
 		case requested != "" && !answered:
-			out = append(out, action{"agent on " + node.Name + " begins", func() error {
-				w.tell("agent on %s begins with %s", node.Name, requested)
+			out = append(out, choice{"agent on " + node.Name + " begins", func() error {
+				w.logf("agent on %s begins with %s", node.Name, requested)
 				if !node.Spec.Unschedulable {
 					w.oracle.breach("agent", "the agent on node %s begins with %s before the node was drained", node.Name, requested)
 				}
@@ -73,23 +73,23 @@ func (w *World) agents() (out []action) {
 				return nil
 			}})
 		case requested != "" && result != v1beta1.UpdateResultSucceeded:
-			out = append(out, action{"person has the agent on " + node.Name + " try again", func() error { return w.tryAgain(node) }})
+			out = append(out, choice{"person has the agent on " + node.Name + " try again", func() error { return w.tryAgain(node) }})
 		}
 	}
 	return out
 }
 
-// through ends the work of an agent. Its kubelet starts anew, and the agent may say so before or after that is Ready.
+// through ends the work of an agent. Its kubelet starts anew, and the agent may report it before or after that is Ready.
 func (w *World) through(in *instance, node *corev1.Node) error {
 	in.worked, in.working, in.answer = in.working, "", v1beta1.UpdateResultSucceeded
 	if w.agentFailures < mostFailures && w.random.IntN(5) == 0 {
 		w.agentFailures++
 		in.answer = v1beta1.UpdateResultFailed + ": out of luck"
-		w.tell("agent on %s fails with %s", node.Name, in.worked)
+		w.logf("agent on %s fails with %s", node.Name, in.worked)
 		return nil
 	}
 	in.kubelet = in.worked
-	w.tell("agent on %s is through with %s", node.Name, in.worked)
+	w.logf("agent on %s is through with %s", node.Name, in.worked)
 	return w.setReady(node, corev1.ConditionFalse)
 }
 
@@ -98,10 +98,10 @@ func (w *World) answer(in *instance, node *corev1.Node) error {
 	answer := in.answer
 	in.answer = ""
 	if node.Annotations[v1beta1.NodeAnnotationUpdateRequested] != in.worked {
-		w.tell("agent on %s has nobody to answer", node.Name)
+		w.logf("agent on %s has nobody to answer", node.Name)
 		return nil
 	}
-	w.tell("agent on %s: %s", node.Name, answer)
+	w.logf("agent on %s: %s", node.Name, answer)
 	changed := node.DeepCopy()
 	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, v1beta1.NodeAnnotationUpdateResult, answer)
 	return w.target.Client("agent").Patch(context.Background(), changed, client.MergeFrom(node))
@@ -113,7 +113,7 @@ func (w *World) tryAgain(node *corev1.Node) error {
 	changed := node.DeepCopy()
 	key := []string{v1beta1.NodeAnnotationUpdateRequested, v1beta1.NodeAnnotationUpdateResult}[w.random.IntN(2)]
 	delete(changed.Annotations, key)
-	w.tell("person takes %s off node %s", key, node.Name)
+	w.logf("person takes %s off node %s", key, node.Name)
 	return w.hand(w.target).Patch(context.Background(), changed, client.MergeFrom(node))
 }
 
@@ -128,7 +128,7 @@ func (w *World) kubeletOf(node *corev1.Node) string {
 	return firstVersion
 }
 
-// mayCallUpToDate is the rule of agents: a machine is what it shall be only when its kubelet is, and nobody is at work to
+// mayCallUpToDate is the rule of agents: a machine is what it must be only when its kubelet is, and nothing runs to
 // change that.
 func (o *oracle) mayCallUpToDate(c apiserver.Change, m *v1beta1.Machine) {
 	if c.Actor != Provider || m.Spec.Version == "" || !m.DeletionTimestamp.IsZero() || m.Status.Applied == nil || m.Status.Applied.Version != m.Spec.Version {

@@ -87,7 +87,7 @@ func (w *World) ask(in *instance, name string, i identity, joins bool) error {
 	if err != nil {
 		return err
 	}
-	w.guards.requests[name] = asking{machine: in.MachineUID, joins: joins}
+	w.safety.requests[name] = asking{machine: in.MachineUID, joins: joins}
 	return w.target.Client("kubelet").Create(context.Background(), csr)
 }
 
@@ -99,7 +99,7 @@ func (in *instance) serveName() string {
 
 // asksToJoin reports whether an instance has to ask for a certificate before it is a node.
 func (w *World) asksToJoin(in *instance) bool {
-	return w.guards.rooms.has(Approval) && strings.HasPrefix(in.bootstrapToken, "token=")
+	return w.safety.optionalReconcilers.has(Approval) && strings.HasPrefix(in.bootstrapToken, "token=")
 }
 
 // maySpeak reports whether an instance may register: with its token, or with the certificate that it got for it.
@@ -121,26 +121,26 @@ func (w *World) requestNamed(name string) *certificatesv1.CertificateSigningRequ
 }
 
 // signing returns what kubelets may ask for now, and what the signer may sign.
-func (w *World) signing() (out []action) {
-	if !w.guards.rooms.has(Approval) || w.guards.away() {
+func (w *World) signing() (out []choice) {
+	if !w.safety.optionalReconcilers.has(Approval) || w.safety.targetUnreachable() {
 		return nil
 	}
 	for _, in := range w.cloud.instances {
 		if in.State != provider.StateRunning || in.hung || !w.asksToJoin(in) {
 			continue
 		}
-		if !in.registered && w.guards.requests[in.joinName()] == (asking{}) && w.tokenGood(in) {
-			out = append(out, action{"kubelet of " + in.ProviderID + " asks to join", func() error { return w.ask(in, in.joinName(), joining(in), true) }})
+		if !in.registered && w.safety.requests[in.joinName()] == (asking{}) && w.tokenGood(in) {
+			out = append(out, choice{"kubelet of " + in.ProviderID + " asks to join", func() error { return w.ask(in, in.joinName(), joining(in), true) }})
 		}
 		node := w.node(in.NodeName)
-		if in.registered && w.guards.requests[in.serveName()] == (asking{}) && node != nil && node.Spec.ProviderID == in.ProviderID {
-			out = append(out, action{"kubelet of " + in.ProviderID + " asks to serve", func() error { return w.ask(in, in.serveName(), serving(in), false) }})
+		if in.registered && w.safety.requests[in.serveName()] == (asking{}) && node != nil && node.Spec.ProviderID == in.ProviderID {
+			out = append(out, choice{"kubelet of " + in.ProviderID + " asks to serve", func() error { return w.ask(in, in.serveName(), serving(in), false) }})
 		}
 	}
 	for _, o := range w.target.Snapshot(requestKind) {
 		csr := o.(*certificatesv1.CertificateSigningRequest)
 		if approved(csr) && len(csr.Status.Certificate) == 0 {
-			out = append(out, action{"the certificate " + csr.Name + " is signed", func() error {
+			out = append(out, choice{"the certificate " + csr.Name + " is signed", func() error {
 				signed := csr.DeepCopy()
 				signed.Status.Certificate = []byte("certificate")
 				return w.target.Client("signer").Status().Patch(context.Background(), signed, client.MergeFrom(csr))
@@ -160,9 +160,9 @@ func approved(csr *certificatesv1.CertificateSigningRequest) bool {
 }
 
 // forge asks for a certificate that nobody must get, in the name of one of the machines that there are then.
-func forge(how, i int) Deed {
+func forge(how, i int) Action {
 	ways := []string{"with a token that is no machine's", "with another machine's name", "as one node for another", "under an address of its own", "with a token that was used", "as somebody else"}
-	return Deed{Name: "ask for a certificate " + ways[how], Do: func(ctx context.Context, w *World, _ client.Client) error {
+	return Action{Name: "ask for a certificate " + ways[how], Do: func(ctx context.Context, w *World, _ client.Client) error {
 		if len(w.cloud.instances) == 0 {
 			return nil
 		}
@@ -209,7 +209,7 @@ func forge(how, i int) Deed {
 }
 
 // deleteJoining deletes a machine whose kubelet has asked to join, and has no answer yet.
-func deleteJoining() Deed {
+func deleteJoining() Action {
 	joining := func(w *World) *v1beta1.Machine {
 		for _, in := range w.cloud.instances {
 			csr, m := w.requestNamed(in.joinName()), w.oracle.machines[in.MachineUID]
@@ -219,23 +219,23 @@ func deleteJoining() Deed {
 		}
 		return nil
 	}
-	return Deed{
+	return Action{
 		Name: "delete a machine that joins",
 		Do: func(ctx context.Context, w *World, c client.Client) error {
 			m := joining(w)
 			if m == nil {
 				return nil
 			}
-			w.tell("it is %s", m.Name)
+			w.logf("it is %s", m.Name)
 			return client.IgnoreNotFound(c.Delete(ctx, &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name}}))
 		},
-		After: func(w *World) bool { return joining(w) != nil || w.clock.Since(w.deedAt) > time.Minute },
+		After: func(w *World) bool { return joining(w) != nil || w.clock.Since(w.lastAction) > time.Minute },
 	}
 }
 
 // tidyTokens removes the tokens that people made.
-func tidyTokens() Deed {
-	return Deed{Name: "remove one's own tokens", Do: func(ctx context.Context, w *World, _ client.Client) error {
+func tidyTokens() Action {
+	return Action{Name: "remove one's own tokens", Do: func(ctx context.Context, w *World, _ client.Client) error {
 		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "bootstrap-token-abcdef"}}
 		return client.IgnoreNotFound(w.hand(w.target).Delete(ctx, s))
 	}}
@@ -243,7 +243,7 @@ func tidyTokens() Deed {
 
 // certificatesMissing says which machines have not got what they asked for.
 func (w *World) certificatesMissing() (missing []string) {
-	if !w.guards.rooms.has(Approval) {
+	if !w.safety.optionalReconcilers.has(Approval) {
 		return nil
 	}
 	for _, in := range w.cloud.instances {
@@ -260,21 +260,21 @@ func (w *World) certificatesMissing() (missing []string) {
 }
 
 // forgeries is what happens while machines join.
-func forgeries(r *rand.Rand) []Deed {
-	var deeds []Deed
+func forgeries(r *rand.Rand) []Action {
+	var actions []Action
 	switch r.IntN(4) {
 	case 3:
-		deeds = append(deeds, scale(3), deleteJoining())
+		actions = append(actions, scale(3), deleteJoining())
 	case 0:
-		deeds = append(deeds, scale(3))
+		actions = append(actions, scale(3))
 	case 1:
-		deeds = append(deeds, roll("a"))
+		actions = append(actions, roll("a"))
 	case 2:
-		deeds = append(deeds, deleteMachine(r.IntN(2)))
+		actions = append(actions, deleteMachine(r.IntN(2)))
 	}
 	for range 1 + r.IntN(3) {
 		wait := []time.Duration{0, 0, 5 * time.Second, 21 * time.Second}[r.IntN(4)]
-		deeds = append(deeds, forge(r.IntN(6), r.IntN(4)).after(wait))
+		actions = append(actions, forge(r.IntN(6), r.IntN(4)).after(wait))
 	}
-	return append(deeds, tidyTokens())
+	return append(actions, tidyTokens())
 }

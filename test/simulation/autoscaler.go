@@ -66,12 +66,12 @@ func (a *autoscaler) connect() error {
 
 func (a *autoscaler) views() []*view { return slices.Concat(a.control.views, a.target.views) }
 
-// fork continues an autoscaler in another world.
-func (a *autoscaler) fork(w *World) (*autoscaler, error) {
+// clone continues an autoscaler in another world.
+func (a *autoscaler) clone(w *World) (*autoscaler, error) {
 	if a == nil {
 		return nil, nil
 	}
-	f := &autoscaler{world: w, laziness: a.laziness, left: a.left, due: a.due, ledger: a.ledger.fork(w)}
+	f := &autoscaler{world: w, laziness: a.laziness, left: a.left, due: a.due, ledger: a.ledger.clone(w)}
 	if a.call != nil {
 		c := *a.call
 		c.victims = slices.Clone(c.victims)
@@ -88,7 +88,7 @@ func (a *autoscaler) fork(w *World) (*autoscaler, error) {
 }
 
 // possible adds what the autoscaler may do now.
-func (a *autoscaler) possible(out, late []action) (_, _ []action) {
+func (a *autoscaler) possible(out, late []choice) (_, _ []choice) {
 	if a == nil {
 		return out, late
 	}
@@ -96,7 +96,7 @@ func (a *autoscaler) possible(out, late []action) (_, _ []action) {
 		if !v.behind() {
 			continue
 		}
-		see := action{"cache of the autoscaler", func() error { return a.see(v) }}
+		see := choice{"cache of the autoscaler", func() error { return a.see(v) }}
 		if l := a.laziness[v.gvk.Kind]; l > 1 && a.world.random.IntN(l) > 0 {
 			late = append(late, see)
 		} else {
@@ -104,7 +104,7 @@ func (a *autoscaler) possible(out, late []action) (_, _ []action) {
 		}
 	}
 	if !a.done() && !a.due.After(a.world.clock.at) {
-		out = append(out, action{"autoscaler", a.act})
+		out = append(out, choice{"autoscaler", a.act})
 	}
 	return out, late
 }
@@ -123,7 +123,7 @@ func (a *autoscaler) next() (time.Time, bool) {
 // all of its node groups.
 func (a *autoscaler) see(v *view) error {
 	c := v.backlog[0]
-	a.tell("sees %s %s %s", c.Type, c.GVK.Kind, c.Key)
+	a.logf("sees %s %s %s", c.Type, c.GVK.Kind, c.Key)
 	var replicas *int32
 	switch o := c.New.(type) {
 	case *v1beta1.MachineDeployment:
@@ -139,9 +139,9 @@ func (a *autoscaler) see(v *view) error {
 	return v.advance()
 }
 
-func (a *autoscaler) tell(format string, args ...any) {
+func (a *autoscaler) logf(format string, args ...any) {
 	if a.world.story != nil {
-		a.world.tell("autoscaler: %s", fmt.Sprintf(format, args...))
+		a.world.logf("autoscaler: %s", fmt.Sprintf(format, args...))
 	}
 }
 
@@ -156,7 +156,7 @@ func (a *autoscaler) act() error {
 		next := a.call.next
 		a.call.next = nil
 		if err := next(a); err != nil {
-			a.tell("gives up: %v", err)
+			a.logf("gives up: %v", err)
 			a.call = nil
 		}
 	}
@@ -187,7 +187,7 @@ func (a *autoscaler) pause() time.Duration {
 
 // crash forgets what was under way; its next life begins with lists.
 func (a *autoscaler) crash() error {
-	a.tell("crashes")
+	a.logf("crashes")
 	a.call = nil
 	for _, v := range a.views() {
 		if err := v.fill(0); err != nil {
@@ -219,10 +219,10 @@ func (a *autoscaler) missing() []string {
 	return missing
 }
 
-// judge is told of each write before the oracle is.
-func (a *autoscaler) judge(c apiserver.Change) {
+// check is reported of each write before the oracle is.
+func (a *autoscaler) check(c apiserver.Change) {
 	if a != nil {
-		a.ledger.judge(c, a.victim())
+		a.ledger.check(c, a.victim())
 	}
 }
 
@@ -234,48 +234,48 @@ func nodeGroup(d *v1beta1.MachineDeployment) {
 }
 
 // autoscaled is a fleet whose size an autoscaler changes several times, while instances vanish.
-func autoscaled(r *rand.Rand) []Deed {
+func autoscaled(r *rand.Rand) []Action {
 	decisions := 3 + r.IntN(5)
-	deeds := []Deed{setStrategy(strategy(r.IntN(3), r.IntN(3))), autoscale(decisions)}
+	actions := []Action{setStrategy(strategy(r.IntN(3), r.IntN(3))), autoscale(decisions)}
 	if r.IntN(2) == 0 {
-		deeds = append(deeds, loseInstance(r.IntN(8)).onceDecisionsLeft(r.IntN(decisions)))
+		actions = append(actions, loseInstance(r.IntN(8)).onceDecisionsLeft(r.IntN(decisions)))
 	}
-	return deeds
+	return actions
 }
 
 // autoscaledRoll rolls the fleet in the middle of that, and maybe back.
-func autoscaledRoll(r *rand.Rand) []Deed {
-	deeds := autoscaled(r)
+func autoscaledRoll(r *rand.Rand) []Action {
+	actions := autoscaled(r)
 	left := 1 + r.IntN(5)
-	deeds = slices.Insert(deeds, 2, roll("b").onceDecisionsLeft(left))
+	actions = slices.Insert(actions, 2, roll("b").onceDecisionsLeft(left))
 	if r.IntN(4) == 0 {
-		deeds = slices.Insert(deeds, 3, roll([]string{"a", "c"}[r.IntN(2)]).onceDecisionsLeft(r.IntN(left)))
+		actions = slices.Insert(actions, 3, roll([]string{"a", "c"}[r.IntN(2)]).onceDecisionsLeft(r.IntN(left)))
 	}
-	return deeds
+	return actions
 }
 
 // autoscale starts an autoscaler.
-func autoscale(decisions int) Deed {
-	return Deed{Name: "start an autoscaler", Do: func(_ context.Context, w *World, _ client.Client) (err error) {
+func autoscale(decisions int) Action {
+	return Action{Name: "start an autoscaler", Do: func(_ context.Context, w *World, _ client.Client) (err error) {
 		w.autoscaler, err = newAutoscaler(w, decisions)
 		return err
 	}}
 }
 
-// onceDecisionsLeft lets a deed wait until the autoscaler has at most n decisions left.
-func (d Deed) onceDecisionsLeft(n int) Deed {
+// onceDecisionsLeft lets a action wait until the autoscaler has at most n decisions left.
+func (d Action) onceDecisionsLeft(n int) Action {
 	d.After = func(w *World) bool { return w.autoscaler != nil && w.autoscaler.left <= n }
 	return d
 }
 
 // loseInstance lets an instance vanish whose Node may not be Ready yet, whichever is the i-th then. That of one that has no
 // Node yet is missed when its time to join is up, which is longer than the world's patience.
-func loseInstance(i int) Deed {
-	return Deed{Name: "lose an instance", Do: func(_ context.Context, w *World, _ client.Client) error {
+func loseInstance(i int) Action {
+	return Action{Name: "lose an instance", Do: func(_ context.Context, w *World, _ client.Client) error {
 		known := slices.DeleteFunc(w.recorded(), func(in *instance) bool { return w.node(in.NodeName) == nil })
 		if n := len(known); n > 0 {
 			lost := known[n-1-i%n]
-			w.tell("it is %s of %s", lost.ProviderID, lost.MachineKey)
+			w.logf("it is %s of %s", lost.ProviderID, lost.MachineKey)
 			w.cloud.instances = slices.DeleteFunc(slices.Clone(w.cloud.instances), func(in *instance) bool { return in == lost })
 		}
 		return nil

@@ -16,7 +16,7 @@ import (
 type call struct {
 	// next sends the next request, and sets next if there is another one.
 	next func(*autoscaler) error
-	// delta is by how much the size shall change where no machines are named.
+	// delta is by how much the size must change where no machines are named.
 	delta int
 	// victims are the machines to be deleted, those done with no more.
 	victims []client.ObjectKey
@@ -61,7 +61,7 @@ func (a *autoscaler) decide() *call {
 	}
 	n := 1 + r.IntN(4)/3
 	c := &call{victims: a.unneeded(n), next: (*autoscaler).readSize}
-	a.tell("deletes the nodes of %v", c.victims)
+	a.logf("deletes the nodes of %v", c.victims)
 	if len(c.victims) == 0 {
 		return nil
 	}
@@ -126,7 +126,7 @@ func (a *autoscaler) readSize() error {
 	}
 	c := a.call
 	c.size = int(scale.Spec.Replicas)
-	a.tell("the size is %d", c.size)
+	a.logf("the size is %d", c.size)
 	if len(c.victims) > 0 {
 		if c.size-len(c.victims) < minSize {
 			return fmt.Errorf("%d fewer than %d are fewer than %d", len(c.victims), c.size, minSize)
@@ -148,7 +148,7 @@ func (a *autoscaler) readSize() error {
 	return nil
 }
 
-// beginVictim looks at the next machine to be deleted: one that is being deleted anyway lowers nothing.
+// beginVictim checks the next machine to be deleted: one that is being deleted anyway lowers nothing.
 func (a *autoscaler) beginVictim() error {
 	c := a.call
 	for ; len(c.victims) > 0; c.victims = c.victims[1:] {
@@ -205,7 +205,7 @@ func (a *autoscaler) markVictim() error {
 	if err := a.put(m); err != nil {
 		return err
 	}
-	a.tell("has marked %s", m.Name)
+	a.logf("has marked %s", m.Name)
 	c.next = (*autoscaler).writeSize
 	return nil
 }
@@ -241,7 +241,7 @@ func (a *autoscaler) writeSize() error {
 	case err != nil:
 		return err
 	}
-	a.tell("has set the size to %d", size)
+	a.logf("has set the size to %d", size)
 	c.size = size
 	if len(c.victims) == 0 {
 		return nil

@@ -30,8 +30,8 @@ type ledger struct {
 	free int
 	// templates are the classes of the deployment, the last one last.
 	templates []template
-	// told is when the manager last told a set to be smaller.
-	told map[uid]lowering
+	// reported is when the manager last reported a set to be smaller.
+	lastLowering map[uid]lowering
 	// takers are who deleted each machine.
 	takers map[uid]string
 }
@@ -45,22 +45,22 @@ type template struct {
 type lowering struct{ revision, known int64 }
 
 func (l *ledger) begin(w *World) {
-	*l = ledger{world: w, due: map[uid]int64{}, settled: map[uid]bool{}, told: map[uid]lowering{}, takers: map[uid]string{}}
+	*l = ledger{world: w, due: map[uid]int64{}, settled: map[uid]bool{}, lastLowering: map[uid]lowering{}, takers: map[uid]string{}}
 	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineDeployment")) {
 		l.templates = append(l.templates, template{w.control.Revision(), o.(*v1beta1.MachineDeployment).Spec.Template.Spec.ClassRef.Name})
 	}
 }
 
-func (l *ledger) fork(w *World) ledger {
+func (l *ledger) clone(w *World) ledger {
 	f := *l
 	f.world = w
-	f.due, f.settled, f.told, f.takers = maps.Clone(l.due), maps.Clone(l.settled), maps.Clone(l.told), maps.Clone(l.takers)
+	f.due, f.settled, f.lastLowering, f.takers = maps.Clone(l.due), maps.Clone(l.settled), maps.Clone(l.lastLowering), maps.Clone(l.takers)
 	f.templates = slices.Clone(l.templates)
 	return f
 }
 
-// judge judges a write before the oracle takes note of it. victim is the machine that the autoscaler is about.
-func (l *ledger) judge(c apiserver.Change, victim client.ObjectKey) {
+// check judges a write before the oracle takes note of it. victim is the machine that the autoscaler is about.
+func (l *ledger) check(c apiserver.Change, victim client.ObjectKey) {
 	l.rest()
 	switch o := c.New.(type) {
 	case *v1beta1.MachineDeployment:
@@ -69,7 +69,7 @@ func (l *ledger) judge(c apiserver.Change, victim client.ObjectKey) {
 		}
 	case *v1beta1.MachineSet:
 		if before, ok := c.Old.(*v1beta1.MachineSet); ok && c.Actor == Manager && replicasOf(o.Spec.Replicas) < replicasOf(before.Spec.Replicas) {
-			l.told[o.UID] = lowering{c.Revision, l.world.oracle.seen()["MachineDeployment"]}
+			l.lastLowering[o.UID] = lowering{c.Revision, l.world.oracle.seen()["MachineDeployment"]}
 		}
 	case *v1beta1.Machine:
 		before, known := l.world.oracle.machines[o.UID]
@@ -183,12 +183,12 @@ func (l *ledger) taken(m *v1beta1.Machine) {
 	if owner == nil || o.sets[owner.UID] == nil {
 		return
 	}
-	told := l.told[owner.UID]
+	instructed := l.lastLowering[owner.UID]
 	if marked(m) {
 		switch lowered, due := l.due[m.UID]; {
 		case !due || l.settled[m.UID]:
 			l.settleOne()
-		case told.known < lowered:
+		case instructed.known < lowered:
 			// It went for another reason before the manager knew, and something else must go now.
 			l.free++
 		}
@@ -196,18 +196,18 @@ func (l *ledger) taken(m *v1beta1.Machine) {
 	}
 	isAvailable := available(m, 0, l.world.clock.at)
 	if isAvailable {
-		l.inTurn(m, owner.UID, told.revision)
+		l.inTurn(m, owner.UID, instructed.revision)
 	}
-	// The manager chose by what was so when it told the set: a machine may have become available since.
-	if then := at(o.history[m.UID], told.revision); then != nil && !available(then, 0, l.world.clock.at) {
+	// The manager chose by what was so when it reported the set: a machine may have become available since.
+	if then := at(o.history[m.UID], instructed.revision); then != nil && !available(then, 0, l.world.clock.at) {
 		isAvailable = false
 	}
 	switch {
-	case l.replaced(m, told.known):
+	case l.replaced(m, instructed.known):
 		l.settleOne() // it made the room
 	case !isAvailable && l.unsettled() >= l.live()-l.size(owner.UID):
 		l.settleOne() // it went instead
-	case o.live(owner.UID) > l.least(owner.UID, told.known):
+	case o.live(owner.UID) > l.least(owner.UID, instructed.known):
 	case l.free > 0:
 		l.free--
 	case !isAvailable:
@@ -251,14 +251,14 @@ func (l *ledger) least(set uid, since int64) int {
 }
 
 // inTurn checks that an available machine is deleted only when those of its set go, too, that are marked or were never
-// launched, and were so before the set was told to shrink.
-func (l *ledger) inTurn(m *v1beta1.Machine, set uid, told int64) {
+// launched, and were so before the set was reported to shrink.
+func (l *ledger) inTurn(m *v1beta1.Machine, set uid, instructed int64) {
 	o := &l.world.oracle
 	_, replicas := o.sets[set].within(o.seen()["MachineSet"])
 	surplus, first := -replicas, []string(nil)
 	for id, versions := range o.history {
 		last := versions[len(versions)-1].machine
-		then := at(versions, told)
+		then := at(versions, instructed)
 		belongs := func(x *v1beta1.Machine) bool {
 			if x == nil || !x.DeletionTimestamp.IsZero() {
 				return false
@@ -292,7 +292,7 @@ func at(versions []version, revision int64) *v1beta1.Machine {
 
 // rest forgets what is free once the fleet is what was asked for and the manager knows.
 func (l *ledger) rest() {
-	w, live, told := l.world, 0, 0
+	w, live, instructed := l.world, 0, 0
 	if l.free == 0 || len(w.frames) > 0 {
 		return
 	}
@@ -308,9 +308,9 @@ func (l *ledger) rest() {
 		live++
 	}
 	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineSet")) {
-		told += int(replicasOf(o.(*v1beta1.MachineSet).Spec.Replicas))
+		instructed += int(replicasOf(o.(*v1beta1.MachineSet).Spec.Replicas))
 	}
-	if sized, known := l.sizedFor(); known && sized == live && told == live {
+	if sized, known := l.sizedFor(); known && sized == live && instructed == live {
 		l.free = 0
 	}
 }

@@ -29,13 +29,13 @@ type cache struct {
 	server *apiserver.Server
 	scheme *runtime.Scheme
 	views  []*view
-	// away tells whether the cluster does not answer.
-	away    func() bool
-	indexes map[schema.GroupVersionKind]map[string]client.IndexerFunc
+	// unreachable shows whether the cluster does not answer.
+	unreachable func() bool
+	indexes     map[schema.GroupVersionKind]map[string]client.IndexerFunc
 }
 
 func newCache(server *apiserver.Server, scheme *runtime.Scheme) *cache {
-	return &cache{server: server, scheme: scheme, away: func() bool { return false }, indexes: map[schema.GroupVersionKind]map[string]client.IndexerFunc{}}
+	return &cache{server: server, scheme: scheme, unreachable: func() bool { return false }, indexes: map[schema.GroupVersionKind]map[string]client.IndexerFunc{}}
 }
 
 // view is an informer.
@@ -53,16 +53,16 @@ type view struct {
 	// scanned is up to where the log was searched for backlog, the changes that are yet to come.
 	scanned int64
 	backlog []apiserver.Change
-	// floor is the least revision that a read of an object must wait for, since this process wrote it.
-	floor    map[types.NamespacedName]int64
-	maxFloor int64
+	// ownWrites is the least revision that a read of an object must wait for, since this process wrote it.
+	ownWrites    map[types.NamespacedName]int64
+	lastOwnWrite int64
 
 	// frozenUntil is set while the view stands still; lost, if it goes on with a new list then.
 	frozenUntil time.Time
 	lost        bool
-	// away tells whether the cluster does not answer; unfilled is true until it did for a first list.
-	away     func() bool
-	unfilled bool
+	// unreachable shows whether the cluster does not answer; unfilled is true until it did for a first list.
+	unreachable func() bool
+	unfilled    bool
 	// mergedUntil is set while several changes of an object are seen as one.
 	mergedUntil time.Time
 
@@ -84,7 +84,7 @@ func (c *cache) add(cluster wiring.Cluster, object client.Object, transform func
 	}
 	_, metadata := object.(*metav1.PartialObjectMetadata)
 	c.views = append(c.views, &view{
-		cluster: cluster, server: c.server, gvk: gvk, metadata: metadata, transform: transform, away: c.away, floor: map[types.NamespacedName]int64{},
+		cluster: cluster, server: c.server, gvk: gvk, metadata: metadata, transform: transform, unreachable: c.unreachable, ownWrites: map[types.NamespacedName]int64{},
 	})
 	return nil
 }
@@ -205,11 +205,11 @@ func compareKeys(a, b types.NamespacedName) int {
 func (v *view) fill(late int) error {
 	v.objects = nil
 	for _, o := range v.server.Snapshot(v.gvk) {
-		kept, err := v.kept(o)
+		stored, err := v.stored(o)
 		if err != nil {
 			return err
 		}
-		v.objects = append(v.objects, kept)
+		v.objects = append(v.objects, stored)
 	}
 	v.seen, v.scanned, v.backlog = v.server.Revision(), v.server.Revision(), nil
 	if late == 0 {
@@ -235,13 +235,13 @@ func (v *view) fill(late int) error {
 
 // resume goes on from where another view is.
 func (v *view) resume(from *view) {
-	v.objects, v.backlog, v.floor = slices.Clone(from.objects), slices.Clone(from.backlog), maps.Clone(from.floor)
-	v.seen, v.scanned, v.maxFloor = from.seen, from.scanned, from.maxFloor
+	v.objects, v.backlog, v.ownWrites = slices.Clone(from.objects), slices.Clone(from.backlog), maps.Clone(from.ownWrites)
+	v.seen, v.scanned, v.lastOwnWrite = from.seen, from.scanned, from.lastOwnWrite
 	v.frozenUntil, v.lost, v.mergedUntil, v.unfilled = from.frozenUntil, from.lost, from.mergedUntil, from.unfilled
 }
 
-// kept is what is left of an object in this view.
-func (v *view) kept(o client.Object) (client.Object, error) {
+// stored is what is left of an object in this view.
+func (v *view) stored(o client.Object) (client.Object, error) {
 	if v.metadata {
 		partial := &metav1.PartialObjectMetadata{}
 		partial.SetGroupVersionKind(v.gvk)
@@ -268,14 +268,14 @@ func (v *view) put(key client.ObjectKey, o client.Object) error {
 		v.objects = slices.Delete(v.objects, i, i+1)
 	case o == nil:
 	default:
-		kept, err := v.kept(o)
+		stored, err := v.stored(o)
 		if err != nil {
 			return err
 		}
 		if found {
-			v.objects[i] = kept
+			v.objects[i] = stored
 		} else {
-			v.objects = slices.Insert(v.objects, i, kept)
+			v.objects = slices.Insert(v.objects, i, stored)
 		}
 	}
 	return nil
@@ -283,7 +283,7 @@ func (v *view) put(key client.ObjectKey, o client.Object) error {
 
 // behind reports whether there are changes that the view does not show.
 func (v *view) behind() bool {
-	if !v.frozenUntil.IsZero() || v.unfilled || v.away() {
+	if !v.frozenUntil.IsZero() || v.unfilled || v.unreachable() {
 		return false
 	}
 	if revision := v.server.Revision(); v.scanned < revision {
@@ -323,7 +323,7 @@ func (v *view) advance() error {
 	case found:
 		e = event.UpdateEvent{ObjectOld: before, ObjectNew: v.objects[i]}
 	case before != nil:
-		last, err := v.kept(c.New)
+		last, err := v.stored(c.New)
 		if err != nil {
 			return err
 		}
@@ -348,7 +348,7 @@ func (v *view) await(revision int64) error {
 			return err
 		}
 	}
-	if v.seen < revision && (!v.frozenUntil.IsZero() || v.away()) {
+	if v.seen < revision && (!v.frozenUntil.IsZero() || v.unreachable()) {
 		return fmt.Errorf("%w: %s", operator.ErrBehind, v.gvk.Kind)
 	}
 	return nil
@@ -356,8 +356,8 @@ func (v *view) await(revision int64) error {
 
 // wrote notes a write of this process.
 func (v *view) wrote(key types.NamespacedName, revision int64) {
-	v.floor[key] = max(v.floor[key], revision)
-	v.maxFloor = max(v.maxFloor, revision)
+	v.ownWrites[key] = max(v.ownWrites[key], revision)
+	v.lastOwnWrite = max(v.lastOwnWrite, revision)
 }
 
 func (v *view) version() string { return strconv.FormatInt(v.seen, 10) }

@@ -14,7 +14,7 @@ type liveClient struct {
 	client.Client
 	cache   *cache
 	process *Process
-	// wrote is told of each write that succeeded.
+	// wrote is reported of each write that succeeded.
 	wrote func(o client.Object)
 }
 
@@ -97,7 +97,7 @@ type liveSubResource struct {
 	name   string
 }
 
-// now is the subresource for whom the process acts as at the moment.
+// now is the subresource for those that the process acts as at the moment.
 func (s *liveSubResource) now() client.SubResourceClient { return s.parent.Client.SubResource(s.name) }
 
 // Get implements client.SubResourceClient.
@@ -154,7 +154,7 @@ func (c *cachedClient) Get(ctx context.Context, key client.ObjectKey, o client.O
 		return err
 	}
 	if !(&client.GetOptions{}).ApplyOptions(opts).DisableReadYourWritesConsistency {
-		if err := v.await(v.floor[key]); err != nil {
+		if err := v.await(v.ownWrites[key]); err != nil {
 			return err
 		}
 	}
@@ -171,7 +171,7 @@ func (c *cachedClient) List(ctx context.Context, list client.ObjectList, opts ..
 		return err
 	}
 	if !(&client.ListOptions{}).ApplyOptions(opts).DisableReadYourWritesConsistency {
-		if err := v.await(v.maxFloor); err != nil {
+		if err := v.await(v.lastOwnWrite); err != nil {
 			return err
 		}
 	}

@@ -55,8 +55,8 @@ type instance struct {
 	agent
 	// registered is true once its kubelet has made the Node.
 	registered bool
-	// told is true once an answer to a process has told of it.
-	told bool
+	// reported is true once an answer to a process has reported of it.
+	reported bool
 	// missing is when reads began to lack it for a while, the last time.
 	missing time.Time
 	// hung is true when the kubelet does nothing any more, although the instance runs.
@@ -76,17 +76,17 @@ type lateCreate struct {
 	shown time.Time
 }
 
-func (c *Cloud) fork(now func() time.Time) *Cloud {
+func (c *Cloud) clone(now func() time.Time) *Cloud {
 	f := *c
 	f.now = now
 	f.instances = nil
 	for _, in := range c.instances {
 		copied := *in
-		copied.trail = in.trail.fork()
+		copied.trail = in.trail.clone()
 		f.instances = append(f.instances, &copied)
 	}
 	f.tokens, f.made, f.late, f.tagging = maps.Clone(c.tokens), maps.Clone(c.made), slices.Clone(c.late), slices.Clone(c.tagging)
-	f.asked, f.past = maps.Clone(c.asked), c.past.fork()
+	f.asked, f.past = maps.Clone(c.asked), c.past.clone()
 	return &f
 }
 
@@ -138,7 +138,7 @@ func (c *Cloud) elapse(w *World) {
 			c.late = append(c.late, l)
 		} else {
 			_, err := c.create(l.req, now, l.shown)
-			w.tell("cloud: the creation for %s takes effect late (%v)", l.req.Token, err)
+			w.logf("cloud: the creation for %s takes effect late (%v)", l.req.Token, err)
 		}
 	}
 	c.elapseTagging(w, now)
@@ -146,7 +146,7 @@ func (c *Cloud) elapse(w *World) {
 	c.instances = slices.DeleteFunc(c.instances, func(in *instance) bool {
 		gone := in.due(now) || !in.dying.IsZero() && !now.Before(in.dying.Add(c.Shutdown))
 		if gone {
-			w.tell("cloud: %s is gone", in.ProviderID)
+			w.logf("cloud: %s is gone", in.ProviderID)
 			c.goes(in)
 		}
 		return gone
@@ -321,7 +321,7 @@ func (d driver) Create(_ context.Context, req provider.CreateRequest) (out *prov
 		return nil, err
 	}
 	if in := d.byID(out.ProviderID); in != nil {
-		in.told = true
+		in.reported = true
 	}
 	return out, nil
 }
@@ -331,7 +331,7 @@ func (d driver) Get(_ context.Context, req provider.GetRequest) (out *provider.I
 	err = d.do("get", req.Machine, true, func(bool) error {
 		in, err := d.find(req.ProviderID, req.Machine.UID)
 		if err == nil {
-			d.process.world.lookedAt(in)
+			d.process.world.noteRead(in)
 			if out = d.shows(in); out == nil {
 				return provider.Errorf(provider.NotFound, "no instance %s", req.ProviderID)
 			}
@@ -425,7 +425,7 @@ func (d driver) List(_ context.Context, req provider.ListRequest) (out provider.
 		var shown []*instance
 		for _, in := range d.instances {
 			// Where somebody leaks instances, it lists more than it was asked for.
-			mayShow := in.ClusterID == req.ClusterID || len(d.process.world.guards.strangers) > 0
+			mayShow := in.ClusterID == req.ClusterID || len(d.process.world.safety.strangers) > 0
 			if mayShow && !in.visible.After(d.now()) {
 				d.process.world.listed(in)
 				shown = append(shown, in)

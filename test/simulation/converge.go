@@ -10,12 +10,12 @@ import (
 // Bounds of a run. One that needs more does not converge.
 const (
 	maxSteps = 60_000
-	// patience is how much of the world's time a run may take after the last deed and the last fault: less than a machine
+	// patience is how much of the world's time a run may take after the last action and the last fault: less than a machine
 	// may take to become a Node, so that it is not a timeout that sets things right, and more than the few waits after a
 	// fault and the time in which a creation shows.
 	patience = 15 * time.Minute
 	// settleTime is how long the last numbers may take to be written down after the end was reached, and restTime how long a
-	// world at rest is watched after that; plans, of which there are many, are watched for less, which is more than any
+	// world when settled is watched after that; plans, of which there are many, are watched for less, which is more than any
 	// wait that begins with a fault.
 	settleTime, longRest, shortRest = time.Minute, time.Hour, 20 * time.Minute
 )
@@ -44,16 +44,16 @@ func (w *World) Run(wrong func(*World) string) error {
 		at, waits := w.next()
 		switch {
 		case !waits:
-			return fmt.Errorf("everything is at rest, but %s", missing)
+			return fmt.Errorf("everything is settled, but %s", missing)
 		case at.After(w.disturbed.Add(patience + w.behindWall())):
 			return fmt.Errorf("%s after the last disturbance, %s", patience, missing)
 		}
 		w.pass(max(at.Sub(w.clock.at), time.Millisecond))
 	}
-	return fmt.Errorf("no rest after %d steps: %s", maxSteps, wrong(w))
+	return fmt.Errorf("not settled after %d steps: %s", maxSteps, wrong(w))
 }
 
-// restTime is how long a world at rest is watched.
+// restTime is how long a world when settled is watched.
 func (w *World) restTime() time.Duration {
 	if w.planned {
 		return shortRest
@@ -63,7 +63,7 @@ func (w *World) restTime() time.Duration {
 
 // rest watches a world in which everything is done.
 func (w *World) rest(wrong func(*World) string) error {
-	w.faults, w.stepsAtRest = nil, w.steps
+	w.faults, w.stepsWhenSettled = nil, w.steps
 	w.cloud.past.rest()
 	if err := w.runFor(w.settling()); err != nil {
 		return err
@@ -76,7 +76,7 @@ func (w *World) rest(wrong func(*World) string) error {
 		return fmt.Errorf("the end was reached and did not last: %s", missing)
 	}
 	if control != w.control.Revision() || target != w.target.Revision() || changes != w.cloud.changes {
-		return fmt.Errorf("%d and %d writes and %d calls of the cloud at rest: %s", w.control.Revision()-control, w.target.Revision()-target, w.cloud.changes-changes, w.oracle.last(control, target))
+		return fmt.Errorf("%d and %d writes and %d calls of the cloud when settled: %s", w.control.Revision()-control, w.target.Revision()-target, w.cloud.changes-changes, w.oracle.last(control, target))
 	}
 	return nil
 }
@@ -86,7 +86,7 @@ func (w *World) rest(wrong func(*World) string) error {
 // is not).
 func (w *World) settling() time.Duration {
 	settle := settleTime
-	if w.guards.rooms.has(Orphans) {
+	if w.safety.optionalReconcilers.has(Orphans) {
 		settle += 3 * orphanPeriod // What one pass could not list is an orphan only to the second after it.
 	}
 	for _, p := range w.processes {

@@ -27,8 +27,8 @@ func drained(d *v1beta1.MachineDeployment) {
 
 // drainScenarios are machines that go, or are changed, while pods run on them.
 func drainScenarios() []Scenario {
-	script := func(deeds ...Deed) func(*rand.Rand) []Deed {
-		return func(*rand.Rand) []Deed { return deeds }
+	script := func(actions ...Action) func(*rand.Rand) []Action {
+		return func(*rand.Rand) []Action { return actions }
 	}
 	one := fleet(1, "a", drained)
 	two := fleet(2, "a", drained)
@@ -59,8 +59,8 @@ func drainScenarios() []Scenario {
 }
 
 // hang lets the kubelet fall silent that has the most to lose. Its instance runs on.
-func hang() Deed {
-	return Deed{Name: "a kubelet hangs", Do: func(_ context.Context, w *World, _ client.Client) error {
+func hang() Action {
+	return Action{Name: "a kubelet hangs", Do: func(_ context.Context, w *World, _ client.Client) error {
 		var hung *instance
 		most := 0
 		for _, in := range w.recorded() {
@@ -70,7 +70,7 @@ func hang() Deed {
 			}
 		}
 		if hung != nil {
-			w.tell("it is on %s of %s", hung.ProviderID, hung.MachineKey)
+			w.logf("it is on %s of %s", hung.ProviderID, hung.MachineKey)
 			hung.hung = true
 		}
 		return nil
@@ -78,7 +78,7 @@ func hang() Deed {
 }
 
 // deleteSilent deletes the machines whose kubelets hang, once that was noticed.
-func deleteSilent() Deed {
+func deleteSilent() Action {
 	silent := func(w *World) (found []client.Object) {
 		for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine")) {
 			in := w.cloud.byID(o.(*v1beta1.Machine).Spec.ProviderID)
@@ -88,9 +88,9 @@ func deleteSilent() Deed {
 		}
 		return found
 	}
-	return Deed{Name: "delete the silent machine", After: func(w *World) bool { return len(silent(w)) > 0 }, Do: func(ctx context.Context, w *World, c client.Client) error {
+	return Action{Name: "delete the silent machine", After: func(w *World) bool { return len(silent(w)) > 0 }, Do: func(ctx context.Context, w *World, c client.Client) error {
 		for _, o := range silent(w) {
-			w.tell("it is %s", o.GetName())
+			w.logf("it is %s", o.GetName())
 			if err := c.Delete(ctx, &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: o.GetName()}}); client.IgnoreNotFound(err) != nil {
 				return err
 			}
@@ -100,8 +100,8 @@ func deleteSilent() Deed {
 }
 
 // annotateDeleted gives the machines that are being deleted an annotation, once one is being drained or gone.
-func annotateDeleted(key string) Deed {
-	return Deed{Name: "annotate what is being deleted: " + key, After: draining, Do: func(ctx context.Context, w *World, c client.Client) error {
+func annotateDeleted(key string) Action {
+	return Action{Name: "annotate what is being deleted: " + key, After: draining, Do: func(ctx context.Context, w *World, c client.Client) error {
 		for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine")) {
 			m := o.(*v1beta1.Machine)
 			if m.DeletionTimestamp.IsZero() {
@@ -117,8 +117,8 @@ func annotateDeleted(key string) Deed {
 	}}
 }
 
-// onceDraining lets a deed wait until a machine is being drained.
-func (d Deed) onceDraining() Deed {
+// onceDraining lets a action wait until a machine is being drained.
+func (d Action) onceDraining() Action {
 	d.Name += " in the middle of a drain"
 	d.After = func(w *World) bool { return draining(w) || upgraded(w) }
 	return d

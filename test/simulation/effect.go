@@ -63,25 +63,25 @@ func (p *Process) do(e Effect, apply func(late bool) error) error {
 	}
 	if fault != NoFault {
 		w.disturbed, w.stepsAtFault = w.clock.at, w.steps
-		w.tell("%s: %s", e, fault)
+		w.logf("%s: %s", e, fault)
 		p.strike(fault, e)
 		if p.dead {
 			return errDead
 		}
 	}
-	if err := p.refusal(fault, e); err != nil {
-		w.tell("%s: %v", e, err)
+	if err := p.errorOf(fault, e); err != nil {
+		w.logf("%s: %v", e, err)
 		return err
 	}
 	err := apply(fault == Late)
 	switch {
 	case w.story == nil:
 	case err != nil:
-		w.tell("%s: %v", e, err)
+		w.logf("%s: %v", e, err)
 	default:
-		w.tell("%s", e)
+		w.logf("%s", e)
 	}
-	w.judge()
+	w.check()
 	switch fault {
 	case CrashAfter:
 		p.die()

@@ -36,7 +36,7 @@ func endOf(w *World) End {
 	}
 	for _, o := range of("MachineClass") {
 		c := o.(*v1beta1.MachineClass)
-		count("class", c.Name, isDeleting(c), held(w, c), conditions(c.Status.Conditions))
+		count("class", c.Name, isDeleting(c), classFinalizers(w, c), conditions(c.Status.Conditions))
 	}
 	for _, o := range w.target.Snapshot(nodeKind) {
 		n := o.(*corev1.Node)
@@ -56,8 +56,8 @@ func endOf(w *World) End {
 	return end
 }
 
-// held returns what keeps a class that is used; of one that nobody uses any more it does not matter.
-func held(w *World, c *v1beta1.MachineClass) []string {
+// classFinalizers returns what keeps a class that is used; of one that nobody uses any more it does not matter.
+func classFinalizers(w *World, c *v1beta1.MachineClass) []string {
 	for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine")) {
 		if ref := o.(*v1beta1.Machine).Spec.ClassRef; ref != nil && ref.Name == c.Name {
 			return c.Finalizers

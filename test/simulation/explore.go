@@ -8,19 +8,19 @@ import (
 // Explore records the undisturbed run of a seed and runs plans that part from it, chosen at random: each time a single
 // fault, and a pair that begins with it. It calls judge with each result, the undisturbed run's first, until that returns
 // false.
-func (p *Prepared) Explore(seed uint64, choices *rand.Rand, judge func(Plan, error) (more bool)) {
+func (p *Prepared) Explore(seed uint64, choices *rand.Rand, check func(Plan, error) (more bool)) {
 	undisturbed := p.record(seed)
 	if err := undisturbed.result.Err; err != nil {
-		judge(nil, fmt.Errorf("undisturbed: %w", err))
+		check(nil, fmt.Errorf("undisturbed: %w", err))
 		return
 	}
 	possible := undisturbed.faults()
-	if len(possible) == 0 || !judge(nil, nil) {
+	if len(possible) == 0 || !check(nil, nil) {
 		return
 	}
 	for {
 		first := undisturbed.with(possible[choices.IntN(len(possible))], true)
-		if !judge(first.plan, first.verdict(undisturbed)) {
+		if !check(first.plan, first.failure(undisturbed)) {
 			return
 		}
 		seconds := first.faults()
@@ -28,7 +28,7 @@ func (p *Prepared) Explore(seed uint64, choices *rand.Rand, judge func(Plan, err
 			continue
 		}
 		second := first.with(seconds[choices.IntN(len(seconds))], false)
-		if !judge(second.plan, second.verdict(undisturbed)) {
+		if !check(second.plan, second.failure(undisturbed)) {
 			return
 		}
 	}

@@ -77,7 +77,7 @@ const (
 	// fencedWait is how long a process whose fence has closed is there.
 	fencedWait = 3 * time.Second
 	inFlight   = 20 * time.Second
-	// retryAfter is what whoever is throttled is told to wait.
+	// retryAfter is what whoever is throttled is reported to wait.
 	retryAfter = 5 * time.Second
 )
 
@@ -131,7 +131,7 @@ func (p *Process) strike(f Fault, e Effect) {
 		}
 	case TimeJumps:
 		w.pass(jump)
-		w.guards.slept = append(w.guards.slept, w.clock.at)
+		w.safety.slept = append(w.safety.slept, w.clock.at)
 	case ClockBack:
 		p.clock.behind += setBack
 	case InFlight:
@@ -190,8 +190,8 @@ func (p *Process) denied(e Effect) bool {
 	return false
 }
 
-// refusal is what an effect is answered that does not happen; nil if it happens.
-func (p *Process) refusal(f Fault, e Effect) error {
+// rejection is what an effect is answered that does not happen; nil if it happens.
+func (p *Process) errorOf(f Fault, e Effect) error {
 	if f == NoFault && p.denied(e) {
 		p.world.disturbed = p.world.clock.at
 		f = Denied

@@ -48,8 +48,8 @@ func fleet(replicas int32, class string, change ...func(*v1beta1.MachineDeployme
 }
 
 // edit changes the deployment as a person does.
-func edit(name string, change func(*v1beta1.MachineDeployment)) Deed {
-	return Deed{Name: name, Do: func(ctx context.Context, _ *World, c client.Client) error {
+func edit(name string, change func(*v1beta1.MachineDeployment)) Action {
+	return Action{Name: name, Do: func(ctx context.Context, _ *World, c client.Client) error {
 		d := &v1beta1.MachineDeployment{}
 		if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: deployment}, d); err != nil {
 			return client.IgnoreNotFound(err)
@@ -60,28 +60,28 @@ func edit(name string, change func(*v1beta1.MachineDeployment)) Deed {
 	}}
 }
 
-func scale(n int32) Deed {
+func scale(n int32) Action {
 	return edit(fmt.Sprintf("scale to %d", n), func(d *v1beta1.MachineDeployment) { d.Spec.Replicas = &n })
 }
 
-func roll(class string) Deed {
+func roll(class string) Action {
 	return edit("roll to class "+class, func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.ClassRef = &v1beta1.LocalRef{Name: class} })
 }
 
-func create(d *v1beta1.MachineDeployment) Deed {
-	return Deed{Name: "create the deployment", Do: func(ctx context.Context, _ *World, c client.Client) error { return c.Create(ctx, d.DeepCopy()) }}
+func create(d *v1beta1.MachineDeployment) Action {
+	return Action{Name: "create the deployment", Do: func(ctx context.Context, _ *World, c client.Client) error { return c.Create(ctx, d.DeepCopy()) }}
 }
 
-func remove() Deed {
-	return Deed{Name: "delete the deployment", Do: func(ctx context.Context, _ *World, c client.Client) error {
+func remove() Action {
+	return Action{Name: "delete the deployment", Do: func(ctx context.Context, _ *World, c client.Client) error {
 		d := &v1beta1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: deployment}}
 		return client.IgnoreNotFound(c.Delete(ctx, d, client.PropagationPolicy(metav1.DeletePropagationBackground)))
 	}}
 }
 
 // kill ends a process at a moment at which it may be doing nothing.
-func kill(process string) Deed {
-	return Deed{Name: "kill the " + process, Do: func(_ context.Context, w *World, _ client.Client) error {
+func kill(process string) Action {
+	return Action{Name: "kill the " + process, Do: func(_ context.Context, w *World, _ client.Client) error {
 		for _, p := range w.processes {
 			if p.name == process && !p.dead {
 				p.die()
@@ -92,21 +92,21 @@ func kill(process string) Deed {
 }
 
 // deleteMachine deletes one of the machines, whichever is the i-th then.
-func deleteMachine(i int) Deed {
-	return Deed{Name: "delete a machine", Do: func(ctx context.Context, w *World, c client.Client) error {
+func deleteMachine(i int) Action {
+	return Action{Name: "delete a machine", Do: func(ctx context.Context, w *World, c client.Client) error {
 		machines := w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine"))
 		if len(machines) == 0 {
 			return nil
 		}
 		m := machines[i%len(machines)]
-		w.tell("it is %s", m.GetName())
+		w.logf("it is %s", m.GetName())
 		return client.IgnoreNotFound(c.Delete(ctx, &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: m.GetNamespace(), Name: m.GetName()}}))
 	}}
 }
 
 // breakInstance lets the instance of one of the Ready nodes vanish, whichever is the i-th then.
-func breakInstance(i int) Deed {
-	return Deed{Name: "break an instance", Do: func(_ context.Context, w *World, _ client.Client) error {
+func breakInstance(i int) Action {
+	return Action{Name: "break an instance", Do: func(_ context.Context, w *World, _ client.Client) error {
 		var candidates []*instance
 		for _, in := range w.recorded() {
 			if node := w.node(in.NodeName); node != nil && node.Spec.ProviderID == in.ProviderID && readiness(node) == corev1.ConditionTrue {
@@ -117,7 +117,7 @@ func breakInstance(i int) Deed {
 			return nil
 		}
 		broken := candidates[i%len(candidates)]
-		w.tell("it is %s of %s", broken.ProviderID, broken.MachineKey)
+		w.logf("it is %s of %s", broken.ProviderID, broken.MachineKey)
 		w.cloud.instances = slices.DeleteFunc(w.cloud.instances, func(in *instance) bool { return in == broken })
 		return nil
 	}}
@@ -138,22 +138,22 @@ func (w *World) recorded() (found []*instance) {
 	return found
 }
 
-func pause(paused bool) Deed {
+func pause(paused bool) Action {
 	return edit(fmt.Sprintf("paused: %t", paused), func(d *v1beta1.MachineDeployment) { d.Spec.Paused = paused })
 }
 
 // label changes something that does not roll.
-func label(value string) Deed {
+func label(value string) Action {
 	return edit("label the machines "+value, func(d *v1beta1.MachineDeployment) { d.Spec.Template.ObjectMeta.Labels["tier"] = value })
 }
 
 // upgrade changes the version, which the cloud does in place where it is asked to.
-func upgrade(version string) Deed {
+func upgrade(version string) Action {
 	return edit("upgrade to "+version, func(d *v1beta1.MachineDeployment) { d.Spec.Template.Spec.Version = version })
 }
 
-// onceThereIs lets a deed wait for the n-th object of a kind, or instance.
-func (d Deed) onceThereIs(n int, kind string) Deed {
+// onceThereIs lets a action wait for the n-th object of a kind, or instance.
+func (d Action) onceThereIs(n int, kind string) Action {
 	d.Name += fmt.Sprintf(" once there is %s %d", kind, n)
 	d.After = func(w *World) bool {
 		switch kind {
@@ -171,9 +171,9 @@ func (d Deed) onceThereIs(n int, kind string) Deed {
 // in a status; "" if nothing is.
 func Settled(w *World) string {
 	missing := append(w.autoscaler.missing(), w.unsettledPods()...)
-	missing = append(missing, w.guardsMissing()...)
+	missing = append(missing, w.safetyMissing()...)
 	missing = append(missing, w.unsettledNamespaces()...)
-	say := func(format string, args ...any) { missing = append(missing, fmt.Sprintf(format, args...)) }
+	report := func(format string, args ...any) { missing = append(missing, fmt.Sprintf(format, args...)) }
 	kind := func(name string) schema.GroupVersionKind { return v1beta1.GroupVersion.WithKind(name) }
 	sets, machines := w.control.Snapshot(kind("MachineSet")), w.control.Snapshot(kind("Machine"))
 	wanted, class, anyRevision := 0, "", false
@@ -184,55 +184,55 @@ func Settled(w *World) string {
 		anyRevision = d.Spec.Strategy.Type == v1beta1.StrategyOnDelete
 	}
 	if d == nil && len(sets) > 0 {
-		say("%d sets are left", len(sets))
+		report("%d sets are left", len(sets))
 	}
-	if n := setAside(machines); n > 0 {
-		say("%d machines are set aside", n)
+	if n := preservedCount(machines); n > 0 {
+		report("%d machines are preserved", n)
 	}
-	machines, untagged := byHand(w, machines, say)
+	machines, untagged := byHand(w, machines, report)
 	for _, o := range machines {
 		m := o.(*v1beta1.Machine)
 		hand := metav1.GetControllerOfNoCopy(m) == nil
 		switch {
 		case !m.DeletionTimestamp.IsZero():
-			say("machine %s is being deleted: %s", m.Name, conditionsOf(m.Status.Conditions))
+			report("machine %s is being deleted: %s", m.Name, conditionsOf(m.Status.Conditions))
 		case m.Status.Phase != v1beta1.MachineRunning:
-			say("machine %s is %s: %s", m.Name, m.Status.Phase, conditionsOf(m.Status.Conditions))
+			report("machine %s is %s: %s", m.Name, m.Status.Phase, conditionsOf(m.Status.Conditions))
 		case !upToDate(m):
-			say("machine %s is not up to date: %s", m.Name, conditionsOf(m.Status.Conditions))
+			report("machine %s is not up to date: %s", m.Name, conditionsOf(m.Status.Conditions))
 		case w.wrongVersion(m) != "":
-			say("machine %s runs %s, not %s", m.Name, w.wrongVersion(m), m.Spec.Version)
+			report("machine %s runs %s, not %s", m.Name, w.wrongVersion(m), m.Spec.Version)
 		case anyRevision || hand:
 		case m.Spec.ClassRef.Name != class || m.Spec.Version != d.Spec.Template.Spec.Version:
-			say("machine %s is of class %s, not %s, version %q", m.Name, m.Spec.ClassRef.Name, class, m.Spec.Version)
+			report("machine %s is of class %s, not %s, version %q", m.Name, m.Spec.ClassRef.Name, class, m.Spec.Version)
 		}
 		if d != nil && !hand && m.Labels["tier"] != d.Spec.Template.ObjectMeta.Labels["tier"] {
-			say("machine %s has the label %q", m.Name, m.Labels["tier"])
+			report("machine %s has the label %q", m.Name, m.Labels["tier"])
 		}
 		if n := len(w.cloud.of(m.UID)); n != 1 {
-			say("machine %s has %d instances", m.Name, n)
+			report("machine %s has %d instances", m.Name, n)
 		}
 		switch node := w.node(nodeNameOf(m)); {
 		case node == nil:
-			say("machine %s has no node", m.Name)
+			report("machine %s has no node", m.Name)
 		case m.Status.NodeRef == nil || m.Status.NodeRef.UID != node.UID:
-			say("machine %s is not paired with its node", m.Name)
+			report("machine %s is not paired with its node", m.Name)
 		case len(node.Spec.Taints) > 0 || node.Spec.Unschedulable:
-			say("node %s cannot be used: %v", node.Name, node.Spec.Taints)
+			report("node %s cannot be used: %v", node.Name, node.Spec.Taints)
 		}
 	}
 	if n := len(machines) - adopters(machines); n != wanted {
-		say("there are %d machines, not %d", n, wanted)
+		report("there are %d machines, not %d", n, wanted)
 	}
 	all := wanted + adopters(machines) + untagged
 	if n := len(w.cloud.instances) + len(w.cloud.late); n != all+w.strangersLeft() {
-		say("there are %d instances, not %d", n, all+w.strangersLeft())
+		report("there are %d instances, not %d", n, all+w.strangersLeft())
 	}
 	if n := len(w.target.Snapshot(nodeKind)) - w.leftNodes(); n != all {
-		say("there are %d nodes, not %d", n, all)
+		report("there are %d nodes, not %d", n, all)
 	}
 	if n := len(w.target.Snapshot(corev1.SchemeGroupVersion.WithKind("Secret"))) - w.leftTokens(); n != 0 {
-		say("%d bootstrap tokens are left", n)
+		report("%d bootstrap tokens are left", n)
 	}
 	if d == nil || anyRevision {
 		return strings.Join(missing, "; ")

@@ -22,35 +22,35 @@ const (
 	Safety Group = "safety"
 )
 
-func guardScenarios() []Scenario {
+func safetyScenarios() []Scenario {
 	impatient := func(d *v1beta1.MachineDeployment) {
 		d.Spec.Template.Spec.Timeouts.Creation = &metav1.Duration{Duration: 8 * time.Minute}
 	}
-	return append(refusalScenarios(impatient), []Scenario{
-		{Name: "remediate", Group: HealthChecks, Rooms: EveryRoom, Base: fleet(6, "a"), Script: silences},
-		{Name: "clocks-differ", Group: HealthChecks, Rooms: Health, Base: fleet(6, "a"), Script: differingClocks},
-		{Name: "too-many-unhealthy", Group: HealthChecks, Rooms: Health, Base: fleet(6, "a"), Script: tooMany},
-		{Name: "meltdown", Group: HealthChecks, Rooms: Health, Base: fleet(6, "a"), Script: meltdowns},
-		{Name: "target-outage", Group: HealthChecks, Rooms: Health | Marks, Base: fleet(4, "a"), Script: outages(toTarget)},
-		{Name: "control-outage", Group: HealthChecks, Rooms: Health | Marks, Base: fleet(4, "a"), Script: outages(toControl)},
-		{Name: "change-in-target-outage", Group: HealthChecks, Rooms: EveryRoom, Base: fleet(2, "with-token", impatient), Script: changesInOutage(toTarget)},
-		{Name: "change-in-control-outage", Group: HealthChecks, Rooms: EveryRoom, Base: fleet(2, "with-token", impatient), Script: changesInOutage(toControl)},
+	return append(refusedCredentialScenarios(impatient), []Scenario{
+		{Name: "remediate", Group: HealthChecks, Controllers: AllControllers, Base: fleet(6, "a"), Script: silences},
+		{Name: "clocks-differ", Group: HealthChecks, Controllers: Health, Base: fleet(6, "a"), Script: differingClocks},
+		{Name: "too-many-unhealthy", Group: HealthChecks, Controllers: Health, Base: fleet(6, "a"), Script: tooMany},
+		{Name: "meltdown", Group: HealthChecks, Controllers: Health, Base: fleet(6, "a"), Script: meltdowns},
+		{Name: "target-outage", Group: HealthChecks, Controllers: Health | OutdatedTaints, Base: fleet(4, "a"), Script: outages(toTarget)},
+		{Name: "control-outage", Group: HealthChecks, Controllers: Health | OutdatedTaints, Base: fleet(4, "a"), Script: outages(toControl)},
+		{Name: "change-in-target-outage", Group: HealthChecks, Controllers: AllControllers, Base: fleet(2, "with-token", impatient), Script: changesInOutage(toTarget)},
+		{Name: "change-in-control-outage", Group: HealthChecks, Controllers: AllControllers, Base: fleet(2, "with-token", impatient), Script: changesInOutage(toControl)},
 
-		{Name: "orphans", Group: Safety, Rooms: Orphans, Base: fleet(2, "a"), Script: leaks},
-		{Name: "orphans-seen-late", Group: Safety, Rooms: Orphans, Base: fleet(2, "a"), Script: leaksOfLate},
-		{Name: "orphans-reported", Group: Safety, Rooms: Orphans, Base: fleet(2, "a"), Script: reportedLeaks},
-		{Name: "orphans-in-outage", Group: Safety, Rooms: Orphans, Base: fleet(2, "a"), Script: leaksInOutage},
-		{Name: "machines-lost", Group: Safety, Rooms: Orphans, Base: fleet(3, "a"), Script: losses},
-		{Name: "overshoot", Group: Safety, Rooms: Overshoot | Health, Base: fleet(2, "a"), Script: intrusions},
-		{Name: "freeze", Group: Safety, Rooms: Overshoot | Health, Base: fleet(3, "a"), Script: freezing},
-		{Name: "marks", Group: Safety, Rooms: Marks | Overshoot, Base: fleet(3, "a"), Script: rollouts},
-		{Name: "certificates", Group: Safety, Rooms: Approval | Orphans, Base: fleet(2, "with-token"), Script: forgeries},
+		{Name: "orphans", Group: Safety, Controllers: Orphans, Base: fleet(2, "a"), Script: leaks},
+		{Name: "orphans-seen-late", Group: Safety, Controllers: Orphans, Base: fleet(2, "a"), Script: leaksOfLate},
+		{Name: "orphans-reported", Group: Safety, Controllers: Orphans, Base: fleet(2, "a"), Script: reportedLeaks},
+		{Name: "orphans-in-outage", Group: Safety, Controllers: Orphans, Base: fleet(2, "a"), Script: leaksInOutage},
+		{Name: "machines-lost", Group: Safety, Controllers: Orphans, Base: fleet(3, "a"), Script: losses},
+		{Name: "overshoot", Group: Safety, Controllers: Overshoot | Health, Base: fleet(2, "a"), Script: intrusions},
+		{Name: "freeze", Group: Safety, Controllers: Overshoot | Health, Base: fleet(3, "a"), Script: freezing},
+		{Name: "marks", Group: Safety, Controllers: OutdatedTaints | Overshoot, Base: fleet(3, "a"), Script: rollouts},
+		{Name: "certificates", Group: Safety, Controllers: Approval | Orphans, Base: fleet(2, "with-token"), Script: forgeries},
 	}...)
 }
 
 // silence makes the kubelet of one of the Ready nodes fall silent, whichever is the i-th then.
-func silence(i int) Deed {
-	return Deed{Name: "a kubelet falls silent", Do: func(_ context.Context, w *World, _ client.Client) error {
+func silence(i int) Action {
+	return Action{Name: "a kubelet falls silent", Do: func(_ context.Context, w *World, _ client.Client) error {
 		var candidates []*instance
 		for _, in := range w.recorded() {
 			if node := w.node(in.NodeName); node != nil && node.Spec.ProviderID == in.ProviderID && !in.hung && in.dying.IsZero() && readiness(node) == corev1.ConditionTrue {
@@ -61,15 +61,15 @@ func silence(i int) Deed {
 			return nil
 		}
 		in := candidates[i%len(candidates)]
-		w.tell("it is on %s of %s", in.ProviderID, in.MachineKey)
+		w.logf("it is on %s of %s", in.ProviderID, in.MachineKey)
 		in.hung = true
 		return nil
 	}}
 }
 
 // revive has the kubelets of all silent nodes report again, but for the first few.
-func revive(but int) Deed {
-	return Deed{Name: fmt.Sprintf("kubelets report again, but for %d", but), Do: func(_ context.Context, w *World, _ client.Client) error {
+func revive(but int) Action {
+	return Action{Name: fmt.Sprintf("kubelets report again, but for %d", but), Do: func(_ context.Context, w *World, _ client.Client) error {
 		for _, in := range w.cloud.instances {
 			if in.hung && but > 0 {
 				but--
@@ -82,8 +82,8 @@ func revive(but int) Deed {
 }
 
 // check makes a MachineHealthCheck that says what the built-in policy does, but how many may be unhealthy.
-func check(maxUnhealthy string) Deed {
-	return Deed{Name: "make a health check with maxUnhealthy " + maxUnhealthy, Do: func(ctx context.Context, _ *World, c client.Client) error {
+func check(maxUnhealthy string) Action {
+	return Action{Name: "make a health check with maxUnhealthy " + maxUnhealthy, Do: func(ctx context.Context, _ *World, c client.Client) error {
 		most := intstr.Parse(maxUnhealthy)
 		o := &v1beta1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "check"}}
 		o.Spec.Selector.MatchLabels = map[string]string{"app": "web"}
@@ -99,8 +99,8 @@ func check(maxUnhealthy string) Deed {
 
 // skew restarts a process on a host whose clock is off, for this life of the process and those after it. No clock jumps ahead
 // while a process lives: what it measures itself is by a clock that does not do that.
-func skew(process string, ahead time.Duration) Deed {
-	return Deed{Name: fmt.Sprintf("restart the %s on a host whose clock is %s ahead", process, ahead), Do: func(ctx context.Context, w *World, c client.Client) error {
+func skew(process string, ahead time.Duration) Action {
+	return Action{Name: fmt.Sprintf("restart the %s on a host whose clock is %s ahead", process, ahead), Do: func(ctx context.Context, w *World, c client.Client) error {
 		for _, p := range w.processes {
 			if p.name == process {
 				p.clock.behind = -ahead
@@ -112,13 +112,13 @@ func skew(process string, ahead time.Duration) Deed {
 
 // differingClocks is silences where one process's clock is off by more than any node may be silent, ahead or behind, from the
 // beginning or while a node is silent already.
-func differingClocks(r *rand.Rand) []Deed {
+func differingClocks(r *rand.Rand) []Action {
 	off := skew([]string{Manager, Provider}[r.IntN(2)], []time.Duration{10 * time.Minute, -10 * time.Minute}[r.IntN(2)])
-	deeds := silences(r)
+	actions := silences(r)
 	if r.IntN(2) == 0 {
-		return slices.Insert(deeds, 1, off)
+		return slices.Insert(actions, 1, off)
 	}
-	return slices.Insert(deeds, 1+r.IntN(len(deeds)), off.after(some(r, 3*time.Minute)))
+	return slices.Insert(actions, 1+r.IntN(len(actions)), off.after(some(r, 3*time.Minute)))
 }
 
 // some is a time that is some part of another one.
@@ -127,75 +127,75 @@ func some(r *rand.Rand, most time.Duration) time.Duration {
 }
 
 // silences is one kubelet or two that fall silent, for good or for a while.
-func silences(r *rand.Rand) []Deed {
-	deeds := []Deed{steadily()}
+func silences(r *rand.Rand) []Action {
+	actions := []Action{steadily()}
 	if r.IntN(2) == 0 {
-		deeds = append(deeds, check(v1beta1.DefaultMaxUnhealthy))
+		actions = append(actions, check(v1beta1.DefaultMaxUnhealthy))
 	}
-	deeds = append(deeds, silence(r.IntN(6)))
+	actions = append(actions, silence(r.IntN(6)))
 	if r.IntN(2) == 0 {
-		deeds = append(deeds, silence(r.IntN(6)).after(some(r, 6*time.Minute)))
+		actions = append(actions, silence(r.IntN(6)).after(some(r, 6*time.Minute)))
 	}
 	switch r.IntN(4) {
 	case 0:
-		deeds = append(deeds, revive(0).after(some(r, 7*time.Minute)))
+		actions = append(actions, revive(0).after(some(r, 7*time.Minute)))
 	case 1: // It comes back in the very moment.
-		deeds = append(deeds, revive(0).after(healthTimeout))
+		actions = append(actions, revive(0).after(healthTimeout))
 	}
-	return deeds
+	return actions
 }
 
 // tooMany is more silent kubelets than may be, for longer than each may be, of which some come back.
-func tooMany(r *rand.Rand) []Deed {
-	deeds := []Deed{steadily()}
+func tooMany(r *rand.Rand) []Action {
+	actions := []Action{steadily()}
 	if r.IntN(2) == 0 {
-		deeds = append(deeds, check(v1beta1.DefaultMaxUnhealthy))
+		actions = append(actions, check(v1beta1.DefaultMaxUnhealthy))
 	}
 	for range 3 {
-		deeds = append(deeds, silence(r.IntN(6)).after(some(r, 30*time.Second)))
+		actions = append(actions, silence(r.IntN(6)).after(some(r, 30*time.Second)))
 	}
-	return append(deeds, revive(r.IntN(2)).after(healthTimeout+some(r, 5*time.Minute)))
+	return append(actions, revive(r.IntN(2)).after(healthTimeout+some(r, 5*time.Minute)))
 }
 
 // meltdowns is most kubelets falling silent and coming back, but for one perhaps.
-func meltdowns(r *rand.Rand) []Deed {
-	deeds := []Deed{steadily(), check("100%")}
+func meltdowns(r *rand.Rand) []Action {
+	actions := []Action{steadily(), check("100%")}
 	for range 4 + r.IntN(3) {
-		deeds = append(deeds, silence(r.IntN(6)).after(some(r, 2*time.Second)))
+		actions = append(actions, silence(r.IntN(6)).after(some(r, 2*time.Second)))
 	}
-	return append(deeds, revive(r.IntN(2)).after(wellKnown+some(r, 9*time.Minute)))
+	return append(actions, revive(r.IntN(2)).after(wellKnown+some(r, 9*time.Minute)))
 }
 
-// outages is a cluster that is away for a while, and kubelets that only report a while after that.
-func outages(to int) func(*rand.Rand) []Deed {
-	return func(r *rand.Rand) []Deed {
-		deeds := []Deed{steadily()}
+// outages is a cluster that is unreachable for a while, and kubelets that only report a while after that.
+func outages(to int) func(*rand.Rand) []Action {
+	return func(r *rand.Rand) []Action {
+		actions := []Action{steadily()}
 		if r.IntN(2) == 0 {
-			deeds = append(deeds, check("100%"))
+			actions = append(actions, check("100%"))
 		}
 		silent := r.IntN(3)
 		comesBack := silent > 1 || r.IntN(3) > 0 // More than one is more than may be unhealthy.
-		away := []Deed{outage(to, r.IntN(2) == 0)}
+		lost := []Action{outage(to, r.IntN(2) == 0)}
 		for range silent {
-			away = append(away, silence(r.IntN(4)))
+			lost = append(lost, silence(r.IntN(4)))
 		}
-		r.Shuffle(len(away), func(i, j int) { away[i], away[j] = away[j], away[i] })
+		r.Shuffle(len(lost), func(i, j int) { lost[i], lost[j] = lost[j], lost[i] })
 		length := []time.Duration{30 * time.Second, 3 * time.Minute, 12 * time.Minute}[r.IntN(3)]
-		deeds = append(append(deeds, away...), back(to).after(some(r, length)))
+		actions = append(append(actions, lost...), back(to).after(some(r, length)))
 		if comesBack {
-			deeds = append(deeds, revive(0).after(some(r, 90*time.Second)))
+			actions = append(actions, revive(0).after(some(r, 90*time.Second)))
 		}
 		if r.IntN(3) == 0 {
-			deeds = append(deeds, outage(to, true).after(some(r, 4*time.Minute)), back(to).after(some(r, 4*time.Minute)))
+			actions = append(actions, outage(to, true).after(some(r, 4*time.Minute)), back(to).after(some(r, 4*time.Minute)))
 		}
-		return deeds
+		return actions
 	}
 }
 
-// changesInOutage is people who do things while a cluster is away, and right before.
-func changesInOutage(to int) func(*rand.Rand) []Deed {
-	return func(r *rand.Rand) []Deed {
-		any := func() Deed {
+// changesInOutage is people who do things while a cluster is unreachable, and right before.
+func changesInOutage(to int) func(*rand.Rand) []Action {
+	return func(r *rand.Rand) []Action {
+		any := func() Action {
 			switch r.IntN(5) {
 			case 0, 1:
 				return scale(int32(r.IntN(5)))
@@ -206,25 +206,25 @@ func changesInOutage(to int) func(*rand.Rand) []Deed {
 			}
 			return breakInstance(r.IntN(4))
 		}
-		var deeds []Deed
+		var actions []Action
 		if r.IntN(2) == 0 {
-			deeds = append(deeds, any())
+			actions = append(actions, any())
 		}
-		deeds = append(deeds, outage(to, r.IntN(2) == 0).after([]time.Duration{0, 0, 15 * time.Second, 30 * time.Second}[r.IntN(4)]))
+		actions = append(actions, outage(to, r.IntN(2) == 0).after([]time.Duration{0, 0, 15 * time.Second, 30 * time.Second}[r.IntN(4)]))
 		for range r.IntN(3) {
-			deeds = append(deeds, any().after(some(r, time.Minute)))
+			actions = append(actions, any().after(some(r, time.Minute)))
 		}
 		if r.IntN(2) == 0 {
-			return append(deeds, back(to).after(some(r, 14*time.Minute)))
+			return append(actions, back(to).after(some(r, 14*time.Minute)))
 		}
 		// Kubelets try again ever less often.
-		return append(deeds, holdUp().after(some(r, 14*time.Minute)), back(to), revive(0).after(some(r, 90*time.Second)))
+		return append(actions, delayJoins().after(some(r, 14*time.Minute)), back(to), revive(0).after(some(r, 90*time.Second)))
 	}
 }
 
-// holdUp keeps the kubelets that have not joined from doing so for now.
-func holdUp() Deed {
-	return Deed{Name: "kubelets that have not joined wait", Do: func(_ context.Context, w *World, _ client.Client) error {
+// delayJoins keeps the kubelets that have not joined from doing so for now.
+func delayJoins() Action {
+	return Action{Name: "kubelets that have not joined wait", Do: func(_ context.Context, w *World, _ client.Client) error {
 		for _, in := range w.cloud.instances {
 			in.hung = in.hung || !in.registered
 		}

@@ -17,25 +17,25 @@ import (
 // The kubelets. Each is the instance that it runs on; what it does next is one of the scheduler's choices.
 
 // kubelets returns what the kubelets, and the controller that notices when one is silent, may do now.
-func (w *World) kubelets() []action {
-	var out []action
+func (w *World) kubelets() []choice {
+	var out []choice
 	for _, in := range w.cloud.instances {
 		node := w.node(in.NodeName)
 		mine := node != nil && node.Spec.ProviderID == in.ProviderID
 		switch {
 		case in.hung && mine && readiness(node) != corev1.ConditionUnknown:
-			out = append(out, action{"node " + node.Name + " is silent", func() error { return w.setReady(node, corev1.ConditionUnknown) }})
+			out = append(out, choice{"node " + node.Name + " is silent", func() error { return w.setReady(node, corev1.ConditionUnknown) }})
 		case in.hung:
 		case in.State == provider.StateRunning && !in.registered && node == nil && w.maySpeak(in):
-			out = append(out, action{"kubelet of " + in.ProviderID + " registers", func() error { return w.register(in) }})
+			out = append(out, choice{"kubelet of " + in.ProviderID + " registers", func() error { return w.register(in) }})
 		case in.State == provider.StateRunning && mine && readiness(node) != corev1.ConditionTrue:
-			out = append(out, action{"kubelet of " + in.ProviderID + " is ready", func() error { return w.setReady(node, corev1.ConditionTrue) }})
+			out = append(out, choice{"kubelet of " + in.ProviderID + " is ready", func() error { return w.setReady(node, corev1.ConditionTrue) }})
 		}
 	}
 	for _, o := range w.target.Snapshot(nodeKind) {
 		node := o.(*corev1.Node)
 		if in := w.cloud.byID(node.Spec.ProviderID); in == nil && readiness(node) == corev1.ConditionTrue {
-			out = append(out, action{"node " + node.Name + " is silent", func() error { return w.setReady(node, corev1.ConditionUnknown) }})
+			out = append(out, choice{"node " + node.Name + " is silent", func() error { return w.setReady(node, corev1.ConditionUnknown) }})
 		}
 	}
 	out = append(out, w.agents()...)

@@ -13,7 +13,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// A spot market: instances whose end is announced by a taint of their node, and that are taken away then.
+// A spot market: instances whose end is announced by a taint of their node, and that are removed then.
 
 const (
 	spotTaint = "aws-node-termination-handler/spot-itn"
@@ -32,26 +32,26 @@ func interruptionScenarios() []Scenario {
 	web := app{name: "web", kind: ReplicaSet, replicas: 3, least: 2, grace: 20, slow: true}
 	db := app{name: "db", kind: StatefulSet, replicas: 2, least: 1, grace: 5, volume: true}
 	return []Scenario{
-		{Name: "interrupted", Group: Draining, Rooms: Health, Base: fleet(3, "a", drained), Apps: []app{web, db}, Script: func(r *rand.Rand) []Deed {
-			deeds := []Deed{steadily(), interrupt(r.IntN(3))}
+		{Name: "interrupted", Group: Draining, Controllers: Health, Base: fleet(3, "a", drained), Apps: []app{web, db}, Script: func(r *rand.Rand) []Action {
+			actions := []Action{steadily(), interrupt(r.IntN(3))}
 			if r.IntN(2) == 0 {
-				deeds = append(deeds, interrupt(r.IntN(3)).after(some(r, time.Minute)))
+				actions = append(actions, interrupt(r.IntN(3)).after(some(r, time.Minute)))
 			}
-			return deeds
+			return actions
 		}},
-		{Name: "interrupted-while-draining", Group: Draining, Rooms: Health, Base: fleet(2, "a", drained),
-			Apps: []app{{name: "web", kind: ReplicaSet, replicas: 2, least: 2, grace: 30, slow: true}}, MayDiffer: anyEnd, Script: func(r *rand.Rand) []Deed {
-				return []Deed{deleteMachine(0), interrupt(r.IntN(2)).after(some(r, 30*time.Second))}
+		{Name: "interrupted-while-draining", Group: Draining, Controllers: Health, Base: fleet(2, "a", drained),
+			Apps: []app{{name: "web", kind: ReplicaSet, replicas: 2, least: 2, grace: 30, slow: true}}, MayDiffer: anyEnd, Script: func(r *rand.Rand) []Action {
+				return []Action{deleteMachine(0), interrupt(r.IntN(2)).after(some(r, 30*time.Second))}
 			}},
-		{Name: "interruption-withdrawn", Group: Draining, Rooms: Health, Base: fleet(2, "a", drained), Apps: []app{web}, MayDiffer: anyEnd, Script: func(r *rand.Rand) []Deed {
-			return []Deed{freezeSets(), interrupt(r.IntN(2)), withdrawInterruptions().after(some(r, 90*time.Second)), thawSets()}
+		{Name: "interruption-withdrawn", Group: Draining, Controllers: Health, Base: fleet(2, "a", drained), Apps: []app{web}, MayDiffer: anyEnd, Script: func(r *rand.Rand) []Action {
+			return []Action{freezeSets(), interrupt(r.IntN(2)), withdrawInterruptions().after(some(r, 90*time.Second)), thawSets()}
 		}},
 	}
 }
 
 // interrupt announces the end of one of the instances that are Ready nodes.
-func interrupt(i int) Deed {
-	return Deed{Name: "the cloud announces that it takes an instance back", Do: func(ctx context.Context, w *World, _ client.Client) error {
+func interrupt(i int) Action {
+	return Action{Name: "the cloud announces that it takes an instance back", Do: func(ctx context.Context, w *World, _ client.Client) error {
 		var candidates []*instance
 		for _, in := range w.recorded() {
 			node := w.node(in.NodeName)
@@ -63,7 +63,7 @@ func interrupt(i int) Deed {
 			return nil
 		}
 		in := candidates[i%len(candidates)]
-		w.tell("it is %s of %s", in.ProviderID, in.MachineKey)
+		w.logf("it is %s of %s", in.ProviderID, in.MachineKey)
 		in.reclaim = reclaim{announced: w.clock.at, takenAt: w.clock.at.Add(noticeLead)}
 		node := w.node(in.NodeName)
 		tainted := node.DeepCopy()
@@ -73,8 +73,8 @@ func interrupt(i int) Deed {
 }
 
 // withdrawInterruptions takes back what was announced of instances that are there.
-func withdrawInterruptions() Deed {
-	return Deed{Name: "the cloud withdraws what it announced", Do: func(ctx context.Context, w *World, _ client.Client) error {
+func withdrawInterruptions() Action {
+	return Action{Name: "the cloud withdraws what it announced", Do: func(ctx context.Context, w *World, _ client.Client) error {
 		for _, in := range w.cloud.instances {
 			in.reclaim = reclaim{}
 			node := w.node(in.NodeName)
@@ -96,16 +96,16 @@ func tainted(node *corev1.Node) bool {
 }
 
 // freezeSets keeps sets from replacing machines, so that those stay whose notice may be withdrawn; thawSets ends that.
-func freezeSets() Deed {
+func freezeSets() Action {
 	return labelSets("freeze the sets", func(labels map[string]string) { labels[v1beta1.LabelFreeze] = "person" })
 }
 
-func thawSets() Deed {
+func thawSets() Action {
 	return labelSets("thaw the sets", func(labels map[string]string) { delete(labels, v1beta1.LabelFreeze) })
 }
 
-func labelSets(name string, change func(map[string]string)) Deed {
-	return Deed{Name: name, Do: func(ctx context.Context, w *World, c client.Client) error {
+func labelSets(name string, change func(map[string]string)) Action {
+	return Action{Name: name, Do: func(ctx context.Context, w *World, c client.Client) error {
 		for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineSet")) {
 			set := o.(*v1beta1.MachineSet)
 			changed := set.DeepCopy()
@@ -118,12 +118,12 @@ func labelSets(name string, change func(map[string]string)) Deed {
 	}}
 }
 
-// interrupted reports whether a machine says that its instance is about to be taken away.
+// interrupted reports whether a machine says that its instance is about to be removed.
 func interrupted(m *v1beta1.Machine) bool {
 	return meta.IsStatusConditionTrue(m.Status.Conditions, v1beta1.ConditionInterruptionNotice)
 }
 
-// announced reports whether a node is about to lose its instance, or its machine says so, or did when the pass began in which
+// announced reports whether a node is about to lose its instance, or its machine reports it, or did when the pass began in which
 // something is done about it.
 func (o *oracle) announced(m *v1beta1.Machine, node *corev1.Node) bool {
 	return tainted(node) || interrupted(m) || interrupted(o.whenBegun(m))

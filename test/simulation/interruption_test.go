@@ -26,11 +26,11 @@ func TestAnInterruptionIsOverBeforeTheInstanceIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for seed := range uint64(20) {
-		w, err := p.base.Fork(seed)
+		w, err := p.base.Clone(seed)
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.script = []Deed{steadily(), interrupt(int(seed))}
+		w.script = []Action{steadily(), interrupt(int(seed))}
 		machines := func() int { return len(w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine"))) }
 		var victim *instance
 		var announced, replaced, emptied time.Time

@@ -20,8 +20,8 @@ func (w *World) depose(p *Process) {
 	p.former, p.suspended = true, true
 	p.actAsFormer()
 	p.deposedAt = w.clock.at
-	w.tell("%s is deposed", p.name)
-	if w.guards.links[toControl].down() {
+	w.logf("%s is deposed", p.name)
+	if w.safety.links[toControl].down() {
 		// Nobody is elected before it is back.
 		w.processes = append(w.processes, w.awaited(p.name, p.clock))
 		return
@@ -92,10 +92,10 @@ func (w *World) retire() {
 			continue
 		}
 		if !p.dead {
-			w.tell("the former %s ends", p.name)
+			w.logf("the former %s ends", p.name)
 			p.die()
 		}
-		w.disturbed, w.stepsAtFault = w.clock.at, w.steps // It was at work until now.
+		w.disturbed, w.stepsAtFault = w.clock.at, w.steps // It ran until now.
 		w.processes = append(w.processes[:i:i], w.processes[i+1:]...)
 		i--
 	}

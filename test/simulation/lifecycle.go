@@ -18,8 +18,8 @@ import (
 
 // lifecycleScenarios are small fleets to which one thing happens: they are made for trying each fault at each effect.
 func lifecycleScenarios() []Scenario {
-	script := func(deeds ...Deed) func(*rand.Rand) []Deed {
-		return func(*rand.Rand) []Deed { return slices.Clone(deeds) }
+	script := func(actions ...Action) func(*rand.Rand) []Action {
+		return func(*rand.Rand) []Action { return slices.Clone(actions) }
 	}
 	one, two := fleet(1, "a"), fleet(2, "a")
 	inPlace := ofType(v1beta1.StrategyInPlace)
@@ -40,7 +40,7 @@ func lifecycleScenarios() []Scenario {
 		{Name: "secret-vanishes-at-creation", Group: Lifecycle, Script: vanishing(credentials, create(one))},
 		{Name: "secret-vanishes-in-a-roll", Group: Lifecycle, Base: one, Script: vanishing(credentials, roll("b"))},
 		{Name: "secret-vanishes-at-deletion", Group: Lifecycle, Base: one, Script: vanishing(credentials, remove())},
-		{Name: "inline-secret-deleted", Group: Lifecycle, Script: script(makeSecret("own"), makeInline("m", "own"), vanish(own, false).onceHeld("own"), deleteNamed("m").after(30*time.Second))},
+		{Name: "inline-secret-deleted", Group: Lifecycle, Script: script(makeSecret("own"), makeInline("m", "own"), vanish(own, false).onceProtected("own"), deleteNamed("m").after(30*time.Second))},
 		{Name: "namespace-deleted", Group: Lifecycle, Base: one, Script: script(hasNamespace, deleteNamespace())},
 		{Name: "namespace-deleted-at-creation", Group: Lifecycle, Script: script(hasNamespace, create(two), deleteNamespace().onceMade(1))},
 		{Name: "namespace-deleted-in-a-roll", Group: Lifecycle, Base: one, Script: script(hasNamespace, roll("b"), deleteNamespace().onceMade(2))},
@@ -50,15 +50,15 @@ func lifecycleScenarios() []Scenario {
 	}
 }
 
-// onceMade lets a deed wait until there were so many machines, those of the beginning included.
-func (d Deed) onceMade(n int) Deed {
+// onceMade lets a action wait until there were so many machines, those of the beginning included.
+func (d Action) onceMade(n int) Action {
 	d.Name += fmt.Sprintf(" once machine %d was made", n)
 	d.After = func(w *World) bool { return len(w.oracle.history) >= n }
 	return d
 }
 
-// onceHeld lets a deed wait until a Secret is held.
-func (d Deed) onceHeld(secret string) Deed {
+// onceProtected lets a action wait until a Secret is held.
+func (d Action) onceProtected(secret string) Action {
 	d.After = func(w *World) bool {
 		return slices.ContainsFunc(w.control.Snapshot(corev1.SchemeGroupVersion.WithKind("Secret")), func(o client.Object) bool {
 			return o.GetName() == secret && slices.Contains(o.GetFinalizers(), v1beta1.InUseFinalizer)
@@ -69,19 +69,19 @@ func (d Deed) onceHeld(secret string) Deed {
 
 // vanishing lets an object vanish before, while or after something else happens, held or not by what uses it, and come
 // back.
-func vanishing(object client.Object, meanwhile Deed) func(*rand.Rand) []Deed {
-	return func(r *rand.Rand) []Deed {
-		deeds := []Deed{meanwhile, vanish(object, r.IntN(2) == 0)}
+func vanishing(object client.Object, meanwhile Action) func(*rand.Rand) []Action {
+	return func(r *rand.Rand) []Action {
+		actions := []Action{meanwhile, vanish(object, r.IntN(2) == 0)}
 		if r.IntN(2) == 0 {
-			slices.Reverse(deeds)
+			slices.Reverse(actions)
 		}
-		return append(deeds, comeBack(object).after([]time.Duration{0, 0, time.Second, 40 * time.Second}[r.IntN(4)]))
+		return append(actions, comeBack(object).after([]time.Duration{0, 0, time.Second, 40 * time.Second}[r.IntN(4)]))
 	}
 }
 
-// vanish deletes an object that machines are made from, with force if not even finalizers shall hold it.
-func vanish(o client.Object, force bool) Deed {
-	return Deed{Name: fmt.Sprintf("delete %T %s, force: %t", o, o.GetName(), force), Do: func(ctx context.Context, _ *World, c client.Client) error {
+// vanish deletes an object that machines are made from, with force if not even finalizers must hold it.
+func vanish(o client.Object, force bool) Action {
+	return Action{Name: fmt.Sprintf("delete %T %s, force: %t", o, o.GetName(), force), Do: func(ctx context.Context, _ *World, c client.Client) error {
 		return end(ctx, c, o, force)
 	}}
 }
@@ -102,8 +102,8 @@ func end(ctx context.Context, c client.Client, o client.Object, force bool) erro
 }
 
 // comeBack makes an object anew that vanished, also one that has yet to go.
-func comeBack(o client.Object) Deed {
-	return Deed{Name: fmt.Sprintf("%T %s comes back", o, o.GetName()), Do: func(ctx context.Context, _ *World, c client.Client) error {
+func comeBack(o client.Object) Action {
+	return Action{Name: fmt.Sprintf("%T %s comes back", o, o.GetName()), Do: func(ctx context.Context, _ *World, c client.Client) error {
 		found := o.DeepCopyObject().(client.Object)
 		switch err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: o.GetName()}, found); {
 		case err == nil && found.GetDeletionTimestamp().IsZero():
@@ -142,13 +142,13 @@ func classOf(name, userData string) *v1beta1.MachineClass {
 	return o
 }
 
-func makeSecret(name string) Deed {
-	return Deed{Name: "make secret " + name, Do: func(ctx context.Context, _ *World, c client.Client) error { return c.Create(ctx, secretOf(name)) }}
+func makeSecret(name string) Action {
+	return Action{Name: "make secret " + name, Do: func(ctx context.Context, _ *World, c client.Client) error { return c.Create(ctx, secretOf(name)) }}
 }
 
 // makeInline makes a Machine that has no class.
-func makeInline(name, credentials string) Deed {
-	return Deed{Name: "make machine " + name + " of the inline form", Do: func(ctx context.Context, _ *World, c client.Client) error {
+func makeInline(name, credentials string) Action {
+	return Action{Name: "make machine " + name + " of the inline form", Do: func(ctx context.Context, _ *World, c client.Client) error {
 		m := &v1beta1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 		m.Spec.Provider, m.Spec.ProviderSpec = providerName, classOf("inline", "").Spec.ProviderSpec
 		m.Spec.CredentialsRef = &v1beta1.LocalRef{Name: credentials}
@@ -157,14 +157,14 @@ func makeInline(name, credentials string) Deed {
 }
 
 // theNamespace makes the Namespace that all is in, so that it can be deleted.
-func theNamespace() Deed {
-	return Deed{Name: "make the namespace", Do: func(ctx context.Context, _ *World, c client.Client) error {
+func theNamespace() Action {
+	return Action{Name: "make the namespace", Do: func(ctx context.Context, _ *World, c client.Client) error {
 		return c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	}}
 }
 
-func deleteNamespace() Deed {
-	return Deed{Name: "delete the namespace", Do: func(ctx context.Context, _ *World, c client.Client) error {
+func deleteNamespace() Action {
+	return Action{Name: "delete the namespace", Do: func(ctx context.Context, _ *World, c client.Client) error {
 		return c.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
 	}}
 }
@@ -180,7 +180,7 @@ func (w *World) unsettledNamespaces() (missing []string) {
 }
 
 // setHooks has the deletion of machines wait twice.
-func setHooks() Deed {
+func setHooks() Action {
 	return changeMachines("set hooks", func(m *v1beta1.Machine) {
 		hook := func(name string) []v1beta1.LifecycleHook {
 			return []v1beta1.LifecycleHook{{Name: name, Owner: "person"}}
@@ -190,7 +190,7 @@ func setHooks() Deed {
 }
 
 // dropHooks takes hooks off the machine that says that it waits for them.
-func dropHooks(which, reason string) Deed {
+func dropHooks(which, reason string) Action {
 	waits := func(m *v1beta1.Machine) bool {
 		c := findCondition(m, v1beta1.ConditionDeleting)
 		return c != nil && c.Reason == reason
@@ -208,21 +208,21 @@ func dropHooks(which, reason string) Deed {
 	return d
 }
 
-func pauseMachines() Deed {
+func pauseMachines() Action {
 	return changeMachines("pause all machines", func(m *v1beta1.Machine) {
 		metav1.SetMetaDataAnnotation(&m.ObjectMeta, v1beta1.AnnotationPaused, "")
 	})
 }
 
-func unpauseMachines() Deed {
+func unpauseMachines() Action {
 	d := changeMachines("unpause all machines", func(m *v1beta1.Machine) { delete(m.Annotations, v1beta1.AnnotationPaused) })
 	d.Wait = time.Minute
 	return d
 }
 
 // changeMachines changes all machines as a person does.
-func changeMachines(name string, change func(*v1beta1.Machine)) Deed {
-	return Deed{Name: name, Do: func(ctx context.Context, w *World, c client.Client) error {
+func changeMachines(name string, change func(*v1beta1.Machine)) Action {
+	return Action{Name: name, Do: func(ctx context.Context, w *World, c client.Client) error {
 		for _, m := range w.machines() {
 			changed := m.DeepCopy()
 			change(changed)

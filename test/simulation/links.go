@@ -18,7 +18,7 @@ import (
 
 // link is the way from the processes to the API server of a cluster.
 type link struct {
-	// cut is since when nothing gets through, zero if it does. For everybody says that the API server itself is away.
+	// cut is since when nothing gets through, zero if it does. For everybody says that the API server itself is unreachable.
 	cut      time.Time
 	everyone bool
 	// refuses says that it is not away, but does not accept the credentials of the processes.
@@ -45,36 +45,36 @@ func (l link) down() bool { return !l.cut.IsZero() }
 // linkTo returns the link to a server.
 func (w *World) linkTo(server *apiserver.Server) *link {
 	if server == w.target {
-		return &w.guards.links[toTarget]
+		return &w.safety.links[toTarget]
 	}
-	return &w.guards.links[toControl]
+	return &w.safety.links[toControl]
 }
 
-// outage lets one of the clusters be away for a time.
-func outage(to int, everyone bool) Deed {
-	return Deed{Name: fmt.Sprintf("%s goes away, for everybody: %t", [...]string{"the control cluster", "the target cluster"}[to], everyone), Do: func(_ context.Context, w *World, _ client.Client) error {
+// outage lets one of the clusters be unreachable for a time.
+func outage(to int, everyone bool) Action {
+	return Action{Name: fmt.Sprintf("%s becomes unreachable, for everybody: %t", [...]string{"the control cluster", "the target cluster"}[to], everyone), Do: func(_ context.Context, w *World, _ client.Client) error {
 		for _, p := range w.processes {
-			for i := range p.looks {
+			for i := range p.probes {
 				// It was seen last at some time in the last period.
-				p.looks[i].at = w.clock.at
+				p.probes[i].at = w.clock.at
 			}
-			p.lookAround()
-			for i := range p.looks {
-				p.looks[i].at = w.clock.at.Add(time.Duration(w.random.IntN(60_000)) * time.Millisecond)
+			p.probeDue()
+			for i := range p.probes {
+				p.probes[i].at = w.clock.at.Add(time.Duration(w.random.IntN(60_000)) * time.Millisecond)
 			}
 		}
-		w.guards.links[to].cut, w.guards.links[to].everyone = w.clock.at, everyone
+		w.safety.links[to].cut, w.safety.links[to].everyone = w.clock.at, everyone
 		return nil
 	}}
 }
 
 // back ends an outage.
-func back(to int) Deed {
-	return Deed{Name: "it is back", Do: func(_ context.Context, w *World, _ client.Client) error {
-		l := &w.guards.links[to]
+func back(to int) Action {
+	return Action{Name: "it is back", Do: func(_ context.Context, w *World, _ client.Client) error {
+		l := &w.safety.links[to]
 		if l.down() && w.clock.Since(l.cut) >= noticed {
 			l.restored = w.clock.at
-			w.guards.past[to] = append(slices.Clip(w.guards.past[to]), reachability.Outage{From: l.cut, To: w.clock.at})
+			w.safety.past[to] = append(slices.Clip(w.safety.past[to]), reachability.Outage{From: l.cut, To: w.clock.at})
 		}
 		l.cut, l.refuses = time.Time{}, false
 		return nil
@@ -82,15 +82,15 @@ func back(to int) Deed {
 }
 
 // severing returns what follows from outages and may happen now.
-func (w *World) severing() (out []action) {
-	control := w.guards.links[toControl]
+func (w *World) severing() (out []choice) {
+	control := w.safety.links[toControl]
 	for _, p := range w.processes {
 		switch {
 		case p.dead:
 		case control.down() && w.clock.Since(control.cut) >= leaseLost:
-			out = append(out, action{p.name + " loses its lease", func() error { p.die(); return nil }})
-		case !w.guards.links[toTarget].down() && !p.target.synced():
-			out = append(out, action{p.name + " lists the target cluster", p.fillTarget})
+			out = append(out, choice{p.name + " loses its lease", func() error { p.die(); return nil }})
+		case !w.safety.links[toTarget].down() && !p.target.synced():
+			out = append(out, choice{p.name + " lists the target cluster", p.fillTarget})
 		}
 	}
 	return out
@@ -98,14 +98,14 @@ func (w *World) severing() (out []action) {
 
 // nextSevering returns when something follows from an outage.
 func (w *World) nextSevering() (at time.Time, any bool) {
-	if control := w.guards.links[toControl]; control.down() {
+	if control := w.safety.links[toControl]; control.down() {
 		at = control.cut.Add(leaseLost)
 		return at, at.After(w.clock.at)
 	}
 	return time.Time{}, false
 }
 
-// fillTarget fills the caches of a target cluster that was away when the process began.
+// fillTarget fills the caches of a target cluster that was unreachable when the process began.
 func (p *Process) fillTarget() error {
 	for _, v := range p.target.views {
 		if err := v.fill(0); err != nil {
@@ -121,7 +121,7 @@ func (p *Process) fillTarget() error {
 	return nil
 }
 
-// unreachable returns an error while the cluster is away.
+// unreachable returns an error while the cluster is unreachable.
 func (l *link) unreachable() error {
 	if l != nil && l.down() && l.refuses {
 		return errRefused
@@ -142,9 +142,9 @@ func (c *cache) synced() bool {
 	return true
 }
 
-// reach returns a client of a server that gets no answer while that is away.
+// reach returns a client of a server that gets no answer while that is unreachable.
 func (w *World) reach(server *apiserver.Server, actor string) client.Client {
-	if w.guards.rooms == 0 {
+	if w.safety.optionalReconcilers == 0 {
 		return server.Client(actor)
 	}
 	return &connection{server.Client(actor), w.linkTo(server)}

@@ -29,9 +29,9 @@ type oracle struct {
 	machines                    map[uid]*v1beta1.Machine
 	// history has the versions of each machine that ever was.
 	history map[uid][]version
-	// told is when the manager told a set how many machines to have: what the set does then is judged by what could be
+	// reported is when the manager reported a set how many machines to have: what the set does then is judged by what could be
 	// known at that time.
-	told map[uid][]instruction
+	instructions map[uid][]instruction
 	// knew is how much of each kind the manager had seen when it last wrote something: it never knows less again, whoever
 	// leads.
 	knew map[string]int64
@@ -44,7 +44,7 @@ type oracle struct {
 	err     error
 }
 
-// instruction is a set told how many machines to have, by somebody who had seen so much of each kind.
+// instruction is a set reported how many machines to have, by somebody who had seen so much of each kind.
 type instruction struct {
 	revision int64
 	seen     map[string]int64
@@ -66,7 +66,7 @@ type bounds struct {
 
 type bound struct {
 	revision int64
-	// most live machines, least available ones, and how many there shall be.
+	// most live machines, least available ones, and how many there must be.
 	most, least, replicas int
 	minReadySeconds       int32
 }
@@ -84,7 +84,7 @@ func (b *bounds) within(seen int64) (most, least int) {
 }
 
 func (o *oracle) begin(w *World) {
-	*o = oracle{world: w, machines: map[uid]*v1beta1.Machine{}, history: map[uid][]version{}, told: map[uid][]instruction{}, knew: map[string]int64{}, surplus: map[uid]bool{}, sets: map[uid]*bounds{}, deployments: map[uid]*bounds{}}
+	*o = oracle{world: w, machines: map[uid]*v1beta1.Machine{}, history: map[uid][]version{}, instructions: map[uid][]instruction{}, knew: map[string]int64{}, surplus: map[uid]bool{}, sets: map[uid]*bounds{}, deployments: map[uid]*bounds{}}
 	o.judgedControl, o.judgedTarget = w.control.Revision(), w.target.Revision()
 	for _, kind := range []string{"MachineDeployment", "MachineSet", "Machine"} {
 		for _, object := range w.control.Snapshot(v1beta1.GroupVersion.WithKind(kind)) {
@@ -97,7 +97,7 @@ func (o *oracle) begin(w *World) {
 func (o *oracle) broken(err error) {
 	if o.err == nil {
 		o.err = err
-		o.world.tell("BREACH: %v", err)
+		o.world.logf("BREACH: %v", err)
 	}
 }
 
@@ -105,16 +105,16 @@ func (o *oracle) breach(rule, format string, args ...any) {
 	o.broken(fmt.Errorf("%s: %s", rule, fmt.Sprintf(format, args...)))
 }
 
-func (o *oracle) verdict() error { return o.err }
+func (o *oracle) failure() error { return o.err }
 
-// judge looks at what was written since it was last called.
-func (w *World) judge() {
+// check checks what was written since it was last called.
+func (w *World) check() {
 	o := &w.oracle
 	if revision := w.control.Revision(); revision > o.judgedControl {
 		changes := w.control.Changes(o.judgedControl)
 		o.judgedControl = revision
 		for _, c := range changes {
-			w.autoscaler.judge(c)
+			w.autoscaler.check(c)
 			o.control(c)
 			w.secrets.written(w.control, c)
 		}
@@ -135,7 +135,7 @@ func (w *World) judge() {
 }
 
 func (o *oracle) control(c apiserver.Change) {
-	o.guardControl(c)
+	o.checkControlChange(c)
 	if c.Actor == Manager {
 		for kind, revision := range o.seen() {
 			o.knew[kind] = max(o.knew[kind], revision)
@@ -176,7 +176,7 @@ func (o *oracle) control(c apiserver.Change) {
 	if after, ok := c.New.(*v1beta1.MachineSet); ok && c.Actor == Manager {
 		before, was := c.Old.(*v1beta1.MachineSet)
 		if !was || before == nil || replicasOf(after.Spec.Replicas) != replicasOf(before.Spec.Replicas) {
-			o.told[after.UID] = append(o.told[after.UID], instruction{c.Revision, o.seen()})
+			o.instructions[after.UID] = append(o.instructions[after.UID], instruction{c.Revision, o.seen()})
 		}
 	}
 }
@@ -312,8 +312,8 @@ func (o *oracle) mayCreate(c apiserver.Change, m *v1beta1.Machine) {
 }
 
 // mayDelete is the second half of I3. What became unavailable by itself since the decision could be known counts as
-// available: a machine's own failure is nobody's write. The decision is the manager's pass or, where that carries out what
-// a deployment has told the set, the telling.
+// available: a machine's own failure is unassigned write. The decision is the manager's pass or, where that carries out what
+// a deployment has reported the set, the telling.
 func (o *oracle) mayDelete(c apiserver.Change, m *v1beta1.Machine) {
 	owner := metav1.GetControllerOfNoCopy(m)
 	if c.Actor != Manager || owner == nil || o.sets[owner.UID] == nil {
@@ -343,16 +343,16 @@ func (o *oracle) mayDelete(c apiserver.Change, m *v1beta1.Machine) {
 }
 
 // since is from when on versions of a kind count for what a set does: those that its controller had not seen, and those
-// that whoever told it how many to have, in words that it had seen, had not.
+// that whoever reported it how many to have, in words that it had seen, had not.
 func (o *oracle) since(set uid, kind string) int64 {
 	seen := o.seen()
-	told := o.sets[set].versions[0].revision
-	for _, t := range o.told[set] {
+	instructed := o.sets[set].versions[0].revision
+	for _, t := range o.instructions[set] {
 		if t.revision <= seen["MachineSet"] {
-			told = t.seen[kind]
+			instructed = t.seen[kind]
 		}
 	}
-	return min(seen[kind], told)
+	return min(seen[kind], instructed)
 }
 
 // availableSince reports whether a machine of the members is available, or was at or after a revision until something
@@ -412,11 +412,11 @@ func available(m *v1beta1.Machine, minReadySeconds int32, now time.Time) bool {
 
 // target judges what happens to Nodes: one goes after its instance, never before.
 func (o *oracle) target(c apiserver.Change) {
-	o.guardTarget(c)
+	o.checkTargetChange(c)
 	node, ok := c.New.(*corev1.Node)
 	o.drains(c)
 	if in := o.world.cloud.byID(providerIDOf(node)); in != nil && in.MachineUID == "" && c.Actor == Provider {
-		o.breach("adoption", "%s %s node %s, whose instance is nobody's", c.Actor, c.Verb, node.Name)
+		o.breach("adoption", "%s %s node %s, whose instance is unassigned", c.Actor, c.Verb, node.Name)
 	}
 	if !ok || c.Type != watch.Deleted || c.Actor != Provider && c.Actor != Provider+Former {
 		return

@@ -15,7 +15,7 @@ func (o *oracle) mayApprove(c apiserver.Change) {
 	if !ok || !was || c.Actor != Provider || !approved(after) || approved(before) {
 		return
 	}
-	asked := o.world.guards.requests[after.Name]
+	asked := o.world.safety.requests[after.Name]
 	if asked == (asking{}) {
 		o.breach("approval", "%s approved %s of %s", c.Actor, after.Name, after.Spec.Username)
 		return

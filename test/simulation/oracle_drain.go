@@ -64,10 +64,10 @@ func (o *oracle) wasToBeDrained(m *v1beta1.Machine) bool {
 
 // mayEnd judges the eviction or deletion of a pod.
 func (o *oracle) mayEnd(c apiserver.Change, before, after *corev1.Pod) {
-	told := before.DeletionTimestamp.IsZero() && !after.DeletionTimestamp.IsZero()
+	instructed := before.DeletionTimestamp.IsZero() && !after.DeletionTimestamp.IsZero()
 	gone := c.Type == watch.Deleted
 	shorter := !before.DeletionTimestamp.IsZero() && !gone && *after.DeletionGracePeriodSeconds < *before.DeletionGracePeriodSeconds
-	if !told && !gone && !shorter {
+	if !instructed && !gone && !shorter {
 		return
 	}
 	node := o.world.node(before.Spec.NodeName)
@@ -88,7 +88,7 @@ func (o *oracle) mayEnd(c apiserver.Change, before, after *corev1.Pod) {
 		return
 	case !node.Spec.Unschedulable:
 		o.breach("I7", "%s ends pod %s on node %s, which is in service", c.Actor, before.Name, node.Name)
-	case heldBy(m.Spec.LifecycleHooks.PreDrain, o.whenDeleted(m)):
+	case blockedBy(m.Spec.LifecycleHooks.PreDrain, o.whenDeleted(m)):
 		o.breach("hooks", "%s ends pod %s of machine %s, whose hooks hold the drain", c.Actor, before.Name, m.Name)
 	}
 	if c.Verb != "delete" {
@@ -107,7 +107,7 @@ func (o *oracle) mayEnd(c apiserver.Change, before, after *corev1.Pod) {
 		o.breach("I7", "%s deletes pod %s %s before its time", c.Actor, before.Name, moment.Sub(o.world.clock.at))
 	}
 	given := time.Duration(*after.DeletionGracePeriodSeconds) * time.Second
-	if left := min(asked, end.Sub(o.world.clock.at)).Truncate(time.Second); told && given < max(left, time.Second) {
+	if left := min(asked, end.Sub(o.world.clock.at)).Truncate(time.Second); instructed && given < max(left, time.Second) {
 		o.breach("I7", "%s gives pod %s %s to end, which has %s", c.Actor, before.Name, given, left)
 	}
 }
@@ -132,7 +132,7 @@ func (o *oracle) drainBegan(m *v1beta1.Machine) (time.Time, bool) {
 	return m.DeletionTimestamp.Time, true
 }
 
-// whenDeleted returns the machine as it was when it was told to go, nil if it was not.
+// whenDeleted returns the machine as it was when it was reported to go, nil if it was not.
 func (o *oracle) whenDeleted(m *v1beta1.Machine) *v1beta1.Machine {
 	for _, v := range o.history[m.UID] {
 		if v.machine != nil && !v.machine.DeletionTimestamp.IsZero() {
@@ -142,8 +142,8 @@ func (o *oracle) whenDeleted(m *v1beta1.Machine) *v1beta1.Machine {
 	return nil
 }
 
-// heldBy reports whether hooks hold a machine that was told to go when it had them already.
-func heldBy(hooks []v1beta1.LifecycleHook, then *v1beta1.Machine) bool {
+// blockedBy reports whether hooks hold a machine that was reported to go when it had them already.
+func blockedBy(hooks []v1beta1.LifecycleHook, then *v1beta1.Machine) bool {
 	return then != nil && len(hooks) > 0
 }
 
@@ -156,7 +156,7 @@ func (o *oracle) mayCordon(c apiserver.Change, node *corev1.Node) {
 		o.cordoned = map[uid]time.Time{}
 	}
 	o.cordoned[node.UID] = o.world.clock.at.Truncate(time.Second)
-	if m := o.machineOn(node); m != nil && heldBy(m.Spec.LifecycleHooks.PreDrain, o.whenDeleted(m)) {
+	if m := o.machineOn(node); m != nil && blockedBy(m.Spec.LifecycleHooks.PreDrain, o.whenDeleted(m)) {
 		o.breach("hooks", "%s cordons the node of machine %s, whose hooks hold the drain", c.Actor, m.Name)
 	}
 }
@@ -179,7 +179,7 @@ func (o *oracle) mayDisturb(in *instance, id uid, does bool) {
 	}
 	o.mayEndUnseen(in, m)
 	then := o.whenDeleted(m)
-	if heldBy(m.Spec.LifecycleHooks.PreTerminate, then) || heldBy(m.Spec.LifecycleHooks.PreDrain, then) {
+	if blockedBy(m.Spec.LifecycleHooks.PreTerminate, then) || blockedBy(m.Spec.LifecycleHooks.PreDrain, then) {
 		o.breach("hooks", "instance %s of machine %s is disturbed, which its hooks hold", in.ProviderID, m.Name)
 	}
 	if _, paused := m.Annotations[v1beta1.AnnotationPaused]; paused && then != nil {

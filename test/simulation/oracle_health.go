@@ -29,7 +29,7 @@ type wellness struct {
 const wellKnown = longestBehind + time.Second
 
 // follow takes note of how Nodes fare.
-func (g *guards) follow(w *World, c apiserver.Change) {
+func (g *safetyState) follow(w *World, c apiserver.Change) {
 	node, ok := c.New.(*corev1.Node)
 	if !ok || g.nodes == nil {
 		return
@@ -49,7 +49,7 @@ func (g *guards) follow(w *World, c apiserver.Change) {
 }
 
 // followMelting takes note of when most nodes are ill, and for how long.
-func (g *guards) followMelting(w *World) {
+func (g *safetyState) followMelting(w *World) {
 	ill, all := w.oracle.ill(0)
 	switch melts := all >= 3 && ill*100 > healthThreshold*all; {
 	case melts && g.melting.IsZero():
@@ -69,17 +69,17 @@ func (o *oracle) ill(longer time.Duration) (ill, all int) {
 			continue
 		}
 		all++
-		if node, known := o.world.guards.nodes[m.Status.NodeRef.UID]; known && !node.well && o.world.awakeSince(node.since) >= longer {
+		if node, known := o.world.safety.nodes[m.Status.NodeRef.UID]; known && !node.well && o.world.clockSteadySince(node.since) >= longer {
 			ill++
 		}
 	}
 	return ill, all
 }
 
-// awakeSince is how long ago something was, but for the time that jumped: nobody could come to know anything in it.
-func (w *World) awakeSince(t time.Time) time.Duration {
+// clockSteadySince is how long ago something was, but for the time that jumped: nobody could come to know anything in it.
+func (w *World) clockSteadySince(t time.Time) time.Duration {
 	d := w.clock.Since(t)
-	for _, end := range w.guards.slept {
+	for _, end := range w.safety.slept {
 		if t.Before(end) {
 			d -= jump
 		}
@@ -110,7 +110,7 @@ func (o *oracle) mayRemediate(c apiserver.Change) {
 		o.mayMark(after)
 	}
 	ends := before.DeletionTimestamp.IsZero() && (c.Type == watch.Deleted || !after.DeletionTimestamp.IsZero())
-	if !ends || !w.guards.steady {
+	if !ends || !w.safety.steady {
 		return
 	}
 	o.mayActInOutage(c, "deleted")
@@ -130,9 +130,9 @@ func (o *oracle) mayGiveUp(before, after *v1beta1.Machine) {
 	if before.Status.FailureReason != "" || after.Status.FailureReason != v1beta1.FailureJoinClusterTimeout {
 		return
 	}
-	began, _ := reachability.ExcludeOutages(w.guards.past[toTarget], after.CreationTimestamp.Time, time.Time{})
-	if l := w.guards.links[toTarget]; l.down() && o.passBegan().Sub(l.cut) > noticed {
-		o.breach("I6", "machine %s failed to join the target cluster, which is away since %s", after.Name, l.cut.Sub(epoch))
+	began, _ := reachability.ExcludeOutages(w.safety.past[toTarget], after.CreationTimestamp.Time, time.Time{})
+	if l := w.safety.links[toTarget]; l.down() && o.passBegan().Sub(l.cut) > noticed {
+		o.breach("I6", "machine %s failed to join the target cluster, which is unreachable since %s", after.Name, l.cut.Sub(epoch))
 	} else if age := w.clock.Since(began); age < after.Spec.Timeouts.CreationOrDefault()-2*time.Second {
 		o.breach("I6", "machine %s failed to join within %s, outages left out", after.Name, age)
 	}
@@ -143,36 +143,36 @@ func requested(m *v1beta1.Machine) bool {
 }
 
 // markedInGoodFaith reports whether a machine is marked, and nobody who could take that back had seen that its Node is well
-// again, or had time to since, as when it jumped. Where clocks differ nobody can tell that it is well only now.
+// again, or had time to since, as when it jumped. Where clocks differ nobody can show that it is well only now.
 func (o *oracle) markedInGoodFaith(m *v1beta1.Machine) bool {
 	if !requested(m) || m.Status.NodeRef == nil {
 		return false
 	}
-	node, known := o.world.guards.nodes[m.Status.NodeRef.UID]
-	awake := o.world.awakeSince(node.since)
-	asleep := awake < wellKnown && awake < o.world.clock.Since(node.since)
-	differ := awake < wellKnown && slices.ContainsFunc(o.world.processes, func(p *Process) bool { return p.clock.behind != 0 })
+	node, known := o.world.safety.nodes[m.Status.NodeRef.UID]
+	clockSteady := o.world.clockSteadySince(node.since)
+	asleep := clockSteady < wellKnown && clockSteady < o.world.clock.Since(node.since)
+	differ := clockSteady < wellKnown && slices.ContainsFunc(o.world.processes, func(p *Process) bool { return p.clock.behind != 0 })
 	return known && node.well && (node.revision > o.seen()["Node"] || asleep || differ)
 }
 
-// mayActInOutage lets nothing be added, exchanged or remediated while a cluster is away and everybody knows. What was
+// mayActInOutage lets nothing be added, exchanged or remediated while a cluster is unreachable and everybody knows. What was
 // decided before it may just have been known is under way at most for one pass, in which no time passes.
 func (o *oracle) mayActInOutage(c apiserver.Change, what string) {
-	for i, l := range o.world.guards.links {
+	for i, l := range o.world.safety.links {
 		if l.down() && o.passBegan().Sub(l.cut) > noticed {
-			o.breach("I6", "%s %s machine %s while %s is away since %s", c.Actor, what, c.Key.Name, [...]string{"the control cluster", "the target cluster"}[i], l.cut.Sub(epoch))
+			o.breach("I6", "%s %s machine %s while %s is unreachable since %s", c.Actor, what, c.Key.Name, [...]string{"the control cluster", "the target cluster"}[i], l.cut.Sub(epoch))
 		}
 	}
 }
 
-// mayMark judges that a machine shall be replaced since its Node is not well.
+// mayMark judges that a machine must be replaced since its Node is not well.
 func (o *oracle) mayMark(m *v1beta1.Machine) {
 	w := o.world
 	c := meta.FindStatusCondition(m.Status.Conditions, v1beta1.ConditionRemediationRequested)
 	if c.Reason == v1beta1.ReasonRemediateAnnotation || m.Status.NodeRef == nil {
 		return
 	}
-	node, known := w.guards.nodes[m.Status.NodeRef.UID]
+	node, known := w.safety.nodes[m.Status.NodeRef.UID]
 	if !known || node.well && node.since.Before(o.passBegan()) {
 		o.breach("I6", "machine %s is marked as unhealthy, and its node is well since %s", m.Name, node.since.Sub(epoch))
 		return
@@ -180,7 +180,7 @@ func (o *oracle) mayMark(m *v1beta1.Machine) {
 	// No clock runs from before any of these, but that a leader who was not there then, or not for long enough to see it, goes by
 	// what is written down of what has lasted for three timeouts.
 	began := node.illSince
-	for _, t := range []time.Time{w.guards.links[toControl].restored, w.guards.links[toTarget].restored, w.guards.melted, w.oracle.leading()} {
+	for _, t := range []time.Time{w.safety.links[toControl].restored, w.safety.links[toTarget].restored, w.safety.melted, w.oracle.leading()} {
 		if unseen := !t.After(w.oracle.leading().Add(wellKnown)); unseen && w.clock.Since(node.illSince.Truncate(time.Second)) >= 3*healthTimeout {
 			t = w.oracle.leading().Add(healthTimeout/10 - healthTimeout)
 		}

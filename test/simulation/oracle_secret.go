@@ -20,7 +20,7 @@ import (
 // canary is that word.
 const canary = "kept-in-the-dark"
 
-// secrets looks out for what must not be told.
+// secrets looks out for what must not be reported.
 type secrets struct {
 	world *World
 	// needles are what to look for.
@@ -34,7 +34,9 @@ func newSecrets(w *World) *secrets {
 	return s
 }
 
-func (s *secrets) fork(w *World) *secrets { return &secrets{world: w, needles: slices.Clip(s.needles)} }
+func (s *secrets) clone(w *World) *secrets {
+	return &secrets{world: w, needles: slices.Clip(s.needles)}
+}
 
 // add looks out for a word, as it is and in base64, wherever in the encoded text it begins.
 func (s *secrets) add(word string) {
@@ -45,13 +47,13 @@ func (s *secrets) add(word string) {
 	}
 }
 
-// told judges a text that others can read.
-func (s *secrets) told(where, text string) {
+// reported judges a text that others can read.
+func (s *secrets) checkText(where, text string) {
 	s.buffer = append(s.buffer[:0], text...)
-	s.look(where)
+	s.probe(where)
 }
 
-func (s *secrets) look(where string) {
+func (s *secrets) probe(where string) {
 	for _, needle := range s.needles {
 		if bytes.Contains(s.buffer, needle) {
 			s.world.oracle.breach("I10", "%s holds a secret: %q", where, s.buffer)
@@ -69,7 +71,7 @@ func (s *secrets) written(server *apiserver.Server, c apiserver.Change) {
 		return
 	}
 	s.buffer = server.AppendText(s.buffer[:0], c.GVK, c.Key)
-	s.look(c.GVK.Kind + " " + c.Key.String())
+	s.probe(c.GVK.Kind + " " + c.Key.String())
 }
 
 // logger returns a logger of which each line is judged.
@@ -113,7 +115,7 @@ func (l *sink) line(message string, values []any) {
 		text += " " + shown(v)
 	}
 	if l.secrets != nil {
-		l.secrets.told("a log line", text)
+		l.secrets.checkText("a log line", text)
 	} else if strings.Contains(text, canary) {
 		panic("I10: a log line holds a secret: " + text)
 	}

@@ -30,14 +30,14 @@ type trail struct {
 	others time.Time
 }
 
-func (t trail) fork() trail {
+func (t trail) clone() trail {
 	t.orphaned, t.read, t.listed = maps.Clone(t.orphaned), nil, nil
 	return t
 }
 
-// leak makes an instance behind everybody's back. Its tags may say that it is ours, or not quite.
-func leak(name string, change ...func(*instance)) Deed {
-	return Deed{Name: "leak instance " + name, Do: func(_ context.Context, w *World, _ client.Client) error {
+// leak makes an instance behind everyone's back. Its tags may say that it is ours, or not quite.
+func leak(name string, change ...func(*instance)) Action {
+	return Action{Name: "leak instance " + name, Do: func(_ context.Context, w *World, _ client.Client) error {
 		in := &instance{
 			born: w.clock.at, visible: w.clock.at.Add(time.Duration(w.random.IntN(3)) * orphanAge / 2), registered: true,
 			Instance: provider.Instance{
@@ -49,8 +49,8 @@ func leak(name string, change ...func(*instance)) Deed {
 		for _, f := range change {
 			f(in)
 		}
-		if len(change) > 0 || w.guards.reportOnly {
-			w.guards.strangers[in.ProviderID] = in.MachineUID != ""
+		if len(change) > 0 || w.safety.reportOnly {
+			w.safety.strangers[in.ProviderID] = in.MachineUID != ""
 		}
 		w.cloud.instances = append(w.cloud.instances, in)
 		return nil
@@ -64,16 +64,16 @@ func untagged(in *instance) {
 
 func halfTagged(in *instance) { in.MachineKey = "" }
 
-func foreign(in *instance) { in.ClusterID = "another" }
+func ofOtherCluster(in *instance) { in.ClusterID = "another" }
 
-// takeAway makes an instance another installation's, once the collection has listed it and before it looks again.
-func takeAway(name string) Deed {
-	return Deed{
+// takeOver makes an instance another installation's, once the collection has listed it and before it checks again.
+func takeOver(name string) Action {
+	return Action{
 		Name: "take instance " + name + " away",
 		Do: func(_ context.Context, w *World, _ client.Client) error {
 			if in := w.cloud.byID(idOf(name)); in != nil && in.dying.IsZero() {
 				in.ClusterID, in.trail.others = "another", w.clock.at
-				w.guards.strangers[in.ProviderID] = true
+				w.safety.strangers[in.ProviderID] = true
 			}
 			return nil
 		},
@@ -100,8 +100,8 @@ func (w *World) collecting() bool {
 }
 
 // bringUp kills a process and starts it at once, from lists that lack some of the last changes.
-func bringUp(process string, late int) Deed {
-	return Deed{Name: fmt.Sprintf("restart the %s, %d changes late", process, late), Do: func(_ context.Context, w *World, _ client.Client) error {
+func bringUp(process string, late int) Action {
+	return Action{Name: fmt.Sprintf("restart the %s, %d changes late", process, late), Do: func(_ context.Context, w *World, _ client.Client) error {
 		for _, p := range slices.Clone(w.processes) {
 			if p.name == process && !p.dead && !p.former {
 				p.die()
@@ -114,8 +114,8 @@ func bringUp(process string, late int) Deed {
 }
 
 // standStill has the process see no Machine change any more for a while.
-func standStill(process string, d time.Duration) Deed {
-	return Deed{Name: fmt.Sprintf("the %s sees no machine change for %s", process, d), Do: func(_ context.Context, w *World, _ client.Client) error {
+func standStill(process string, d time.Duration) Action {
+	return Action{Name: fmt.Sprintf("the %s sees no machine change for %s", process, d), Do: func(_ context.Context, w *World, _ client.Client) error {
 		for _, p := range w.processes {
 			for _, v := range p.control.views {
 				if p.name == process && v.gvk.Kind == "Machine" {
@@ -129,48 +129,48 @@ func standStill(process string, d time.Duration) Deed {
 
 // leaksOfLate is a provider that starts from old lists, which then do not go on for a long time: instances seem to have no
 // Machine.
-func leaksOfLate(r *rand.Rand) []Deed {
+func leaksOfLate(r *rand.Rand) []Action {
 	restart := bringUp(Provider, []int{5, 9, 30}[r.IntN(3)])
 	stop := standStill(Provider, orphanAge+4*orphanPeriod)
-	both := Deed{Name: restart.Name + ", and " + stop.Name, Do: func(ctx context.Context, w *World, c client.Client) error {
+	both := Action{Name: restart.Name + ", and " + stop.Name, Do: func(ctx context.Context, w *World, c client.Client) error {
 		if err := restart.Do(ctx, w, c); err != nil {
 			return err
 		}
 		return stop.Do(ctx, w, c)
 	}}
-	return []Deed{scale(int32(3 + r.IntN(2))), both.onceThereIs(3, "instance").after(some(r, 30*time.Second)), leak("lost-1"), wait(3 * time.Minute)}
+	return []Action{scale(int32(3 + r.IntN(2))), both.onceThereIs(3, "instance").after(some(r, 30*time.Second)), leak("lost-1"), wait(3 * time.Minute)}
 }
 
 // leaks is what goes wrong at the cloud while the fleet grows or shrinks.
-func leaks(r *rand.Rand) []Deed {
-	deeds := []Deed{leak("lost-1"), leak("nobodys", untagged), leak("theirs", foreign), leak("half", halfTagged)}
-	r.Shuffle(len(deeds), func(i, j int) { deeds[i], deeds[j] = deeds[j], deeds[i] })
+func leaks(r *rand.Rand) []Action {
+	actions := []Action{leak("lost-1"), leak("nobodys", untagged), leak("theirs", ofOtherCluster), leak("half", halfTagged)}
+	r.Shuffle(len(actions), func(i, j int) { actions[i], actions[j] = actions[j], actions[i] })
 	switch r.IntN(4) {
 	case 0:
-		deeds = append(deeds, leak("lost-2"))
+		actions = append(actions, leak("lost-2"))
 	case 1:
-		deeds = append(deeds, takeAway("lost-1"))
+		actions = append(actions, takeOver("lost-1"))
 	}
-	deeds = slices.Insert(deeds, r.IntN(len(deeds)+1), scale(int32(1+r.IntN(4))))
+	actions = slices.Insert(actions, r.IntN(len(actions)+1), scale(int32(1+r.IntN(4))))
 	if r.IntN(2) == 0 {
-		deeds = append(deeds, bringUp(Provider, []int{1, 3, 9, 30}[r.IntN(4)]).onceThereIs(3+r.IntN(2), "instance"))
+		actions = append(actions, bringUp(Provider, []int{1, 3, 9, 30}[r.IntN(4)]).onceThereIs(3+r.IntN(2), "instance"))
 	}
-	return append(deeds, wait(orphanPeriod*3))
+	return append(actions, wait(orphanPeriod*3))
 }
 
-// reportedLeaks is leaks where people only want to be told.
-func reportedLeaks(r *rand.Rand) []Deed {
-	report := Deed{Name: "only report orphans", Do: func(_ context.Context, w *World, _ client.Client) error {
-		w.guards.reportOnly = true
+// reportedLeaks is leaks where people only want to be reported.
+func reportedLeaks(r *rand.Rand) []Action {
+	report := Action{Name: "only report orphans", Do: func(_ context.Context, w *World, _ client.Client) error {
+		w.safety.reportOnly = true
 		return nil
 	}}
-	return []Deed{report, bringUp(Provider, 0), leak("lost-1"), leak("lost-2"), scale(int32(1 + r.IntN(3))), wait(orphanPeriod * 4)}
+	return []Action{report, bringUp(Provider, 0), leak("lost-1"), leak("lost-2"), scale(int32(1 + r.IntN(3))), wait(orphanPeriod * 4)}
 }
 
-// leaksInOutage is leaks while a cluster is away.
-func leaksInOutage(r *rand.Rand) []Deed {
+// leaksInOutage is leaks while a cluster is unreachable.
+func leaksInOutage(r *rand.Rand) []Action {
 	to := r.IntN(2)
-	return []Deed{
+	return []Action{
 		leak("lost-1").after(time.Duration(r.IntN(30)) * time.Second), outage(to, r.IntN(2) == 0).after(time.Duration(r.IntN(50)) * time.Second),
 		back(to).after(time.Duration(10+r.IntN(180)) * time.Second), leak("lost-2"), wait(orphanPeriod * 4),
 	}
@@ -178,8 +178,8 @@ func leaksInOutage(r *rand.Rand) []Deed {
 
 // lose makes instances whose Machines were lost, more than there are others, and one that is a Node too. That happens at once:
 // the control cluster's data was lost in part.
-func lose(n int, joined bool) Deed {
-	return Deed{Name: fmt.Sprintf("lose %d machines", n), Do: func(_ context.Context, w *World, c client.Client) error {
+func lose(n int, joined bool) Action {
+	return Action{Name: fmt.Sprintf("lose %d machines", n), Do: func(_ context.Context, w *World, c client.Client) error {
 		for i := range n {
 			name := fmt.Sprintf("lost-%d", i)
 			if err := leak(name).Do(context.Background(), w, c); err != nil {
@@ -187,16 +187,16 @@ func lose(n int, joined bool) Deed {
 			}
 			in := w.cloud.byID(idOf(name))
 			in.visible, in.registered = w.clock.at, i > 0 || !joined
-			w.guards.lost[in.ProviderID] = n >= 3
+			w.safety.lost[in.ProviderID] = n >= 3
 		}
 		return nil
 	}}
 }
 
-// letGo has a person look at the orphans of a class and let them be removed.
-func letGo(class string) Deed {
-	return Deed{Name: "let the orphans of class " + class + " be removed", Do: func(ctx context.Context, w *World, c client.Client) error {
-		w.guards.letGo = true
+// letGo has a person check the orphans of a class and let them be removed.
+func letGo(class string) Action {
+	return Action{Name: "let the orphans of class " + class + " be removed", Do: func(ctx context.Context, w *World, c client.Client) error {
+		w.safety.letGo = true
 		o := &v1beta1.MachineClass{}
 		if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: class}, o); err != nil {
 			return err
@@ -210,7 +210,7 @@ func letGo(class string) Deed {
 // answerBlock has a person do what a class asks for that has said for a while that orphans wait for one, once, and reports
 // whether one did. A list that shows what is gone makes few orphans most of the instances of a small fleet.
 func (w *World) answerBlock() (bool, error) {
-	if w.guards.letGo || len(w.script) > 0 {
+	if w.safety.letGo || len(w.script) > 0 {
 		return false, nil
 	}
 	class, c := &v1beta1.MachineClass{}, w.hand(w.control)
@@ -221,34 +221,34 @@ func (w *World) answerBlock() (bool, error) {
 	if blocked == nil || w.clock.at.Sub(blocked.LastTransitionTime.Time) < patience/2 {
 		return false, nil
 	}
-	deed := letGo(class.Name)
-	w.tell("person: %s", deed.Name)
+	action := letGo(class.Name)
+	w.logf("person: %s", action.Name)
 	w.disturbed = w.clock.at
-	return true, deed.Do(context.Background(), w, c)
+	return true, action.Do(context.Background(), w, c)
 }
 
 // losses is machines that were lost, so many that it is no accident of single ones, or one whose Node is Ready. The provider may
 // be restarted before somebody lets them go.
-func losses(r *rand.Rand) []Deed {
+func losses(r *rand.Rand) []Action {
 	n := []int{1, 6}[r.IntN(2)]
-	deeds := []Deed{lose(n, n == 1 || r.IntN(2) == 0), wait(orphanPeriod * time.Duration(4+r.IntN(3)))}
+	actions := []Action{lose(n, n == 1 || r.IntN(2) == 0), wait(orphanPeriod * time.Duration(4+r.IntN(3)))}
 	if r.IntN(2) == 0 { // They are few among what is made now, and the next process does not know that they were most.
-		deeds = append(deeds, scale(9), wait(orphanPeriod*4))
+		actions = append(actions, scale(9), wait(orphanPeriod*4))
 	}
 	if r.IntN(2) == 0 {
-		deeds = append(deeds, bringUp(Provider, []int{0, 3}[r.IntN(2)]), wait(orphanPeriod*4))
+		actions = append(actions, bringUp(Provider, []int{0, 3}[r.IntN(2)]), wait(orphanPeriod*4))
 	}
-	return append(deeds, letGo("a"), wait(orphanPeriod*time.Duration(n+3)))
+	return append(actions, letGo("a"), wait(orphanPeriod*time.Duration(n+3)))
 }
 
 // wait lets a time pass.
-func wait(d time.Duration) Deed {
-	return Deed{Name: "wait", Wait: d, Do: func(context.Context, *World, client.Client) error { return nil }}
+func wait(d time.Duration) Action {
+	return Action{Name: "wait", Wait: d, Do: func(context.Context, *World, client.Client) error { return nil }}
 }
 
 // strangersLeft is how many instances must be there that nobody may remove. Those without a tag are counted elsewhere.
 func (w *World) strangersLeft() (n int) {
-	for _, tagged := range w.guards.strangers {
+	for _, tagged := range w.safety.strangers {
 		if tagged {
 			n++
 		}
@@ -256,7 +256,7 @@ func (w *World) strangersLeft() (n int) {
 	return n
 }
 
-// listed takes note of what a pass of the collection was told of.
+// listed takes note of what a pass of the collection was reported of.
 func (w *World) listed(in *instance) {
 	if !w.collecting() || w.oracle.machines[in.MachineUID] != nil {
 		return
@@ -271,8 +271,8 @@ func (w *World) listed(in *instance) {
 	}
 }
 
-// lookedAt takes note of an instance that was read.
-func (w *World) lookedAt(in *instance) {
+// noteRead takes note of an instance that was read.
+func (w *World) noteRead(in *instance) {
 	if w.collecting() {
 		if in.trail.read == nil {
 			in.trail.read = map[*frame]provider.Instance{}
@@ -281,7 +281,7 @@ func (w *World) lookedAt(in *instance) {
 	}
 }
 
-// mayCollect is I1 and I5 for orphans: removed is what carries our tags and has no Machine, after two looks of the same
+// mayCollect is I1 and I5 for orphans: removed is what carries our tags and has no Machine, after two checks of the same
 // process a period apart, when it is old enough and was read once more.
 func (o *oracle) mayCollect(in *instance) {
 	w := o.world
@@ -289,36 +289,36 @@ func (o *oracle) mayCollect(in *instance) {
 		return
 	}
 	p, began := w.top().controller.process, w.top().began
-	say := func(format string, args ...any) {
+	report := func(format string, args ...any) {
 		o.breach("orphans", "%s removes %s: %s", p.name, in.ProviderID, fmt.Sprintf(format, args...))
 	}
 	read, isRead := in.trail.read[w.top()]
 	namespace, name, _ := strings.Cut(read.MachineKey, "/")
 	switch {
-	case w.guards.reportOnly && p.began.After(epoch) && p.orphans.Rules.ReportOnly:
-		say("it should only be reported")
+	case w.safety.reportOnly && p.began.After(epoch) && p.orphans.Rules.ReportOnly:
+		report("it should only be reported")
 	case o.machines[in.MachineUID] != nil:
-		say("machine %s has it", o.machines[in.MachineUID].Name)
+		report("machine %s has it", o.machines[in.MachineUID].Name)
 	case !isRead:
-		say("nobody looked at it once more")
+		report("nobody checked it once more")
 	case read.ClusterID != clusterID || read.MachineUID == "" || namespace == "" || name == "":
-		say("it is cluster %q's, of machine %q (%s)", read.ClusterID, read.MachineKey, read.MachineUID)
+		report("it is cluster %q's, of machine %q (%s)", read.ClusterID, read.MachineKey, read.MachineUID)
 	case w.clock.Since(in.born) < orphanAge:
-		say("it is %s old", w.clock.Since(in.born))
+		report("it is %s old", w.clock.Since(in.born))
 	case began.Sub(in.trail.orphaned[p.life]) < orphanPeriod:
-		say("it was first seen without a machine at %s", in.trail.orphaned[p.life].Sub(epoch))
+		report("it was first seen without a machine at %s", in.trail.orphaned[p.life].Sub(epoch))
 	}
-	if node := w.node(in.NodeName); !w.guards.letGo && node != nil && node.Spec.ProviderID == in.ProviderID {
-		if fares := w.guards.nodes[node.UID]; fares.well && fares.since.Before(began) {
-			say("its node is Ready, and nobody let it go")
+	if node := w.node(in.NodeName); !w.safety.letGo && node != nil && node.Spec.ProviderID == in.ProviderID {
+		if fares := w.safety.nodes[node.UID]; fares.well && fares.since.Before(began) {
+			report("its node is Ready, and nobody let it go")
 		}
 	}
-	if w.guards.lost[in.ProviderID] && !w.guards.letGo {
-		say("it is one of most, and nobody let it go")
+	if w.safety.lost[in.ProviderID] && !w.safety.letGo {
+		report("it is one of most, and nobody let it go")
 	}
-	for _, t := range []time.Time{p.began, w.guards.links[toControl].restored, w.guards.links[toTarget].restored} {
+	for _, t := range []time.Time{p.began, w.safety.links[toControl].restored, w.safety.links[toTarget].restored} {
 		if began.Sub(t) < orphanPeriod && t.After(epoch) {
-			say("all is well since %s only", t.Sub(epoch))
+			report("all is well since %s only", t.Sub(epoch))
 		}
 	}
 }

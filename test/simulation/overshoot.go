@@ -15,8 +15,8 @@ import (
 )
 
 // intrude has somebody make a machine under the labels of a fleet, owned by its set or by nobody.
-func intrude(i int, owned bool) Deed {
-	return Deed{Name: fmt.Sprintf("somebody makes machine intruder-%d, owned: %t", i, owned), Do: func(ctx context.Context, w *World, _ client.Client) error {
+func intrude(i int, owned bool) Action {
+	return Action{Name: fmt.Sprintf("somebody makes machine intruder-%d, owned: %t", i, owned), Do: func(ctx context.Context, w *World, _ client.Client) error {
 		sets := w.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineSet"))
 		if len(sets) == 0 {
 			return nil
@@ -38,7 +38,7 @@ func intrude(i int, owned bool) Deed {
 	}}
 }
 
-// intruded reports whether somebody made a machine of whom nobody who acts now had heard when the pass began.
+// intruded reports whether somebody made a machine of those that nobody who acts now had heard when the pass began.
 func (o *oracle) intruded(machine uid) bool {
 	first := o.history[machine]
 	return len(first) > 0 && first[0].actor == intruder && first[0].revision > o.seen()["Machine"]
@@ -48,45 +48,45 @@ func (o *oracle) intruded(machine uid) bool {
 const intruder = "intruder"
 
 // intrusions is machines that somebody makes, one after another or all at once.
-func intrusions(r *rand.Rand) []Deed {
-	var deeds []Deed
+func intrusions(r *rand.Rand) []Action {
+	var actions []Action
 	breaks := r.IntN(4) == 0 // Nobody replaces what has no owner.
 	for i := range 2 + r.IntN(6) {
-		deeds = append(deeds, intrude(i, breaks || r.IntN(4) > 0).after([]time.Duration{0, 0, 0, 3 * time.Second}[r.IntN(4)]))
+		actions = append(actions, intrude(i, breaks || r.IntN(4) > 0).after([]time.Duration{0, 0, 0, 3 * time.Second}[r.IntN(4)]))
 	}
 	if r.IntN(4) == 0 {
-		deeds = append(deeds, scale(int32(1+r.IntN(4))))
+		actions = append(actions, scale(int32(1+r.IntN(4))))
 	}
 	if breaks {
-		deeds = append(deeds, breakInstance(r.IntN(2)))
+		actions = append(actions, breakInstance(r.IntN(2)))
 	}
-	return deeds
+	return actions
 }
 
 // freezing is a person who freezes a fleet, has it changed meanwhile, and thaws it.
-func freezing(r *rand.Rand) []Deed {
-	deeds := []Deed{freeze("MachineDeployment", true)}
+func freezing(r *rand.Rand) []Action {
+	actions := []Action{freeze("MachineDeployment", true)}
 	if r.IntN(2) == 0 {
-		deeds[0] = freeze("MachineSet", true)
+		actions[0] = freeze("MachineSet", true)
 	}
 	for range 1 + r.IntN(3) {
 		switch r.IntN(4) {
 		case 0:
-			deeds = append(deeds, scale(int32(1+r.IntN(4))))
+			actions = append(actions, scale(int32(1+r.IntN(4))))
 		case 1:
-			deeds = append(deeds, deleteMachine(r.IntN(3)))
+			actions = append(actions, deleteMachine(r.IntN(3)))
 		case 2:
-			deeds = append(deeds, breakInstance(r.IntN(3)))
+			actions = append(actions, breakInstance(r.IntN(3)))
 		case 3:
-			deeds = append(deeds, roll("b"))
+			actions = append(actions, roll("b"))
 		}
 	}
-	return append(deeds, freeze("MachineDeployment", false).after(time.Duration(r.IntN(100))*time.Second), freeze("MachineSet", false))
+	return append(actions, freeze("MachineDeployment", false).after(time.Duration(r.IntN(100))*time.Second), freeze("MachineSet", false))
 }
 
 // freeze puts the label on all objects of a kind, or takes it off.
-func freeze(kind string, on bool) Deed {
-	return Deed{Name: fmt.Sprintf("freeze all of kind %s: %t", kind, on), Do: func(ctx context.Context, w *World, c client.Client) error {
+func freeze(kind string, on bool) Action {
+	return Action{Name: fmt.Sprintf("freeze all of kind %s: %t", kind, on), Do: func(ctx context.Context, w *World, c client.Client) error {
 		for _, o := range w.control.Snapshot(v1beta1.GroupVersion.WithKind(kind)) {
 			changed := o.DeepCopyObject().(client.Object)
 			labels := changed.GetLabels()
@@ -114,7 +114,7 @@ func (o *oracle) mayMakeFrozen(c apiserver.Change, m *v1beta1.Machine) {
 	}
 	seen := o.seen()["MachineSet"]
 	frozen := false
-	for _, version := range o.world.guards.frozen[owner.UID] {
+	for _, version := range o.world.safety.frozen[owner.UID] {
 		if version.revision <= seen {
 			frozen = version.frozen
 		} else if !version.frozen {
@@ -138,7 +138,7 @@ func (o *oracle) followFreeze(c apiserver.Change) {
 	}
 	id := c.New.GetUID()
 	_, frozen := c.New.GetLabels()[v1beta1.LabelFreeze]
-	if n := len(o.world.guards.frozen[id]); n == 0 && frozen || n > 0 && o.world.guards.frozen[id][n-1].frozen != frozen {
-		o.world.guards.frozen[id] = append(slices.Clip(o.world.guards.frozen[id]), freezes{c.Revision, frozen})
+	if n := len(o.world.safety.frozen[id]); n == 0 && frozen || n > 0 && o.world.safety.frozen[id][n-1].frozen != frozen {
+		o.world.safety.frozen[id] = append(slices.Clip(o.world.safety.frozen[id]), freezes{c.Revision, frozen})
 	}
 }

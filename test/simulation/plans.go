@@ -22,7 +22,7 @@ type Plans struct {
 	// Seed is the one of the first variant.
 	Seed    uint64
 	Workers int
-	// Progress is told now and then; nil for nobody.
+	// Progress is reported now and then; nil for nobody.
 	Progress func(done int)
 	// Enough ends the sweep early, by what has gone wrong so far; nil never does.
 	Enough func([]Failure) bool
@@ -85,7 +85,7 @@ func (s *sweeper) variants(scheme *runtime.Scheme) ([]variant, error) {
 			v := variant{p, s.Seed + uint64(n), 0}
 			r := p.record(v.seed)
 			if r.result.Err != nil {
-				s.judge(r, r)
+				s.check(r, r)
 				continue
 			}
 			v.singles = len(r.faults())
@@ -130,7 +130,7 @@ func (s *sweeper) sweep(v variant, share, pairs float64) {
 	s.each(len(singles), func(i int) {
 		at := singles[i]
 		first := r.with(at, pairs > 0)
-		s.judge(r, first)
+		s.check(r, first)
 		if pairs == 0 || first.result.Err != nil {
 			return
 		}
@@ -139,7 +139,7 @@ func (s *sweeper) sweep(v variant, share, pairs float64) {
 			if s.stop.Load() {
 				return
 			}
-			s.judge(r, first.with(seconds[j], false))
+			s.check(r, first.with(seconds[j], false))
 		}
 	})
 }
@@ -191,9 +191,9 @@ func spread(n int, many float64, hash uint64) []int {
 	return out
 }
 
-// judge takes note of what came of a plan.
-func (s *sweeper) judge(undisturbed, r *recording) {
-	err := r.verdict(undisturbed)
+// check takes note of what came of a plan.
+func (s *sweeper) check(undisturbed, r *recording) {
+	err := r.failure(undisturbed)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch len(r.plan) {
@@ -217,15 +217,15 @@ func (s *sweeper) judge(undisturbed, r *recording) {
 	}
 }
 
-// A run has so many steps from its last fault until it is at rest, at most: a multiple of those of the whole undisturbed
+// A run has so many steps from its last fault until it is when settled, at most: a multiple of those of the whole undisturbed
 // run, and some for waiting and trying again.
 const (
 	stepsFactor = 6
 	stepsMore   = 1500
 )
 
-// verdict says what is wrong with a run, measured by the undisturbed one.
-func (r *recording) verdict(undisturbed *recording) error {
+// decision says what is wrong with a run, measured by the undisturbed one.
+func (r *recording) failure(undisturbed *recording) error {
 	if r.result.Err != nil {
 		return r.result.Err
 	}

@@ -27,7 +27,7 @@ type app struct {
 	replicas int
 	// least is how many of them a PodDisruptionBudget wants to be healthy, 0 for no budget.
 	least int
-	// grace is for how many seconds a pod may go on after it was told to end. One that is slow needs all of them.
+	// grace is for how many seconds a pod may go on after it was reported to end. One that is slow needs all of them.
 	grace int64
 	slow  bool
 	// volume gives each pod a volume, which is attached to its node. One that sticks is not detached before the Node is gone.
@@ -38,7 +38,7 @@ type app struct {
 // appKind is whose pods they are.
 type appKind string
 
-// A ReplicaSet replaces a pod as soon as it is told to end, by one of another name. A StatefulSet waits until it is gone,
+// A ReplicaSet replaces a pod as soon as it is reported to end, by one of another name. A StatefulSet waits until it is gone,
 // and its successor has its name and its volume. Those of a DaemonSet and static ones are on every node, and a Job's have
 // ended.
 const (
@@ -82,22 +82,22 @@ func (w *World) deploy(apps []app) error {
 }
 
 // workload returns what may happen to pods now.
-func (w *World) workload() (out []action) {
+func (w *World) workload() (out []choice) {
 	if len(w.apps) == 0 {
 		return nil
 	}
 	pods := w.podsWhere(func(*corev1.Pod) bool { return true })
 	for _, a := range w.apps {
 		for _, p := range w.toMake(a, pods) {
-			out = append(out, action{"controller makes a pod", func() error {
-				w.tell("%s %s makes a pod on %s", a.kind, a.name, p.Spec.NodeName)
+			out = append(out, choice{"controller makes a pod", func() error {
+				w.logf("%s %s makes a pod on %s", a.kind, a.name, p.Spec.NodeName)
 				return w.target.Client("controllers").Create(context.Background(), p)
 			}})
 		}
 	}
 	for _, p := range pods {
 		if what, do := w.fateOf(p); do != nil {
-			out = append(out, action{what + " " + p.Name, func() error { w.tell("%s pod %s", what, p.Name); return do() }})
+			out = append(out, choice{what + " " + p.Name, func() error { w.logf("%s pod %s", what, p.Name); return do() }})
 		}
 	}
 	return append(out, w.detachments()...)
@@ -139,7 +139,7 @@ func (w *World) toMake(a app, pods []*corev1.Pod) (out []*corev1.Pod) {
 	case StatefulSet:
 		for i := range a.replicas {
 			name := fmt.Sprintf("%s-%d", a.name, i)
-			if node := w.place(pods); !named(name) && node != "" {
+			if node := w.leastUsedNode(pods); !named(name) && node != "" {
 				return append(out, w.podOf(a, name, node))
 			}
 		}
@@ -150,15 +150,15 @@ func (w *World) toMake(a app, pods []*corev1.Pod) (out []*corev1.Pod) {
 				n++
 			}
 		}
-		if node := w.place(pods); n < a.replicas && node != "" {
+		if node := w.leastUsedNode(pods); n < a.replicas && node != "" {
 			out = append(out, w.podOf(a, "", node))
 		}
 	}
 	return out
 }
 
-// place returns the usable node with the fewest of the pods, "" if none is usable.
-func (w *World) place(pods []*corev1.Pod) (best string) {
+// leastUsedNode returns the usable node with the fewest of the pods, "" if there is none usable.
+func (w *World) leastUsedNode(pods []*corev1.Pod) (best string) {
 	fewest := 0
 	for _, o := range w.target.Snapshot(nodeKind) {
 		node := o.(*corev1.Node)
@@ -288,7 +288,7 @@ func (w *World) setPodReady(p *corev1.Pod, phase corev1.PodPhase, status corev1.
 
 // unsettledPods says what the apps lack.
 func (w *World) unsettledPods() (missing []string) {
-	say := func(format string, args ...any) { missing = append(missing, fmt.Sprintf(format, args...)) }
+	report := func(format string, args ...any) { missing = append(missing, fmt.Sprintf(format, args...)) }
 	nodes := len(w.target.Snapshot(nodeKind))
 	for _, a := range w.apps {
 		wanted := a.replicas
@@ -299,12 +299,12 @@ func (w *World) unsettledPods() (missing []string) {
 			return p.Labels["app"] == a.name && p.DeletionTimestamp.IsZero() && (isReady(p) || a.kind == Job) && w.node(p.Spec.NodeName) != nil
 		})
 		if len(running) != wanted {
-			say("app %s has %d pods, not %d", a.name, len(running), wanted)
+			report("app %s has %d pods, not %d", a.name, len(running), wanted)
 		}
 	}
 	for _, o := range w.target.Snapshot(attachmentKind) {
 		if va := o.(*storagev1.VolumeAttachment); w.node(va.Spec.NodeName) == nil {
-			say("volume %s is attached to a node that is gone", *va.Spec.Source.PersistentVolumeName)
+			report("volume %s is attached to a node that is gone", *va.Spec.Source.PersistentVolumeName)
 		}
 	}
 	return missing

@@ -54,21 +54,21 @@ func reported(volume string) corev1.UniqueVolumeName {
 }
 
 // detachments returns which volumes may be detached a bit more now.
-func (w *World) detachments() (out []action) {
+func (w *World) detachments() (out []choice) {
 	for _, va := range w.attachments(func(va *storagev1.VolumeAttachment) bool { return w.detachable(va) }) {
 		volume, node, attacher := *va.Spec.Source.PersistentVolumeName, w.node(va.Spec.NodeName), w.target.Client("attacher")
 		isIt := func(v corev1.AttachedVolume) bool { return v.Name == reported(volume) }
 		if node != nil && slices.ContainsFunc(node.Status.VolumesAttached, isIt) {
-			out = append(out, action{"volume is no longer reported", func() error {
-				w.tell("node %s no longer reports %s", node.Name, volume)
+			out = append(out, choice{"volume is no longer reported", func() error {
+				w.logf("node %s no longer reports %s", node.Name, volume)
 				changed := node.DeepCopy()
 				changed.Status.VolumesAttached = slices.DeleteFunc(changed.Status.VolumesAttached, isIt)
 				return attacher.Status().Patch(context.Background(), changed, client.MergeFrom(node))
 			}})
 			continue
 		}
-		out = append(out, action{"volume is detached", func() error {
-			w.tell("%s is detached from node %s", volume, va.Spec.NodeName)
+		out = append(out, choice{"volume is detached", func() error {
+			w.logf("%s is detached from node %s", volume, va.Spec.NodeName)
 			return attacher.Delete(context.Background(), va.DeepCopy())
 		}})
 	}

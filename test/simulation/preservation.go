@@ -14,40 +14,40 @@ import (
 	"machinist.dev/machinist/test/apiserver"
 )
 
-// keptFor is how long machines are set aside in the world: longer than a replacement takes whatever goes wrong, and
+// preserveTimeout is how long machines are preserved in the world: longer than a replacement takes whatever goes wrong, and
 // shorter than anybody's patience.
-const keptFor = 8 * time.Minute
+const preserveTimeout = 8 * time.Minute
 
-// preservations is what people do who want to look at machines, one that they choose or the next that breaks, while the
+// preservations is what people do who want to check machines, one that they choose or the next that breaks, while the
 // fleet is scaled and rolled.
-func preservations(r *rand.Rand) []Deed {
-	var deeds []Deed
+func preservations(r *rand.Rand) []Action {
+	var actions []Action
 	switch r.IntN(3) {
 	case 0:
-		deeds = append(deeds, keep(r.IntN(2), v1beta1.PreserveNow))
+		actions = append(actions, keep(r.IntN(2), v1beta1.PreserveNow))
 	case 1:
-		deeds = append(deeds, keepThoseThatFail(), breakInstance(r.IntN(2)))
+		actions = append(actions, keepThoseThatFail(), breakInstance(r.IntN(2)))
 	default:
-		deeds = append(deeds, keep(r.IntN(2), v1beta1.PreserveWhenFailed), breakInstance(r.IntN(2)))
+		actions = append(actions, keep(r.IntN(2), v1beta1.PreserveWhenFailed), breakInstance(r.IntN(2)))
 	}
 	switch r.IntN(4) {
 	case 0:
-		deeds = append(deeds, scale(int32(1+r.IntN(3))))
+		actions = append(actions, scale(int32(1+r.IntN(3))))
 	case 1:
-		deeds = append(deeds, roll("b"))
+		actions = append(actions, roll("b"))
 	}
-	return deeds
+	return actions
 }
 
-// keep asks for one of the machines to be set aside, whichever is the i-th then.
-func keep(i int, when string) Deed {
-	return Deed{Name: "preserve a machine: " + when, Do: func(ctx context.Context, w *World, c client.Client) error {
+// keep asks for one of the machines to be preserved, whichever is the i-th then.
+func keep(i int, when string) Action {
+	return Action{Name: "preserve a machine: " + when, Do: func(ctx context.Context, w *World, c client.Client) error {
 		machines := w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine"))
 		if len(machines) == 0 {
 			return nil
 		}
 		m := machines[i%len(machines)].DeepCopyObject().(*v1beta1.Machine)
-		w.tell("it is %s", m.Name)
+		w.logf("it is %s", m.Name)
 		before := m.DeepCopy()
 		if m.Annotations == nil {
 			m.Annotations = map[string]string{}
@@ -57,8 +57,8 @@ func keep(i int, when string) Deed {
 	}}
 }
 
-// keepThoseThatFail has all machines of the deployment set aside when they fail.
-func keepThoseThatFail() Deed {
+// keepThoseThatFail has all machines of the deployment preserved when they fail.
+func keepThoseThatFail() Action {
 	return edit("preserve those that fail", func(d *v1beta1.MachineDeployment) {
 		d.Spec.Template.ObjectMeta.Annotations = map[string]string{v1beta1.AnnotationPreserve: v1beta1.PreserveWhenFailed}
 	})
@@ -68,13 +68,13 @@ func keepThoseThatFail() Deed {
 // that is over.
 func (o *oracle) mayEndKeeping(c apiserver.Change, m *v1beta1.Machine) {
 	if c.Actor == Manager && preservation.Due(m) {
-		o.breach("preservation", "%s deleted machine %s, which was to be set aside", c.Actor, m.Name)
+		o.breach("preservation", "%s deleted machine %s, which had to be preserved", c.Actor, m.Name)
 	}
 	if !preservation.Preserved(m) || c.Actor != Manager && c.Actor != Provider {
 		return
 	}
 	if until, err := preservation.Until(m); err != nil || o.world.clock.at.Before(until) {
-		o.breach("preservation", "%s deleted machine %s, which was set aside until %s (%v)", c.Actor, m.Name, m.Annotations[v1beta1.AnnotationPreservedUntil], err)
+		o.breach("preservation", "%s deleted machine %s, which was preserved until %s (%v)", c.Actor, m.Name, m.Annotations[v1beta1.AnnotationPreservedUntil], err)
 	}
 	wanted, live := 0, 0
 	for _, d := range o.world.control.Snapshot(v1beta1.GroupVersion.WithKind("MachineDeployment")) {
@@ -85,13 +85,13 @@ func (o *oracle) mayEndKeeping(c apiserver.Change, m *v1beta1.Machine) {
 			live++
 		}
 	}
-	if live < wanted && o.world.deedAt.Add(keptFor/2).Before(o.world.clock.at) {
-		o.breach("preservation", "machine %s was not replaced while it was set aside: %s", m.Name, fmt.Sprintf("%d of %d", live, wanted))
+	if live < wanted && o.world.lastAction.Add(preserveTimeout/2).Before(o.world.clock.at) {
+		o.breach("preservation", "machine %s was not replaced while it was preserved: %s", m.Name, fmt.Sprintf("%d of %d", live, wanted))
 	}
 }
 
-// setAside counts the machines that are set aside, or are about to be.
-func setAside(machines []client.Object) (n int) {
+// preservedCount counts the machines that are preserved, or are about to be.
+func preservedCount(machines []client.Object) (n int) {
 	for _, o := range machines {
 		if m := o.(*v1beta1.Machine); preservation.Preserved(m) || preservation.Due(m) {
 			n++

@@ -34,13 +34,13 @@ type Process struct {
 	world *World
 	name  string
 	dead  bool
-	// life tells it from the processes of the same name that were before it, and began is when it started.
+	// life informs it from the processes of the same name that were before it, and began is when it started.
 	life  int
 	began time.Time
 	// clock is that of its host.
 	clock *wallClock
 
-	// former is true for a life that another one has followed already. It is suspended at first, and at work until.
+	// former is true for a life that another one has followed already. It is suspended at first, and running until.
 	former, suspended bool
 	deposedAt, until  time.Time
 	// denials is what it may not do for a while, rewind how many changes the first lists of the life after it lack.
@@ -57,7 +57,7 @@ type Process struct {
 	machines    *machine.Reconciler
 	classes     *machineclass.Reconciler
 	drains      *drain.Controller
-	rooms
+	optionalReconcilers
 }
 
 // controller is one row of controllers of a process.
@@ -94,13 +94,13 @@ func (w *World) start(name string, behind time.Duration, late func() int) (*Proc
 			return nil, fmt.Errorf("start %s of %s: %w", t.Name, name, err)
 		}
 	}
-	p.hearAll()
-	p.lookAround()
+	p.queueInitialLists()
+	p.probeDue()
 	return p, nil
 }
 
-// fork continues the life of a process in another world, with all that it knows.
-func (p *Process) fork(w *World) (*Process, error) {
+// clone continues the life of a process in another world, with all that it knows.
+func (p *Process) clone(w *World) (*Process, error) {
 	if len(p.controllers) == 0 {
 		return w.awaited(p.name, &wallClock{w.clock, p.clock.behind}), nil
 	}
@@ -119,10 +119,10 @@ func (p *Process) fork(w *World) (*Process, error) {
 	for i, t := range tables {
 		q := newQueue(w.clock.Now)
 		if err := f.add(t, q); err != nil {
-			return nil, fmt.Errorf("fork %s of %s: %w", t.Name, p.name, err)
+			return nil, fmt.Errorf("clone %s of %s: %w", t.Name, p.name, err)
 		}
 		// What its sources begin with was said when the life began.
-		*q = *p.controllers[i].queue.fork(w.clock.Now)
+		*q = *p.controllers[i].queue.clone(w.clock.Now)
 	}
 	for i, v := range p.views() {
 		for j, s := range v.subscriptions {
@@ -138,7 +138,7 @@ func (p *Process) fork(w *World) (*Process, error) {
 // wire makes what the process consists of, with the memory of another one; that has none where the process is new.
 func (p *Process) wire(origin *Process) ([]wiring.Controller, error) {
 	p.control, p.target = newCache(p.world.control, p.world.scheme), newCache(p.world.target, p.world.scheme)
-	p.watchClusters(origin)
+	p.watchReachability(origin)
 	switch p.name {
 	case Manager:
 		return p.manager(origin)
@@ -148,12 +148,12 @@ func (p *Process) wire(origin *Process) ([]wiring.Controller, error) {
 	return nil, fmt.Errorf("there is no process %q", p.name)
 }
 
-// remembering returns a new reconciler, or one that remembers what another one does.
-func remembering[R, O any](origin *R, options O, make func(O) *R, fork func(*R, O) *R) *R {
+// newOrClone returns a new reconciler, or one that remembers what another one does.
+func newOrClone[R, O any](origin *R, options O, make func(O) *R, clone func(*R, O) *R) *R {
 	if origin == nil {
 		return make(options)
 	}
-	return fork(origin, options)
+	return clone(origin, options)
 }
 
 func (p *Process) views() []*view {
@@ -188,7 +188,7 @@ func (p *Process) manager(origin *Process) ([]wiring.Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	control, target := p.world.guards.rooms.managerKinds()
+	control, target := p.world.safety.optionalReconcilers.managerKinds()
 	if err := errors.Join(p.cached(control, p.control, wiring.Control), p.cached(target, p.target, wiring.Target)); err != nil {
 		return nil, err
 	}
@@ -202,7 +202,7 @@ func (p *Process) manager(origin *Process) ([]wiring.Controller, error) {
 		return nil, err
 	}
 	c, live := newCachedClient(p, p.control, Manager), p.live(p.control)
-	p.sets = remembering(origin.sets, machineset.Options{
+	p.sets = newOrClone(origin.sets, machineset.Options{
 		Client: c, Live: live, Recorder: recorder{p}, Clock: p.clock,
 		MachineCacheVersion: machines.version,
 		Stopped:             func() (r machineset.Reason) { r.Reason, r.Message = p.stopped(); return r },
@@ -216,10 +216,10 @@ func (p *Process) manager(origin *Process) ([]wiring.Controller, error) {
 			return fmt.Sprintf("%s-%05d", set, p.world.names)
 		},
 	}, machineset.New, (*machineset.Reconciler).Clone)
-	p.deployments = remembering(origin.deployments, machinedeployment.Options{
+	p.deployments = newOrClone(origin.deployments, machinedeployment.Options{
 		Client: c, Live: live, Recorder: recorder{p}, Clock: p.clock, MachineCacheVersion: machines.version, Stopped: p.stopped,
 	}, machinedeployment.New, (*machinedeployment.Reconciler).Clone)
-	more, err := p.managerRooms(origin)
+	more, err := p.optionalManagerControllers(origin)
 	return append([]wiring.Controller{p.sets.Wiring(), p.deployments.Wiring()}, more...), err
 }
 
@@ -232,7 +232,7 @@ func (p *Process) provider(origin *Process) ([]wiring.Controller, error) {
 		return nil, err
 	}
 	targetKinds := []operator.Kind{{Object: &corev1.Node{}, Transform: operator.TransformNode}, {Object: &policyv1.PodDisruptionBudget{}}}
-	err = p.cached(append(targetKinds, p.world.guards.rooms.providerKinds()...), p.target, wiring.Target)
+	err = p.cached(append(targetKinds, p.world.safety.optionalReconcilers.providerKinds()...), p.target, wiring.Target)
 	if err != nil {
 		return nil, err
 	}
@@ -247,25 +247,25 @@ func (p *Process) provider(origin *Process) ([]wiring.Controller, error) {
 	w := p.world
 	control, controlLive := newCachedClient(p, p.control, Provider), p.live(p.control)
 	target, targetLive := newCachedClient(p, p.target, Provider), p.live(p.target)
-	guarded := cloud.New(cloud.Options{Driver: driver{p, w.cloud}, Fence: p.fence, Clock: p.clock})
-	p.drains = remembering(origin.drains, drain.Options{
+	fenced := cloud.New(cloud.Options{Driver: driver{p, w.cloud}, Fence: p.fence, Clock: p.clock})
+	p.drains = newOrClone(origin.drains, drain.Options{
 		Target: targetLive, Clock: p.clock, BudgetReader: target, Epoch: p.epoch(),
-	}, drain.New, (*drain.Controller).Fork)
+	}, drain.New, (*drain.Controller).Clone)
 	classes := &resolve.Resolver{Classes: control, Secrets: controlLive}
 	seen, err := p.control.viewOf(&v1beta1.Machine{})
 	if err != nil {
 		return nil, err
 	}
-	p.machines = remembering(origin.machines, machine.Options{
-		Cloud: guarded, ClusterID: clusterID, Client: control, Live: controlLive, MachineCacheVersion: seen.version,
+	p.machines = newOrClone(origin.machines, machine.Options{
+		Cloud: fenced, ClusterID: clusterID, Client: control, Live: controlLive, MachineCacheVersion: seen.version,
 		Classes: classes, Reach: p.outages(),
-		Recorder: recorder{p}, Clock: p.clock, Drainer: p.drains, PreserveTimeout: keptFor,
+		Recorder: recorder{p}, Clock: p.clock, Drainer: p.drains, PreserveTimeout: preserveTimeout,
 		Target: &machine.Target{Nodes: target, Live: targetLive, APIEndpoint: "https://target.example:6443", CABundle: []byte("PEM")},
-	}, machine.New, (*machine.Reconciler).Fork)
-	p.classes = remembering(origin.classes, machineclass.Options{
-		Driver: guarded, Client: control, Live: controlLive, Recorder: recorder{p}, Clock: p.clock,
-	}, machineclass.New, (*machineclass.Reconciler).Fork)
-	more, err := p.providerRooms(origin, guarded, classes)
+	}, machine.New, (*machine.Reconciler).Clone)
+	p.classes = newOrClone(origin.classes, machineclass.Options{
+		Driver: fenced, Client: control, Live: controlLive, Recorder: recorder{p}, Clock: p.clock,
+	}, machineclass.New, (*machineclass.Reconciler).Clone)
+	more, err := p.optionalProviderControllers(origin, fenced, classes)
 	return slices.Concat([]wiring.Controller{p.machines.Wiring(p.control, p.drains.Triggers()), p.drains.Wiring()}, p.classes.Wiring(p.control), more), err
 }
 
@@ -297,8 +297,8 @@ func (p *Process) add(t wiring.Controller, q *queue) error {
 	return nil
 }
 
-// hearAll tells the controllers of everything that is in the caches.
-func (p *Process) hearAll() {
+// queueInitialLists tells the controllers of everything that is in the caches.
+func (p *Process) queueInitialLists() {
 	for _, v := range p.views() {
 		for _, s := range v.subscriptions {
 			for _, o := range v.objects {
@@ -312,18 +312,18 @@ func (p *Process) hearAll() {
 func (s *subscription) handle(ctx context.Context) {
 	e := s.events[0]
 	s.events = s.events[1:]
-	news, keys, q := s.watch.Predicate, s.watch.Keys, s.controller.queue
+	changes, keys, q := s.watch.Predicate, s.watch.Keys, s.controller.queue
 	switch e := e.(type) {
 	case event.CreateEvent:
-		if news.Create(e) {
+		if changes.Create(e) {
 			keys.Create(ctx, e, q)
 		}
 	case event.UpdateEvent:
-		if news.Update(e) {
+		if changes.Update(e) {
 			keys.Update(ctx, e, q)
 		}
 	case event.DeleteEvent:
-		if news.Delete(e) {
+		if changes.Delete(e) {
 			keys.Delete(ctx, e, q)
 		}
 	}
@@ -337,7 +337,7 @@ func (c *controller) run(i int) {
 		frame.seen[v.gvk.Kind] = max(v.seen, w.oracle.knew[v.gvk.Kind])
 	}
 	w.frames = append(w.frames, frame)
-	w.tell("%s looks at %s", frame.name(), key)
+	w.logf("%s checks %s", frame.name(), key)
 	result, err := c.table.Reconciler.Reconcile(logr.NewContext(context.Background(), w.secrets.logger()), key)
 	w.frames = w.frames[:len(w.frames)-1]
 	if c.process.dead {
@@ -346,8 +346,8 @@ func (c *controller) run(i int) {
 	c.queue.Done(key)
 	switch {
 	case err != nil:
-		w.secrets.told("an error of "+frame.name(), err.Error())
-		w.tell("%s: %s: error: %v", frame.name(), key, err)
+		w.secrets.checkText("an error of "+frame.name(), err.Error())
+		w.logf("%s: %s: error: %v", frame.name(), key, err)
 		c.queue.AddRateLimited(key)
 	case result.RequeueAfter > 0:
 		c.queue.Forget(key)
@@ -389,7 +389,7 @@ func (w *World) top() *frame {
 type recorder struct{ process *Process }
 
 // Eventf implements events.EventRecorder.
-func (r recorder) Eventf(regarding, _ runtime.Object, kind, reason, action, note string, args ...any) {
+func (r recorder) Eventf(regarding, _ runtime.Object, kind, reason, choice, note string, args ...any) {
 	if r.process.dead {
 		return
 	}
@@ -398,6 +398,6 @@ func (r recorder) Eventf(regarding, _ runtime.Object, kind, reason, action, note
 		name = client.ObjectKeyFromObject(o).String()
 	}
 	text := fmt.Sprintf(note, args...)
-	r.process.world.secrets.told("an event of "+name, text)
-	r.process.world.tell("%s event of %s: %s (%s): %s", kind, name, reason, action, text)
+	r.process.world.secrets.checkText("an event of "+name, text)
+	r.process.world.logf("%s event of %s: %s (%s): %s", kind, name, reason, choice, text)
 }

@@ -29,7 +29,7 @@ func newQueue(now func() time.Time) *queue {
 	}
 }
 
-func (q *queue) fork(now func() time.Time) *queue {
+func (q *queue) clone(now func() time.Time) *queue {
 	return &queue{
 		now: now, ready: slices.Clone(q.ready), processing: maps.Clone(q.processing), again: maps.Clone(q.again),
 		delayed: maps.Clone(q.delayed), failures: maps.Clone(q.failures),

@@ -72,7 +72,7 @@ func (r *recording) run(w *World) {
 	next := begin
 	w.between = func() {
 		if w.faults == nil || w.effects < next {
-			return // It is at rest, or too early.
+			return // It is when settled, or too early.
 		}
 		copied, err := w.snapshot()
 		if err != nil {

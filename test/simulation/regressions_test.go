@@ -6,7 +6,7 @@ import (
 )
 
 // regressions are plans, and random runs (without a plan), that once failed. Their effects are numbered as the code was then,
-// so that a plan may come to mean something else; it must not fail all the same.
+// so that a plan may come to mean something else; it must not fail anyway.
 var regressions = []struct {
 	scenario string
 	seed     uint64
@@ -18,7 +18,7 @@ var regressions = []struct {
 }{
 	{"create-with-token", 1, "", "50:denied", "a bootstrap token was left after its deletion had been forbidden once"},
 	{"drain-never-allowed", 1, "", "1:conflict", "a node that could not be cordoned, since others wrote to it, was not drained either"},
-	{"update-by-agent", 2, "", "55:denied-for-long", "a machine whose agent could not be asked wrote its status to and fro, and each write woke it"},
+	{"update-by-agent", 2, "", "55:denied-for-long", "a machine whose agent could not be asked wrote its status to and fro, and each write triggered it"},
 	{"update-by-agent", 4, "", "31:two-leaders", "what a former leader asked of an agent stayed on the node for good"},
 	{"update-by-agent", 2, "", "27:two-leaders", "a node was put back into service while a former leader's request was on it"},
 	{"churn-in-place", 3, "", "40:denied-for-long", "after a minute of errors the next try was a quarter of an hour away"},
@@ -26,7 +26,7 @@ var regressions = []struct {
 	{"drain-for-update", 1, "", "80:crash-before", "an instance was changed in place with a volume attached, since its drain was over"},
 	{"drain-forced", 1, "", "59:denied", "one deletion that was refused left the Node of a machine that was deleted by force"},
 	{"meltdown", 2, "", "14:time-jumps", "time in which nobody could see anything counted as time in which a truth becomes known"},
-	{"drain-forced", 1, "", "1:freeze-Node", "a late cache counted as a target cluster that is away where a machine was deleted by force"},
+	{"drain-forced", 1, "", "1:freeze-Node", "a late cache counted as a target cluster that is unreachable where a machine was deleted by force"},
 	{"adopt", 6, "", "16:denied-for-long", "the Node of an adopted instance was left, since the adoption was not written down before the instance went"},
 	{"remediate", 1, "", "392:denied-for-long,431:clock-back", "a marked machine that was well again was replaced, since it had become so on a clock that was behind"},
 	{"remediate", 1, "", "340:freeze-Secret,394:in-flight", "nothing: the oracle did not count a machine that a former leader made, and missed it when it went"},
@@ -34,12 +34,12 @@ var regressions = []struct {
 	{"remediate", 1, "", "66:refused,173:in-flight", "nothing: the oracle took the machine of a former leader for the only one that may go for it"},
 	{"remediate", 1, "", "69:clock-back,336:time-jumps", "a mark had the time before the process was suspended, so that it seemed old"},
 	{"remediate", 1, "", "277:time-jumps,284:time-jumps", "nothing: the oracle counted a time in which nobody could act as one for taking a mark back"},
-	{"autoscaler-roll", 1, "", "279:denied-for-long,313:conflict", "a set that its deployment had not told yet replaced a failed machine beyond what the deployment may have"},
-	{"autoscaler-roll", 1, "", "303:two-leaders", "a set carried out what a former leader had told it by an old view of its deployment"},
+	{"autoscaler-roll", 1, "", "279:denied-for-long,313:conflict", "a set that its deployment had not reported yet replaced a failed machine beyond what the deployment may have"},
+	{"autoscaler-roll", 1, "", "303:two-leaders", "a set carried out what a former leader had reported it by an old view of its deployment"},
 	{"autoscaler-roll", 1, "", "20:two-leaders,159:freeze-Machine", "nothing: the oracle did not see that a former leader had made the instance that is asked for again"},
-	{"autoscaler-roll", 7036418, "", "", "nothing: the oracle took the size that an old set was last told of for the one that was acted upon"},
-	{"autoscaler-roll", 7036418, "", "94:restart-1-back", "nothing: the oracle held a machine to be of use that became so after its set had been told to shrink"},
-	{"autoscaler-roll", 1, "", "290:denied-for-long,438:relist-Node", "a Node that could not be dressed, and so was not written down, was left when its machine was deleted"},
+	{"autoscaler-roll", 7036418, "", "", "nothing: the oracle took the size that an old set was last reported of for the one that was acted upon"},
+	{"autoscaler-roll", 7036418, "", "94:restart-1-back", "nothing: the oracle held a machine to be of use that became so after its set had been reported to shrink"},
+	{"autoscaler-roll", 1, "", "290:denied-for-long,438:relist-Node", "a Node that could not be given its node template, and so was not written down, was left when its machine was deleted"},
 	{"certificates", 1, "", "61:freeze-Node,139:denied-for-long", "a bootstrap token was left where it could not be read for a while"},
 	{"change-in-target-outage", 2239, "", "", "a process that began at the end of an outage gave its time to nobody who was about to join"},
 	{"change-in-target-outage", 3747, "", "", "a machine that was deleted at the end of an outage left its Node behind, which had just registered"},
@@ -50,7 +50,7 @@ var regressions = []struct {
 	{"drain-update-withdrawn", 378947948392, "", "14:relist-Machine,45:time-jumps", "nothing: the oracle did not see that a drain ended while a request of it was on its way"},
 	{"churn-recreate", 587951405810, "", "2:restart-9-back", "nothing: people changed their minds before the deployment had acted, so that a set was never made"},
 	{"too-many-unhealthy", 88580317766, "", "24:relist-MachineSet", "a set that could not be read counted as frozen, and was not read again"},
-	{"class-vanishes-in-a-roll", 383413800413, "tags-late", "14:freeze-Node,27:two-leaders", "a machine of which only the provider ID was recorded took its instance, whose tags did not show yet, for somebody else's"},
+	{"class-vanishes-in-a-roll", 383413800413, "tags-late", "14:freeze-Node,27:two-leaders", "a machine of which only the provider ID was recorded took its instance, whose tags did not show yet, for another's"},
 	{"secret-vanishes-at-creation", 475594806742, "quota-frees-late", "45:restart-9-back", "what the process before had said of a class, and a late cache showed only then, stayed although it was no longer so"},
 	{"rollback", 675514061432, "", "3:two-leaders,23:relist-Machine", "a set asked for the deletion of a machine that was gone, again and again, as long as its cache was late"},
 	{"interruption-withdrawn", 638746689472, "answers-lost", "", "nothing: the oracle did not know that a notice which was taken back counts until that is seen"},
@@ -58,13 +58,13 @@ var regressions = []struct {
 	{"orphans", 1, "clock-behind", "20:relist-Node", "the provider's clock, which was behind, made an orphan of twenty seconds old enough"},
 	{"interruption-withdrawn", 246372250265, "answers-lost", "89:restart-9-back", "a process that saw the past gave pods the little time that a notice left them which had been taken back"},
 	{"machines-lost", 1, "reads-flicker", "344:time-jumps", "a process with an old view of a class did not know that most instances had been orphaned"},
-	{"in-place-by-selection", 1, "tags-late+quota-frees-late", "", "a second write before the event of the first made that event somebody else's, and so on for ever"},
+	{"in-place-by-selection", 1, "tags-late+quota-frees-late", "", "a second write before the event of the first made that event another's, and so on for ever"},
 	{"drain-forced", 1, "quota-frees-late+credentials-expire", "19:restart-1-back", "nothing: the world did not count a full quota as a disturbance"},
 	{"meltdown", 1, "reads-flicker", "3:denied-for-long", "nothing: the world's cloud had reads lack an instance twice, further apart than the contract of drivers allows"},
 	{"machines-lost", 1, "", "17:clock-back", "a process that took most orphans for young did not report them, and the next one did not know that they had been most"},
-	{"overshoot", 28113834592, "done-late+reads-flicker", "9:restart-3-back,137:freeze-Machine", "nothing: the oracle missed the Node of an instance of which no answer had ever told"},
-	{"target-outage", 544120416693, "", "4:denied-for-long,6:freeze-PodDisruptionBudget", "nothing: a view that was to go on while its cluster was away did not when that came back"},
-	{"change-in-target-outage", 452412954342, "throttled", "219:crash-after", "nothing: what may be left in a target cluster that was away counted as a difference between two ends"},
+	{"overshoot", 28113834592, "done-late+reads-flicker", "9:restart-3-back,137:freeze-Machine", "nothing: the oracle missed the Node of an instance of which no answer had ever reported"},
+	{"target-outage", 544120416693, "", "4:denied-for-long,6:freeze-PodDisruptionBudget", "nothing: a view that was to go on while its cluster was unreachable did not when that came back"},
+	{"change-in-target-outage", 452412954342, "throttled", "219:crash-after", "nothing: what may be left in a target cluster that was unreachable counted as a difference between two ends"},
 	{"orphans-in-outage", 1026979118669, "clock-behind", "1:time-jumps", "an orphan that was made while a pass was suspended counted as seen since the pass began"},
 	{"inline-secret-deleted", 736016899501, "quota-frees-late+reads-flicker", "0:freeze-Node,7:denied-for-long", "a deletion forgot the instance that it had found and could not write down, and left its Node"},
 	{"meltdown", 449069114699, "", "19:restart-9-back,25:time-jumps", "a health timeout went by another clock, and a process that had slept saw too few nodes that were ill"},

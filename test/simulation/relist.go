@@ -51,7 +51,7 @@ func (v *view) elapse(w *World) error {
 	if !v.mergedUntil.IsZero() && !now.Before(v.mergedUntil) {
 		v.mergedUntil = time.Time{}
 	}
-	if v.frozenUntil.IsZero() || now.Before(v.frozenUntil) || v.away() {
+	if v.frozenUntil.IsZero() || now.Before(v.frozenUntil) || v.unreachable() {
 		return nil
 	}
 	v.frozenUntil = time.Time{}

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Prepared is a scenario with its fleet at rest, from which runs are forked.
+// Prepared is a scenario with its fleet when settled, from which runs are cloned.
 type Prepared struct {
 	Scenario
 	// Habits are the semantics of the cloud in its runs; none for a cloud that is as kind as the contract allows.
@@ -20,7 +20,7 @@ type Prepared struct {
 
 // Prepare brings up a scenario's fleet, undisturbed.
 func (s Scenario) Prepare(scheme *runtime.Scheme) (*Prepared, error) {
-	w, err := New(scheme, s.Rooms)
+	w, err := New(scheme, s.Controllers)
 	if err != nil {
 		return nil, err
 	}
@@ -31,7 +31,7 @@ func (s Scenario) Prepare(scheme *runtime.Scheme) (*Prepared, error) {
 		return nil, err
 	}
 	if s.Base != nil {
-		w.script = []Deed{create(s.Base)}
+		w.script = []Action{create(s.Base)}
 	}
 	if err := w.Run(Settled); err != nil {
 		return nil, fmt.Errorf("prepare scenario %s: %w", s.Name, err)
@@ -67,13 +67,13 @@ func (p *Prepared) Run(seed uint64, plan Plan, story func(string)) Result {
 	}
 	w.faults = plan
 	r := &recording{scenario: p, seed: seed, plan: plan, result: w.finish()}
-	r.result.Err = r.verdict(p.record(seed))
+	r.result.Err = r.failure(p.record(seed))
 	return r.result
 }
 
 // begin returns the world of a run before its first step.
 func (p *Prepared) begin(seed uint64, planned bool) (*World, error) {
-	w, err := p.base.Fork(seed)
+	w, err := p.base.Clone(seed)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func (w *World) finish() (result Result) {
 	if err := w.Run(Settled); err != nil {
 		return Result{Err: err}
 	}
-	return Result{End: endOf(w), Tail: w.stepsAtRest - w.stepsAtFault}
+	return Result{End: endOf(w), Tail: w.stepsWhenSettled - w.stepsAtFault}
 }
 
 // disturb chooses how bad a run is.

@@ -9,7 +9,7 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// Scenario is what people do to a fleet at rest, and what shall have become of it.
+// Scenario is what people do to a fleet when settled, and what must have become of it.
 type Scenario struct {
 	Name string
 	// Group is what the scenario is about.
@@ -18,10 +18,10 @@ type Scenario struct {
 	Base *v1beta1.MachineDeployment
 	// Apps is what runs on its nodes; none where that does not matter.
 	Apps []app
-	// Rooms are the rooms of health and safety that run.
-	Rooms Rooms
+	// Controllers are the rooms of health and safety that run.
+	Controllers Controllers
 	// Script is what people do. It may differ from run to run.
-	Script func(r *rand.Rand) []Deed
+	Script func(r *rand.Rand) []Action
 	// Variants is how many undisturbed runs plans are made for, each with another seed; 0 is one.
 	Variants int
 	// MayDiffer takes out of an end what legally depends on what went wrong; nil takes out nothing.
@@ -37,7 +37,7 @@ const (
 	Lifecycle Group = "lifecycle"
 	// Fleets is several at a time, while instances break.
 	Fleets Group = "fleets"
-	// Autoscaling is an autoscaler at work.
+	// Autoscaling is a running autoscaler.
 	Autoscaling Group = "autoscaling"
 	// Draining is machines that go, or are changed, while pods run on them.
 	Draining Group = "draining"
@@ -48,25 +48,25 @@ func Groups() []Group { return []Group{Lifecycle, Fleets, Autoscaling, Draining,
 
 // Scenarios are all that there are.
 func Scenarios() []Scenario {
-	always := func(deeds ...Deed) func(*rand.Rand) []Deed {
-		return func(*rand.Rand) []Deed { return deeds }
+	always := func(actions ...Action) func(*rand.Rand) []Action {
+		return func(*rand.Rand) []Action { return actions }
 	}
 	return slices.Concat([]Scenario{
 		{Name: "create", Group: Lifecycle, Script: always(create(fleet(2, "a")))},
 		{Name: "create-with-token", Group: Lifecycle, Script: always(create(fleet(1, "with-token")))},
-		{Name: "create-then-delete", Group: Lifecycle, Variants: 5, Script: func(r *rand.Rand) []Deed {
+		{Name: "create-then-delete", Group: Lifecycle, Variants: 5, Script: func(r *rand.Rand) []Action {
 			kind := []string{"MachineDeployment", "MachineSet", "Machine", "instance", "Node"}[r.IntN(5)]
 			n := 1
 			if kind != "MachineDeployment" && kind != "MachineSet" {
 				n += r.IntN(2)
 			}
-			return []Deed{create(fleet(2, "a")), remove().onceThereIs(n, kind)}
+			return []Action{create(fleet(2, "a")), remove().onceThereIs(n, kind)}
 		}},
 		{Name: "scale-up", Group: Lifecycle, Base: fleet(1, "a"), Script: always(scale(3))},
 		{Name: "scale-down", Group: Lifecycle, Base: fleet(3, "a"), Script: always(scale(1))},
 		{Name: "roll", Group: Lifecycle, Base: fleet(2, "a"), Script: always(roll("b"))},
-		{Name: "churn", Group: Fleets, Variants: 3, Base: fleet(2, "a", strategy(1, 0)), Script: func(r *rand.Rand) []Deed {
-			return append([]Deed{setStrategy(strategy(r.IntN(2), r.IntN(3)))}, churn(r)...)
+		{Name: "churn", Group: Fleets, Variants: 3, Base: fleet(2, "a", strategy(1, 0)), Script: func(r *rand.Rand) []Action {
+			return append([]Action{setStrategy(strategy(r.IntN(2), r.IntN(3)))}, churn(r)...)
 		}, MayDiffer: passedRevisions},
 		{Name: "churn-recreate", Group: Fleets, Base: fleet(2, "a", ofType(v1beta1.StrategyRecreate)), Script: churn, MayDiffer: passedRevisions},
 		{Name: "churn-on-delete", Group: Fleets, Base: fleet(2, "a", ofType(v1beta1.StrategyOnDelete)), Script: churn, MayDiffer: anyEnd},
@@ -78,31 +78,31 @@ func Scenarios() []Scenario {
 		{Name: "delete", Group: Lifecycle, Base: fleet(2, "a"), Script: always(remove())},
 		{Name: "adopt", Group: Lifecycle, Variants: 6, Script: adoptions, MayDiffer: anyEnd},
 		{Name: "preserve", Group: Lifecycle, Variants: 4, Base: fleet(2, "a"), Script: preservations},
-	}, drainScenarios(), interruptionScenarios(), lifecycleScenarios(), guardScenarios())
+	}, drainScenarios(), interruptionScenarios(), lifecycleScenarios(), safetyScenarios())
 }
 
 // churn is what a few impatient people do to a deployment, while instances break.
-func churn(r *rand.Rand) []Deed {
-	var deeds []Deed
+func churn(r *rand.Rand) []Action {
+	var actions []Action
 	for range 2 + r.IntN(3) {
 		switch r.IntN(9) {
 		case 0, 1:
-			deeds = append(deeds, scale(int32(r.IntN(4))))
+			actions = append(actions, scale(int32(r.IntN(4))))
 		case 2, 3:
-			deeds = append(deeds, roll([]string{"a", "b", "c"}[r.IntN(3)]))
+			actions = append(actions, roll([]string{"a", "b", "c"}[r.IntN(3)]))
 		case 4:
-			deeds = append(deeds, pause(r.IntN(2) == 0))
+			actions = append(actions, pause(r.IntN(2) == 0))
 		case 5:
-			deeds = append(deeds, deleteMachine(r.IntN(4)))
+			actions = append(actions, deleteMachine(r.IntN(4)))
 		case 6:
-			deeds = append(deeds, breakInstance(r.IntN(4)))
+			actions = append(actions, breakInstance(r.IntN(4)))
 		case 7:
-			deeds = append(deeds, label([]string{"gold", "silver"}[r.IntN(2)]))
+			actions = append(actions, label([]string{"gold", "silver"}[r.IntN(2)]))
 		case 8:
-			deeds = append(deeds, upgrade([]string{"v1.36.2", "v1.36.3"}[r.IntN(2)]))
+			actions = append(actions, upgrade([]string{"v1.36.2", "v1.36.3"}[r.IntN(2)]))
 		}
 	}
-	return append(deeds, pause(false))
+	return append(actions, pause(false))
 }
 
 // ofVersion gives a deployment's machines a version.
@@ -126,6 +126,6 @@ func strategy(surge, unavailable int) func(*v1beta1.MachineDeployment) {
 	}
 }
 
-func setStrategy(change func(*v1beta1.MachineDeployment)) Deed {
+func setStrategy(change func(*v1beta1.MachineDeployment)) Action {
 	return edit("change the strategy", change)
 }

@@ -28,30 +28,30 @@ func bySelection(unavailable int) func(*v1beta1.MachineDeployment) {
 }
 
 // selections is what people do who select machines, and think better of it.
-func selections(r *rand.Rand) []Deed {
-	deeds := []Deed{roll([]string{"b", "c"}[r.IntN(2)])}
+func selections(r *rand.Rand) []Action {
+	actions := []Action{roll([]string{"b", "c"}[r.IntN(2)])}
 	for range 2 + r.IntN(4) {
 		switch r.IntN(9) {
 		case 0, 1, 2:
-			deeds = append(deeds, selectMachine(r.IntN(4), true))
+			actions = append(actions, selectMachine(r.IntN(4), true))
 		case 3, 4:
-			deeds = append(deeds, selectMachine(r.IntN(4), false))
+			actions = append(actions, selectMachine(r.IntN(4), false))
 		case 5:
-			deeds = append(deeds, pause(r.IntN(2) == 0))
+			actions = append(actions, pause(r.IntN(2) == 0))
 		case 6:
-			deeds = append(deeds, scale(int32(2+r.IntN(3))))
+			actions = append(actions, scale(int32(2+r.IntN(3))))
 		case 7:
-			deeds = append(deeds, roll([]string{"a", "b", "c"}[r.IntN(3)]))
+			actions = append(actions, roll([]string{"a", "b", "c"}[r.IntN(3)]))
 		case 8:
-			deeds = append(deeds, upgrade([]string{"v1.36.2", "v1.36.3"}[r.IntN(2)]))
+			actions = append(actions, upgrade([]string{"v1.36.2", "v1.36.3"}[r.IntN(2)]))
 		}
 	}
-	return append(deeds, pause(false))
+	return append(actions, pause(false))
 }
 
 // selectMachine selects one of the machines, whichever is the i-th then, or takes that back.
-func selectMachine(i int, selected bool) Deed {
-	return Deed{Name: fmt.Sprintf("selected: %t", selected), Do: func(ctx context.Context, w *World, c client.Client) error {
+func selectMachine(i int, selected bool) Action {
+	return Action{Name: fmt.Sprintf("selected: %t", selected), Do: func(ctx context.Context, w *World, c client.Client) error {
 		machines := w.control.Snapshot(v1beta1.GroupVersion.WithKind("Machine"))
 		if len(machines) == 0 {
 			return nil
@@ -61,7 +61,7 @@ func selectMachine(i int, selected bool) Deed {
 }
 
 func (w *World) choose(ctx context.Context, c client.Client, m *v1beta1.Machine, selected bool) error {
-	w.tell("it is %s", m.Name)
+	w.logf("it is %s", m.Name)
 	changed := m.DeepCopy()
 	delete(changed.Labels, v1beta1.LabelSelectedForUpdate)
 	if selected {
@@ -71,7 +71,7 @@ func (w *World) choose(ctx context.Context, c client.Client, m *v1beta1.Machine,
 }
 
 // selecting returns what people may do in the end, who want all machines to be updated.
-func (w *World) selecting() (out []action) {
+func (w *World) selecting() (out []choice) {
 	if len(w.script) > 0 {
 		return nil
 	}
@@ -85,7 +85,7 @@ func (w *World) selecting() (out []action) {
 			m := o.(*v1beta1.Machine)
 			old := m.Spec.ClassRef.Name != wanted.ClassRef.Name || m.Spec.Version != wanted.Version
 			if old && !handover.Selected(m) && m.DeletionTimestamp.IsZero() {
-				out = append(out, action{"person selects " + m.Name, func() error {
+				out = append(out, choice{"person selects " + m.Name, func() error {
 					w.disturbed = w.clock.at
 					return w.choose(context.Background(), w.hand(w.control), m, true)
 				}})
@@ -96,7 +96,7 @@ func (w *World) selecting() (out []action) {
 }
 
 // mayHandOver is the rule of selections: a machine goes to another set only while it is selected, and only if enough stay
-// available for all that could be known when the set was told to give so many away.
+// available for all that could be known when the set was reported to give so many away.
 func (o *oracle) mayHandOver(c apiserver.Change, before, after *v1beta1.Machine) {
 	from, to := metav1.GetControllerOfNoCopy(before), metav1.GetControllerOfNoCopy(after)
 	if c.Actor != Manager || from == nil || to == nil || from.UID == to.UID || o.sets[from.UID] == nil {
@@ -135,7 +135,7 @@ func (o *oracle) bySelection() bool {
 	return false
 }
 
-// usable reports whether a machine is available, and what it shall be.
+// usable reports whether a machine is available, and what it must be.
 func (o *oracle) usable(m *v1beta1.Machine, minReady int32) bool {
 	return available(m, minReady, o.world.clock.at) && !handover.Updating(m)
 }

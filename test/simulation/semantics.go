@@ -35,7 +35,7 @@ const (
 	ListsRepeat Semantics = "lists-repeat"
 	// AnswersLost: of every third call that changes something the answer is lost.
 	AnswersLost Semantics = "answers-lost"
-	// DoneLate: every third call that changes something fails and is carried out all the same, within CreateSettle where
+	// DoneLate: every third call that changes something fails and is carried out anyway, within CreateSettle where
 	// something is made or tagged, and after deletedLate where it is removed.
 	DoneLate Semantics = "done-late"
 	// ThrottledOften: a third of the calls, in no order, are too many. Every other answer of those says when to come again.
@@ -61,9 +61,9 @@ func AllSemantics() []Semantics {
 	}
 }
 
-// onlyTells reports whether the semantics concern what the cloud says and not what it does: no instance more is made for
+// onlyReports reports whether the semantics concern what the cloud says and not what it does: no instance more is made for
 // them.
-func (s Semantics) onlyTells() bool {
+func (s Semantics) onlyReports() bool {
 	switch s {
 	case AnswersLost, DoneLate, QuotaFreesLate:
 		return false
@@ -128,8 +128,8 @@ type past struct {
 	// reads, lists and changes count the calls, each of which may be answered another way. throttled counts those that were
 	// refused.
 	reads, lists, writes, all, throttled int
-	// untold are instances that ran a kubelet and went before any answer had told of them.
-	untold map[string]bool
+	// unreported are instances that ran a kubelet and went before any answer had reported of them.
+	unreported map[string]bool
 	// began is when the run began. calm is true once everything is done.
 	began time.Time
 	calm  bool
@@ -146,8 +146,8 @@ type removal struct {
 	req provider.DeleteRequest
 }
 
-func (p past) fork() past {
-	p.ghosts, p.removals, p.untold = slices.Clone(p.ghosts), slices.Clone(p.removals), maps.Clone(p.untold)
+func (p past) clone() past {
+	p.ghosts, p.removals, p.unreported = slices.Clone(p.ghosts), slices.Clone(p.removals), maps.Clone(p.unreported)
 	return p
 }
 
@@ -177,11 +177,11 @@ func (c *Cloud) goes(in *instance) {
 	if len(c.past.habits) == 0 {
 		return
 	}
-	if in.registered && !in.told {
-		if c.past.untold == nil {
-			c.past.untold = map[string]bool{}
+	if in.registered && !in.reported {
+		if c.past.unreported == nil {
+			c.past.unreported = map[string]bool{}
 		}
-		c.past.untold[in.ProviderID] = true
+		c.past.unreported[in.ProviderID] = true
 	}
 	g := ghost{*in, c.now()}
 	g.State, g.trail = provider.StateRunning, trail{others: in.trail.others}
@@ -212,11 +212,11 @@ func (d driver) refuses() error {
 		err = provider.Errorf(provider.Unauthenticated, "the credentials have expired")
 	case p.has(ThrottledOften) && scattered(p.all)%3 == 0:
 		p.throttled++
-		refusal := &provider.Error{Code: provider.Throttled, Message: "slow down"}
+		rejection := &provider.Error{Code: provider.Throttled, Message: "slow down"}
 		if p.throttled%2 == 0 {
-			refusal.RetryAfter = retryAfter
+			rejection.RetryAfter = retryAfter
 		}
-		err = refusal
+		err = rejection
 	default:
 		return nil
 	}
@@ -253,7 +253,7 @@ func (c *Cloud) exhausted() error {
 func (c *Cloud) shows(in *instance) *provider.Instance {
 	out, p := in.describe(), &c.past
 	if len(p.habits) == 0 {
-		in.told = true
+		in.reported = true
 		return out
 	}
 	late := in.visible.After(c.now())
@@ -266,7 +266,7 @@ func (c *Cloud) shows(in *instance) *provider.Instance {
 	if p.has(ReadsLate) && late || behind {
 		return nil
 	}
-	in.told = true
+	in.reported = true
 	if p.has(TagsLate) && late {
 		out.ClusterID, out.MachineUID, out.MachineKey = "", "", ""
 	}
@@ -321,7 +321,7 @@ func (c *Cloud) listing(shown []*instance) (out []provider.Instance) {
 		}
 	}
 	for _, in := range shown {
-		in.told = true
+		in.reported = true
 		described := in.describe()
 		p.skew(described)
 		out = append(out, *described)
@@ -340,7 +340,7 @@ func (c *Cloud) elapseRemovals(w *World) {
 		}
 		if in := c.byID(r.req.ProviderID); in != nil && in.MachineUID == r.req.Machine.UID && in.dying.IsZero() {
 			in.State, in.dying = provider.StateTerminating, c.now()
-			w.tell("cloud: %s is removed late", in.ProviderID)
+			w.logf("cloud: %s is removed late", in.ProviderID)
 		}
 	}
 }

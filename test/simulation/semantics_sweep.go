@@ -21,7 +21,7 @@ type SemanticsSweep struct {
 	Faults  int
 	Seed    uint64
 	Workers int
-	// Progress is told now and then; nil for nobody.
+	// Progress is reported now and then; nil for nobody.
 	Progress func(done int)
 	// Enough ends the sweep early, by what has gone wrong so far; nil never does.
 	Enough func([]Failure) bool
@@ -60,7 +60,7 @@ func (s SemanticsSweep) Run(scheme *runtime.Scheme) (SemanticsReport, error) {
 		next    atomic.Int64
 		workers sync.WaitGroup
 	)
-	judge := func(p *Prepared, plan Plan, err error) (more bool) {
+	check := func(p *Prepared, plan Plan, err error) (more bool) {
 		mu.Lock()
 		defer mu.Unlock()
 		row := report.By[p.Habits.String()]
@@ -90,7 +90,7 @@ func (s SemanticsSweep) Run(scheme *runtime.Scheme) (SemanticsReport, error) {
 				if i >= len(prepared)*len(s.Habits) {
 					return
 				}
-				s.try(prepared[i/len(s.Habits)], s.Habits[i%len(s.Habits)], judge)
+				s.try(prepared[i/len(s.Habits)], s.Habits[i%len(s.Habits)], check)
 			}
 		})
 	}
@@ -101,17 +101,17 @@ func (s SemanticsSweep) Run(scheme *runtime.Scheme) (SemanticsReport, error) {
 
 // try runs a scenario under some semantics. The faults are tried where they would be in a cloud that is kind: a run is
 // measured by the one with the same semantics and no fault, and that by the one without semantics.
-func (s SemanticsSweep) try(p *Prepared, h Habits, judge func(*Prepared, Plan, error) bool) {
+func (s SemanticsSweep) try(p *Prepared, h Habits, check func(*Prepared, Plan, error) bool) {
 	kind, under := p.record(s.Seed), p.Under(h)
 	r := under.record(s.Seed)
 	err := kind.result.Err
 	if err == nil {
-		err = r.verdict(kind)
+		err = r.failure(kind)
 	}
 	if err == nil {
 		err = h.judgeMade(r, kind)
 	}
-	if !judge(under, nil, err) || err != nil {
+	if !check(under, nil, err) || err != nil {
 		return
 	}
 	all := r.faults()
@@ -119,7 +119,7 @@ func (s SemanticsSweep) try(p *Prepared, h Habits, judge func(*Prepared, Plan, e
 	fmt.Fprint(hash, p.Name, h, s.Seed)
 	for _, at := range spread(len(all), float64(s.Faults), hash.Sum64()) {
 		disturbed := r.with(all[at], false)
-		if !judge(under, disturbed.plan, disturbed.verdict(r)) {
+		if !check(under, disturbed.plan, disturbed.failure(r)) {
 			return
 		}
 	}
@@ -132,7 +132,7 @@ func (h Habits) judgeMade(r, kind *recording) error {
 		return nil
 	}
 	for _, s := range h {
-		if !s.onlyTells() {
+		if !s.onlyReports() {
 			return nil
 		}
 	}

@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// Fork returns a copy of a world between two steps, down to what its processes remember, in which other choices are made.
-// What happened before is nobody's matter there.
-func (w *World) Fork(seed uint64) (*World, error) {
+// Clone returns a copy of a world between two steps, down to what its processes remember, in which other choices are made.
+// What happened before is unassigned matter there.
+func (w *World) Clone(seed uint64) (*World, error) {
 	f, err := w.snapshot()
 	if err != nil {
 		return nil, err
@@ -17,7 +17,7 @@ func (w *World) Fork(seed uint64) (*World, error) {
 	f.random = rand.New(f.source)
 	f.faults, f.script, f.laziness = nil, nil, nil
 	f.effects, f.crashes, f.steps, f.stepsAtFault, f.behind, f.path = 0, 0, 0, 0, 0, 0
-	f.disturbed, f.deedAt = f.clock.at, f.clock.at
+	f.disturbed, f.lastAction = f.clock.at, f.clock.at
 	f.oracle.begin(f)
 	return f, nil
 }
@@ -29,33 +29,33 @@ func (w *World) snapshot() (*World, error) {
 	source := *w.source
 	f.source, f.random = &source, rand.New(&source)
 	f.clock, f.story, f.between, f.frames, f.processes = &clock{w.clock.at}, nil, nil, nil, nil
-	f.control, f.target = w.control.Fork(f.clock.Now), w.target.Fork(f.clock.Now)
-	f.cloud = w.cloud.fork(f.clock.Now)
+	f.control, f.target = w.control.Clone(f.clock.Now), w.target.Clone(f.clock.Now)
+	f.cloud = w.cloud.clone(f.clock.Now)
 	f.script, f.laziness = slices.Clone(w.script), maps.Clone(w.laziness)
-	f.oracle, f.secrets, f.guards = w.oracle.fork(f), w.secrets.fork(f), w.guards.fork()
+	f.oracle, f.secrets, f.safety = w.oracle.clone(f), w.secrets.clone(f), w.safety.clone()
 	for _, p := range w.processes {
-		forked, err := p.fork(f)
+		copied, err := p.clone(f)
 		if err != nil {
 			return nil, err
 		}
-		f.processes = append(f.processes, forked)
+		f.processes = append(f.processes, copied)
 	}
 	var err error
-	f.autoscaler, err = w.autoscaler.fork(f)
+	f.autoscaler, err = w.autoscaler.clone(f)
 	return f, err
 }
 
-// fork returns what an oracle knows, for the copy of its world.
-func (o *oracle) fork(w *World) oracle {
+// clone returns what an oracle knows, for the copy of its world.
+func (o *oracle) clone(w *World) oracle {
 	f := *o
 	f.world, f.machines, f.knew, f.surplus = w, maps.Clone(o.machines), maps.Clone(o.knew), maps.Clone(o.surplus)
 	f.cordoned = maps.Clone(o.cordoned)
-	f.history, f.told = make(map[uid][]version, len(o.history)), make(map[uid][]instruction, len(o.told))
+	f.history, f.instructions = make(map[uid][]version, len(o.history)), make(map[uid][]instruction, len(o.instructions))
 	for id, versions := range o.history {
 		f.history[id] = slices.Clone(versions)
 	}
-	for id, told := range o.told {
-		f.told[id] = slices.Clip(told)
+	for id, instructed := range o.instructions {
+		f.instructions[id] = slices.Clip(instructed)
 	}
 	f.sets, f.deployments = cloneBounds(o.sets), cloneBounds(o.deployments)
 	return f

@@ -18,7 +18,7 @@ type Sweep struct {
 	Seed uint64
 	// Workers is how many runs go side by side, each in one thread.
 	Workers int
-	// Progress is told now and then; nil for nobody.
+	// Progress is reported now and then; nil for nobody.
 	Progress func(done int)
 	// Enough ends the sweep early, by what has gone wrong so far; nil never does.
 	Enough func([]Failure) bool

@@ -2,8 +2,8 @@
 // clock of its own. The production reconcilers run in it as they are; what is chosen at random is who acts next, how late
 // each cache is, what fails and who crashes when.
 //
-// A pass of a reconciler is not atomic: at each of its effects others may act first. A key is looked at only when an event,
-// its own request or a restart of its process asks for it, so that a wake-up that is missing is found.
+// A pass of a reconciler is not atomic: at each of its effects others may act first. A key is checked only when an event,
+// its own request or a restart of its process asks for it, so that a trigger that is missing is found.
 package simulation
 
 import (
@@ -39,10 +39,10 @@ type World struct {
 	// laziness makes some caches later than others.
 	laziness map[string]int
 	// script is what people do, in this order.
-	script []Deed
+	script []Action
 	// autoscaler is one of the actors outside; nil where there is none.
 	autoscaler *autoscaler
-	guards     guards
+	safety     safetyState
 	// apps is what runs on the nodes.
 	apps []app
 
@@ -57,9 +57,9 @@ type World struct {
 	names   int
 	lives   int
 	// stepsAtFault is how many steps there were when something last went wrong, stepsAtRest when everything was done.
-	stepsAtFault, stepsAtRest int
-	// deedAt is when a person last did something.
-	deedAt time.Time
+	stepsAtFault, stepsWhenSettled int
+	// lastAction is when a person last did something.
+	lastAction time.Time
 	// behind is for how long caches have been late.
 	behind time.Duration
 	// disturbed is when somebody outside last did something, or something last failed.
@@ -74,13 +74,13 @@ type World struct {
 	between func()
 }
 
-// Deed is something that a person does.
-type Deed struct {
+// Action is something that a person does.
+type Action struct {
 	Name string
 	Do   func(ctx context.Context, w *World, c client.Client) error
 	// After says when it may be done, beyond what came before it; nil is at any time.
 	After func(w *World) bool
-	// Wait is how long after the deed before it it may be done at the earliest.
+	// Wait is how long after the action before it it may be done at the earliest.
 	Wait time.Duration
 }
 
@@ -96,14 +96,14 @@ func Scheme() *runtime.Scheme {
 var epoch = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // New returns an empty world in which both processes run.
-func New(scheme *runtime.Scheme, rooms ...Rooms) (*World, error) {
+func New(scheme *runtime.Scheme, optionalReconcilers ...Controllers) (*World, error) {
 	w := &World{scheme: scheme, clock: &clock{epoch}, disturbed: epoch, source: rand.NewPCG(0, 0)}
 	w.random = rand.New(w.source)
 	w.control, w.target = apiserver.New(scheme, w.clock.Now), apiserver.New(scheme, w.clock.Now)
 	w.cloud = &Cloud{now: w.clock.Now, Boot: 20 * time.Second, Shutdown: 10 * time.Second, Settle: time.Minute, tokens: map[string]token{}, made: map[uid]int{}, asked: map[string]string{}}
 	w.secrets = newSecrets(w)
-	for _, r := range rooms {
-		w.admit(r)
+	for _, r := range optionalReconcilers {
+		w.enable(r)
 	}
 	w.oracle.begin(w)
 	return w, w.startAll()
@@ -125,15 +125,15 @@ func (w *World) hand(s *apiserver.Server) client.Client { return s.Client("perso
 
 func (w *World) kubelet() client.Client { return w.target.Client("kubelet") }
 
-// tell adds a line to the story.
-func (w *World) tell(format string, args ...any) {
+// logf adds a line to the story.
+func (w *World) logf(format string, args ...any) {
 	if w.story != nil {
 		w.story(fmt.Sprintf("%9.3fs %*s%s", w.clock.Since(epoch).Seconds(), 2*len(w.frames), "", fmt.Sprintf(format, args...)))
 	}
 }
 
-// action is one of the things that may happen next.
-type action struct {
+// choice is one of the things that may happen next.
+type choice struct {
 	name string
 	do   func() error
 }
@@ -146,62 +146,62 @@ func (w *World) step(nested bool) (bool, error) {
 	}
 	w.retire()
 	w.steps++
-	actions := w.possible(nested)
-	if len(actions) == 0 {
+	choices := w.possible(nested)
+	if len(choices) == 0 {
 		return false, nil
 	}
-	i := w.random.IntN(len(actions))
-	w.path = (w.path ^ uint64(i+len(actions)<<8)) * 1099511628211
-	if err := actions[i].do(); err != nil {
-		return true, fmt.Errorf("%s: %w", actions[i].name, err)
+	i := w.random.IntN(len(choices))
+	w.path = (w.path ^ uint64(i+len(choices)<<8)) * 1099511628211
+	if err := choices[i].do(); err != nil {
+		return true, fmt.Errorf("%s: %w", choices[i].name, err)
 	}
-	w.judge()
-	return true, w.oracle.verdict()
+	w.check()
+	return true, w.oracle.failure()
 }
 
 // possible returns what may happen now. A late cache stays late unless nothing else can happen.
-func (w *World) possible(nested bool) []action {
-	var out, late []action
+func (w *World) possible(nested bool) []choice {
+	var out, late []choice
 	for _, p := range w.processes {
 		out, late = w.possibleOf(p, nested, out, late)
 	}
 	for i := range w.control.Pending() {
-		out = append(out, action{"control: background", func() error { w.tell("control cluster: %s", w.control.Step(i)); return nil }})
+		out = append(out, choice{"control: background", func() error { w.logf("control cluster: %s", w.control.Step(i)); return nil }})
 	}
-	if !w.guards.away() {
+	if !w.safety.targetUnreachable() {
 		out = append(out, w.kubelets()...)
 	}
-	out = append(out, w.guarding()...)
+	out = append(out, w.safetyChoices()...)
 	out, late = w.autoscaler.possible(out, late)
-	if len(w.script) > 0 && !w.clock.at.Before(w.deedAt.Add(w.script[0].Wait)) && (w.script[0].After == nil || w.script[0].After(w)) {
-		out = append(out, action{"deed", w.doNext})
+	if len(w.script) > 0 && !w.clock.at.Before(w.lastAction.Add(w.script[0].Wait)) && (w.script[0].After == nil || w.script[0].After(w)) {
+		out = append(out, choice{"action", w.doNext})
 	}
 	if len(out) == 0 && len(late) > 0 && !nested && w.behind < longestBehind && w.random.IntN(3) == 0 {
-		return []action{{"time passes while caches are late", w.fallBehind}}
+		return []choice{{"time passes while caches are late", w.fallBehind}}
 	}
 	if len(out) == 0 {
 		return late
 	}
 	if !nested && w.random.IntN(40) == 0 {
 		// Time may pass although there is something to do.
-		out = append(out, action{"time passes", func() error { w.pass(time.Duration(w.random.IntN(2000)) * time.Millisecond); return nil }})
+		out = append(out, choice{"time passes", func() error { w.pass(time.Duration(w.random.IntN(2000)) * time.Millisecond); return nil }})
 	}
 	return out
 }
 
-func (w *World) possibleOf(p *Process, nested bool, out, late []action) (_, _ []action) {
+func (w *World) possibleOf(p *Process, nested bool, out, late []choice) (_, _ []choice) {
 	if p.suspended || p.former && p.dead {
 		return out, late
 	}
 	if p.dead {
-		if w.guards.links[toControl].down() {
+		if w.safety.links[toControl].down() {
 			return out, late // Nobody is elected.
 		}
-		return append(out, action{"restart " + p.name, func() error { return w.restart(p) }}), late
+		return append(out, choice{"restart " + p.name, func() error { return w.restart(p) }}), late
 	}
 	for _, v := range p.views() {
 		if v.behind() {
-			a := action{"cache", func() error { return w.show(p, v) }}
+			a := choice{"cache", func() error { return w.show(p, v) }}
 			if l := w.laziness[p.name+v.gvk.Kind]; l > 1 && w.random.IntN(l) > 0 {
 				late = append(late, a)
 			} else {
@@ -210,13 +210,13 @@ func (w *World) possibleOf(p *Process, nested bool, out, late []action) (_, _ []
 		}
 		for _, s := range v.subscriptions {
 			if len(s.events) > 0 {
-				out = append(out, action{"event", func() error { s.handle(logr.NewContext(context.Background(), logr.Discard())); return nil }})
+				out = append(out, choice{"event", func() error { s.handle(logr.NewContext(context.Background(), logr.Discard())); return nil }})
 			}
 		}
 	}
 	for _, c := range p.controllers {
 		if len(c.queue.ready) > 0 && !(nested && w.busy(c)) {
-			out = append(out, action{c.table.Name, func() error { c.run(w.random.IntN(len(c.queue.ready))); return nil }})
+			out = append(out, choice{c.table.Name, func() error { c.run(w.random.IntN(len(c.queue.ready))); return nil }})
 		}
 	}
 	return out, late
@@ -225,9 +225,9 @@ func (w *World) possibleOf(p *Process, nested bool, out, late []action) (_, _ []
 func (w *World) show(p *Process, v *view) error {
 	if w.story != nil {
 		if c := v.backlog[0]; v.mergedUntil.IsZero() {
-			w.tell("%s sees %s %s %s", p.name, c.Type, c.GVK.Kind, c.Key)
+			w.logf("%s sees %s %s %s", p.name, c.Type, c.GVK.Kind, c.Key)
 		} else {
-			w.tell("%s sees what there is of %s", p.name, c.GVK.Kind)
+			w.logf("%s sees what there is of %s", p.name, c.GVK.Kind)
 		}
 	}
 	return v.advance()
@@ -258,18 +258,18 @@ func (w *World) interleave() {
 	}
 }
 
-// doNext lets a person do the next deed. What the API server refuses is the person's problem.
+// doNext lets a person do the next action. What the API server refuses is the person's problem.
 func (w *World) doNext() error {
-	deed := w.script[0]
+	action := w.script[0]
 	w.script = w.script[1:]
-	w.disturbed, w.deedAt = w.clock.at, w.clock.at
-	w.tell("person: %s", deed.Name)
-	return deed.Do(context.Background(), w, w.hand(w.control))
+	w.disturbed, w.lastAction = w.clock.at, w.clock.at
+	w.logf("person: %s", action.Name)
+	return action.Do(context.Background(), w, w.hand(w.control))
 }
 
 // restart starts a process anew, from lists that may be late.
 func (w *World) restart(dead *Process) error {
-	w.tell("%s starts again", dead.name)
+	w.logf("%s starts again", dead.name)
 	p, err := w.start(dead.name, dead.clock.behind, w.lateness(dead))
 	if err != nil {
 		return err
@@ -314,7 +314,7 @@ func (w *World) pass(d time.Duration) {
 				v.seen = v.server.Revision()
 			}
 		}
-		p.lookAround()
+		p.probeDue()
 	}
 }
 
@@ -345,9 +345,9 @@ func (w *World) next() (at time.Time, any bool) {
 	}
 	consider(w.cloud.next())
 	consider(w.podsDue())
-	consider(w.guardsDue())
+	consider(w.safetyDue())
 	if len(w.script) > 0 && w.script[0].Wait > 0 {
-		at := w.deedAt.Add(w.script[0].Wait)
+		at := w.lastAction.Add(w.script[0].Wait)
 		consider(at, at.After(w.clock.at))
 	}
 	consider(w.autoscaler.next())
@@ -358,8 +358,8 @@ func (w *World) next() (at time.Time, any bool) {
 		for _, v := range p.views() {
 			if frozen := !v.frozenUntil.IsZero(); frozen && v.frozenUntil.After(w.clock.at) {
 				consider(v.frozenUntil, true)
-			} else if frozen && !p.suspended && !v.away() {
-				consider(w.clock.at.Add(time.Millisecond), true) // Its time came while its cluster was away.
+			} else if frozen && !p.suspended && !v.unreachable() {
+				consider(w.clock.at.Add(time.Millisecond), true) // Its time came while its cluster was unreachable.
 			}
 		}
 		for _, at := range []time.Time{p.until, p.until.Add(fencedWait)} {

@@ -16,7 +16,7 @@ func TestASeedIsARun(t *testing.T) {
 				t.Fatal(err)
 			}
 			for seed := range uint64(2) {
-				first, second := told(p, seed), told(p, seed)
+				first, second := instructed(p, seed), instructed(p, seed)
 				if first != second {
 					t.Errorf("seed %d went two ways:\n%s", seed, difference(first, second))
 				}
@@ -25,7 +25,7 @@ func TestASeedIsARun(t *testing.T) {
 	}
 }
 
-func told(p *Prepared, seed uint64) string {
+func instructed(p *Prepared, seed uint64) string {
 	var story strings.Builder
 	p.Run(seed, nil, func(line string) { story.WriteString(line + "\n") })
 	return story.String()
@@ -42,8 +42,8 @@ func difference(a, b string) string {
 	return "the second goes on"
 }
 
-// What a world is forked from goes on as its fork does: nothing that matters is left behind, no memory above all.
-func TestAForkGoesOnLikeItsOrigin(t *testing.T) {
+// What a world is cloned from goes on as its clone does: nothing that matters is left behind, no memory above all.
+func TestACloneContinuesLikeItsOrigin(t *testing.T) {
 	t.Parallel()
 	for _, s := range Scenarios() {
 		t.Run(s.Name, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestAForkGoesOnLikeItsOrigin(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				w, err := p.base.Fork(7)
+				w, err := p.base.Clone(7)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -63,12 +63,12 @@ func TestAForkGoesOnLikeItsOrigin(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				fork, err := w.Fork(11)
+				clone, err := w.Clone(11)
 				if err != nil {
 					t.Fatal(err)
 				}
-				fork.script = append(fork.script, w.script...)
-				again, err := w.Fork(11)
+				clone.script = append(clone.script, w.script...)
+				again, err := w.Clone(11)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -76,10 +76,10 @@ func TestAForkGoesOnLikeItsOrigin(t *testing.T) {
 				w.random, w.path, w.steps, w.effects = again.random, 0, 0, 0
 				var origin, copied strings.Builder
 				w.story = func(line string) { origin.WriteString(line + "\n") }
-				fork.story = func(line string) { copied.WriteString(line + "\n") }
-				errOrigin, errFork := w.Run(Settled), fork.Run(Settled)
-				if errOrigin != nil || errFork != nil || origin.String() != copied.String() {
-					t.Fatalf("forked after %d steps: %v, %v\n%s", cut, errOrigin, errFork, difference(origin.String(), copied.String()))
+				clone.story = func(line string) { copied.WriteString(line + "\n") }
+				errOrigin, errClone := w.Run(Settled), clone.Run(Settled)
+				if errOrigin != nil || errClone != nil || origin.String() != copied.String() {
+					t.Fatalf("cloned after %d steps: %v, %v\n%s", cut, errOrigin, errClone, difference(origin.String(), copied.String()))
 				}
 			}
 		})

@@ -61,7 +61,7 @@ func outcome(word string, period time.Duration) string {
 	case orphans.Delete:
 		return "is being removed"
 	case orphans.Report:
-		return "is left where it is: --orphan-vms-action=report"
+		return "is left where it is: --orphan-action=report"
 	case orphans.Duplicate:
 		return "is left where it is: its machine exists and has another instance"
 	case orphans.Unconfirmed:

@@ -9,7 +9,7 @@ import (
 )
 
 // boxes are what branches are drawn with.
-type boxes struct{ fork, last, past, none string }
+type boxes struct{ clone, last, past, none string }
 
 func boxesOf(style printer.Style) boxes {
 	if style.Plain {
@@ -72,7 +72,7 @@ func (d *drawing) draw(b Branch, first, next string) {
 		if i == len(b.Children)-1 {
 			d.draw(child, next+d.boxes.last, next+d.boxes.none)
 		} else {
-			d.draw(child, next+d.boxes.fork, next+d.boxes.past)
+			d.draw(child, next+d.boxes.clone, next+d.boxes.past)
 		}
 	}
 }

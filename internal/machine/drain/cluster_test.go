@@ -34,8 +34,8 @@ import (
 // patience bounds failing tests only: a passing one goes on with the event it waits for.
 const patience = 2 * time.Minute
 
-// keptByKubelet is a label on pods that the tests' kubelet does not remove by itself.
-const keptByKubelet = "test/kept"
+// ignoresDeletion is a label on pods that the tests' kubelet does not remove by itself.
+const ignoresDeletion = "test/kept"
 
 // shared is the control plane of the tests that need one. The others do not wait for it.
 var shared struct {
@@ -138,7 +138,7 @@ func (c *cluster) pod(node *corev1.Node, name string, edits ...func(*corev1.Pod)
 	return p
 }
 
-func blocked(p *corev1.Pod) { p.Labels[keptByKubelet] = "" }
+func blocked(p *corev1.Pod) { p.Labels[ignoresDeletion] = "" }
 
 func withGrace(seconds int64) func(*corev1.Pod) {
 	return func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = &seconds }
@@ -195,7 +195,7 @@ func (c *cluster) startKubelet() {
 			if !ok || p.DeletionTimestamp.IsZero() {
 				continue
 			}
-			if _, blocked := p.Labels[keptByKubelet]; !blocked {
+			if _, blocked := p.Labels[ignoresDeletion]; !blocked {
 				err := c.Delete(ctx, p, client.GracePeriodSeconds(0), client.Preconditions{UID: &p.UID})
 				if client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
 					c.Errorf("the kubelet cannot remove pod %s: %v", p.Name, err)

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	conditionsFlag = "interruption-node-conditions"
+	conditionsFlag = "interruption-health-node-conditions"
 	taintsFlag     = "interruption-node-taints"
 )
 

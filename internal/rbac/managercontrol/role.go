@@ -6,7 +6,7 @@
 // +kubebuilder:rbac:groups=machinist.dev,resources=machines,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=machinist.dev,resources=machineclasses;machinehealthchecks,verbs=list;watch
 //
-// The verdict of health checks: one condition of a Machine, and the check's own status.
+// The decision of health checks: one condition of a Machine, and the check's own status.
 // +kubebuilder:rbac:groups=machinist.dev,resources=machines/status;machinehealthchecks/status,verbs=patch
 //
 // A set blocks the deletion of its owner until it is gone, which takes this where owner references are enforced.

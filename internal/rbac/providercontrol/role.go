@@ -3,7 +3,7 @@
 // +kubebuilder:rbac:groups=machinist.dev,resources=machines;machineclasses,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=machinist.dev,resources=machines/status;machineclasses/status,verbs=patch
 //
-// A machine that was set aside is deleted when its time is over.
+// A machine that was preserved is deleted when its time is over.
 // +kubebuilder:rbac:groups=machinist.dev,resources=machines,verbs=delete
 //
 // Credentials and user data are read when used; the watch is on metadata only. The patch is the finalizer that holds a

@@ -288,7 +288,7 @@ func TestOrphansAreOnlyReportedIfThatIsAskedFor(t *testing.T) {
 	w.pass()
 	w.pass()
 	w.want(all...)
-	w.wantEvents("Warning OrphanFound small: Instances have no Machine; --orphan-vms-action=report leaves them where they are: " +
+	w.wantEvents("Warning OrphanFound small: Instances have no Machine; --orphan-action=report leaves them where they are: " +
 		strings.Join(names[:5], ", ") + " and 2 more")
 	if n := w.counted("reported"); n != 7 {
 		t.Errorf("counted %v", n)
@@ -430,11 +430,11 @@ func TestAForkKeepsItsOwnCounsel(t *testing.T) {
 	w := newWorld(t)
 	w.lost(1)
 	w.listing()
-	fork := w.collector.Fork(w.collector.Options)
-	if len(fork.state.observations) != 1 || !fork.state.began.Equal(w.clock.Now()) {
-		t.Fatalf("the clone remembers %+v", fork.state)
+	clone := w.collector.Clone(w.collector.Options)
+	if len(clone.state.observations) != 1 || !clone.state.began.Equal(w.clock.Now()) {
+		t.Fatalf("the clone remembers %+v", clone.state)
 	}
-	fork.state.observations["another"] = Observation{Machine: types.UID("x")}
+	clone.state.observations["another"] = Observation{Machine: types.UID("x")}
 	if len(w.collector.state.observations) != 1 {
 		t.Error("the origin remembers what its clone saw")
 	}

@@ -62,7 +62,7 @@ func (n *changes) report(recorder events.EventRecorder) {
 		case reasonFailed:
 			text = "Instances without a Machine cannot be removed"
 		case reasonFound:
-			text = "Instances have no Machine; --orphan-vms-action=report leaves them where they are"
+			text = "Instances have no Machine; --orphan-action=report leaves them where they are"
 		case reasonBlocked:
 			text = "Instances without a Machine are not removed until a person confirms; the class's condition OrphanRemovalBlocked says why and how"
 		case reasonDuplicate:

@@ -16,9 +16,9 @@ type state struct {
 	mismatch string
 }
 
-// Fork returns a Collector that works with other options and remembers what c remembers at this moment. From then on
+// Clone returns a Collector that works with other options and remembers what c remembers at this moment. From then on
 // neither knows what the other does. It is for simulations, and must not be called during a pass.
-func (c *Collector) Fork(o Options) *Collector {
+func (c *Collector) Clone(o Options) *Collector {
 	f := New(o)
 	f.state = c.state
 	f.state.observations = c.state.observations.clone()

@@ -94,9 +94,9 @@ func (m *state) report(frozen int) {
 	}
 }
 
-// Fork returns a Reconciler that works with other options and remembers what r remembers at this moment. From then on
+// Clone returns a Reconciler that works with other options and remembers what r remembers at this moment. From then on
 // neither knows what the other does. It is for simulations, and must not be called during a pass.
-func (r *Reconciler) Fork(o Options) *Reconciler {
+func (r *Reconciler) Clone(o Options) *Reconciler {
 	f := New(o)
 	for key, known := range r.state.families {
 		copied := *known

@@ -68,9 +68,9 @@ func (s *settings) addFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&s.preserveTimeout, "preserve-timeout", s.preserveTimeout, "time for which a machine that was preserved with the annotation machinist.dev/preserve is kept before it is deleted")
 	fs.IntVar(&s.preserveLimit, "preserve-limit", s.preserveLimit, "how many machines of one MachineDeployment, or of one MachineSet alone, are preserved at a time because they failed (machinist.dev/preserve=when-failed); others are replaced as usual")
 	s.interruptions.AddFlags(fs)
-	fs.DurationVar(&s.orphans.Period, "machine-safety-orphan-vms-period", s.orphans.Period, "time between two checks for instances that have no Machine; one is removed if two checks in a row find it, and none for that long after an outage")
+	fs.DurationVar(&s.orphans.Period, "orphan-check-period", s.orphans.Period, "time between two checks for instances that have no Machine; one is removed if two checks in a row find it, and none for that long after an outage")
 	fs.DurationVar(&s.orphans.MinAge, "orphan-min-age", s.orphans.MinAge, "age from which an instance without a Machine is removed")
-	fs.StringVar(&s.orphansAction, "orphan-vms-action", s.orphansAction, "what to do with instances that have no Machine: delete or report")
+	fs.StringVar(&s.orphansAction, "orphan-action", s.orphansAction, "what to do with instances that have no Machine: delete or report")
 	s.webhook.AddFlags(fs)
 	fs.IntVar(&s.orphans.MaxDeletes, "orphan-max-deletes", s.orphans.MaxDeletes, "instances without a Machine that are removed at one check most")
 }
@@ -109,16 +109,16 @@ func (s *settings) validate() error {
 		errs = append(errs, err)
 	}
 	if s.orphans.Period < time.Second {
-		errs = append(errs, fmt.Errorf("--machine-safety-orphan-vms-period is %s; it must be at least 1s", s.orphans.Period))
+		errs = append(errs, fmt.Errorf("--orphan-check-period is %s; it must be at least 1s", s.orphans.Period))
 	}
 	if s.orphans.MinAge < 0 {
 		errs = append(errs, fmt.Errorf("--orphan-min-age is %s; it must not be negative", s.orphans.MinAge))
 	}
 	if s.orphans.MaxDeletes < 1 {
-		errs = append(errs, fmt.Errorf("--orphan-max-deletes is %d; it must be at least 1 (--orphan-vms-action=%s removes none)", s.orphans.MaxDeletes, reportOrphans))
+		errs = append(errs, fmt.Errorf("--orphan-max-deletes is %d; it must be at least 1 (--orphan-action=%s removes none)", s.orphans.MaxDeletes, reportOrphans))
 	}
 	if s.orphansAction != deleteOrphans && s.orphansAction != reportOrphans {
-		errs = append(errs, fmt.Errorf("--orphan-vms-action is %q; it must be %s or %s", s.orphansAction, deleteOrphans, reportOrphans))
+		errs = append(errs, fmt.Errorf("--orphan-action is %q; it must be %s or %s", s.orphansAction, deleteOrphans, reportOrphans))
 	}
 	return errors.Join(errs...)
 }

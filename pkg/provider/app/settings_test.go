@@ -17,14 +17,14 @@ func TestSettingsThatCannotBeUsedAreRefusedByTheirNames(t *testing.T) {
 		"--cloud-burst=0":            "--cloud-burst is 0",
 		"--concurrent-machines=0":    "--concurrent-machines is 0",
 		"--bootstrap-endpoint=http:": "--bootstrap-endpoint is \"http:\"",
-		"--orphan-vms-action=report": "",
-		"--orphan-vms-action=none":   "--orphan-vms-action is \"none\"",
+		"--orphan-action=report": "",
+		"--orphan-action=none":   "--orphan-action is \"none\"",
 		"--orphan-max-deletes=0":     "--orphan-max-deletes is 0",
 		"--orphan-min-age=-1s":       "--orphan-min-age is -1s",
 		"--preserve-timeout=0":       "--preserve-timeout is 0s",
 		"--preserve-limit=0":         "--preserve-limit is 0; it must be at least 1",
 
-		"--machine-safety-orphan-vms-period=0": "--machine-safety-orphan-vms-period is 0s",
+		"--orphan-check-period=0": "--orphan-check-period is 0s",
 	} {
 		s, flags := defaultSettings(), pflag.NewFlagSet("", pflag.ContinueOnError)
 		s.addFlags(flags)

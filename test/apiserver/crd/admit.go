@@ -13,7 +13,7 @@ import (
 
 // admission is one object on its way through the schema.
 type admission struct {
-	// path leads to the value that is looked at.
+	// path leads to the value that is checked.
 	path []string
 	errs field.ErrorList
 	// ruled are the changed values that rules apply to. Rules run only on objects that the schema accepts.
@@ -247,7 +247,7 @@ func isComposite(v any) bool {
 	return false
 }
 
-// at returns the path to the value that is looked at.
+// at returns the path to the value that is checked.
 func (a *admission) at() *field.Path { return pathOf(a.path) }
 
 func pathOf(names []string) *field.Path {

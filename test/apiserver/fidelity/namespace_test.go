@@ -43,23 +43,23 @@ func endOfNamespace(t *testing.T, c client.Client) (outcomes []string) {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "ending-", Labels: map[string]string{"a": "b"}}}
 	said("create a namespace", c.Create(ctx, ns))
 	named := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: ns.Name, Name: name} }
-	look := func(what string) {
+	compare := func(what string) {
 		version := ns.ResourceVersion
 		said(what, c.Get(ctx, client.ObjectKeyFromObject(ns), ns))
 		outcomes = append(outcomes, fmt.Sprint(what, ": ", ns.Status.Phase, ns.Spec.Finalizers, ns.Finalizers, ns.DeletionTimestamp != nil, ns.DeletionGracePeriodSeconds,
 			len(ns.Labels), ns.Labels[corev1.LabelMetadataName] == ns.Name, version == ns.ResourceVersion))
 	}
-	look("a new namespace")
-	kept := &corev1.Secret{ObjectMeta: named("kept")}
-	kept.Finalizers = []string{v1beta1.InUseFinalizer}
-	said("create a secret", c.Create(ctx, kept))
+	compare("a new namespace")
+	protected := &corev1.Secret{ObjectMeta: named("kept")}
+	protected.Finalizers = []string{v1beta1.InUseFinalizer}
+	said("create a secret", c.Create(ctx, protected))
 	pod := &corev1.Pod{ObjectMeta: named("pod"), Spec: corev1.PodSpec{NodeName: "n", Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
 	said("create a pod", c.Create(ctx, pod))
 
 	said("delete the namespace", c.Delete(ctx, ns))
-	look("after that")
+	compare("after that")
 	said("delete it again", c.Delete(ctx, ns))
-	look("after that too")
+	compare("after that too")
 	said("create a secret in it", c.Create(ctx, &corev1.Secret{ObjectMeta: named("new")}))
 	said("create what is there", c.Create(ctx, &corev1.Secret{ObjectMeta: named("kept")}))
 	said("create an invalid one", c.Create(ctx, &corev1.Secret{ObjectMeta: named("in valid")}))
@@ -68,17 +68,17 @@ func endOfNamespace(t *testing.T, c client.Client) (outcomes []string) {
 	machine.Spec.ClassRef = &v1beta1.LocalRef{Name: "c"}
 	said("create a machine in it", c.Create(ctx, machine))
 	said("evict", c.SubResource("eviction").Create(ctx, pod, &policyv1.Eviction{ObjectMeta: named("pod")}))
-	changed := kept.DeepCopy()
+	changed := protected.DeepCopy()
 	changed.Labels = map[string]string{"a": "b"}
-	said("patch", c.Patch(ctx, changed, client.MergeFrom(kept)))
-	said("delete what is held", c.Delete(ctx, kept.DeepCopy()))
-	said("look at it", c.Get(ctx, client.ObjectKeyFromObject(kept), kept))
-	outcomes = append(outcomes, fmt.Sprint("held: ", slices.Contains(kept.Finalizers, v1beta1.InUseFinalizer), kept.DeletionTimestamp != nil))
-	released := kept.DeepCopy()
+	said("patch", c.Patch(ctx, changed, client.MergeFrom(protected)))
+	said("delete what is held", c.Delete(ctx, protected.DeepCopy()))
+	said("check it", c.Get(ctx, client.ObjectKeyFromObject(protected), protected))
+	outcomes = append(outcomes, fmt.Sprint("held: ", slices.Contains(protected.Finalizers, v1beta1.InUseFinalizer), protected.DeletionTimestamp != nil))
+	released := protected.DeepCopy()
 	released.Finalizers = nil
-	said("let it go", c.Patch(ctx, released, client.MergeFrom(kept)))
-	said("look for it", c.Get(ctx, client.ObjectKeyFromObject(kept), kept))
+	said("let it go", c.Patch(ctx, released, client.MergeFrom(protected)))
+	said("look for it", c.Get(ctx, client.ObjectKeyFromObject(protected), protected))
 	said("delete the pod", c.Delete(ctx, pod, client.GracePeriodSeconds(0)))
-	look("in the end")
+	compare("in the end")
 	return outcomes
 }

@@ -48,8 +48,8 @@ func (o *operation) key() client.ObjectKey {
 
 // mine returns a copy of what the actor holds, of something that is not there if it never saw the object.
 func (o *operation) mine() client.Object {
-	if held, ok := o.held[o.actor][o.slot]; ok {
-		return held.DeepCopyObject().(client.Object)
+	if known, ok := o.read[o.actor][o.slot]; ok {
+		return known.DeepCopyObject().(client.Object)
 	}
 	object := o.sample.fresh(rand.New(rand.NewPCG(1, 1)))
 	object.SetName(o.key().Name)
@@ -301,8 +301,8 @@ func (o *operation) owner() string {
 	object := o.mine()
 	before := object.DeepCopyObject().(client.Object)
 	owner := metav1.OwnerReference{APIVersion: "machinist.dev/v1beta1", Kind: "MachineSet", Name: "set-0", UID: "abc", Controller: ptr.To(true)}
-	if held, ok := o.held[o.actor]["set-0"]; ok {
-		owner.UID = held.GetUID()
+	if known, ok := o.read[o.actor]["set-0"]; ok {
+		owner.UID = known.GetUID()
 	}
 	switch o.IntN(4) {
 	case 0:
@@ -366,8 +366,8 @@ func (o *operation) rescale() string {
 			replicas++
 		}
 	}
-	if held, ok := o.held[o.actor][o.slot]; ok {
-		object = held
+	if known, ok := o.read[o.actor][o.slot]; ok {
+		object = known
 	}
 	switch choice {
 	case 0:

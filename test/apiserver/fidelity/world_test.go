@@ -22,8 +22,8 @@ const actors = 2
 type world struct {
 	client.Client
 	namespace string
-	// held are the copies of objects that each actor has: the last that it was given, stale or not.
-	held [actors]map[string]client.Object
+	// read are the copies of objects that each actor has: the last that it was given, stale or not.
+	read [actors]map[string]client.Object
 	// versions are the last resource versions that were seen of each object, newest that of any.
 	versions map[string]int64
 	newest   int64
@@ -33,8 +33,8 @@ type world struct {
 
 func newWorld(c client.Client, namespace string) *world {
 	w := &world{Client: c, namespace: namespace, versions: map[string]int64{}, owners: map[types.UID]string{}}
-	for i := range w.held {
-		w.held[i] = map[string]client.Object{}
+	for i := range w.read {
+		w.read[i] = map[string]client.Object{}
 	}
 	return w
 }
@@ -146,7 +146,7 @@ func (w *world) normalize(metadata map[string]any) {
 
 // keep remembers what an actor was given.
 func (w *world) keep(actor int, slot string, o client.Object) {
-	w.held[actor][slot] = o
+	w.read[actor][slot] = o
 	if o.GetUID() != "" {
 		w.owners[o.GetUID()] = slot
 	}

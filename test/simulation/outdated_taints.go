@@ -10,9 +10,9 @@ import (
 	"machinist.dev/machinist/api/v1beta1"
 )
 
-// marksMissing says which Nodes are still marked as outdated.
-func (w *World) marksMissing() (missing []string) {
-	if !w.guards.rooms.has(Marks) {
+// outdatedTaintsLeft says which Nodes are still marked as outdated.
+func (w *World) outdatedTaintsLeft() (missing []string) {
+	if !w.safety.optionalReconcilers.has(OutdatedTaints) {
 		return nil
 	}
 	for _, o := range w.target.Snapshot(nodeKind) {
@@ -30,24 +30,24 @@ func (w *World) marksMissing() (missing []string) {
 }
 
 // rollouts is what people do who think better of a rollout.
-func rollouts(r *rand.Rand) []Deed {
-	deeds := []Deed{roll("b")}
+func rollouts(r *rand.Rand) []Action {
+	actions := []Action{roll("b")}
 	nodes := 3 // How many there come to be in any case.
 	for range 1 + r.IntN(3) {
 		switch r.IntN(5) {
 		case 0, 1:
-			deeds = append(deeds, roll([]string{"a", "b", "c"}[r.IntN(3)]))
+			actions = append(actions, roll([]string{"a", "b", "c"}[r.IntN(3)]))
 		case 2:
-			deeds = append(deeds, pause(r.IntN(2) == 0))
+			actions = append(actions, pause(r.IntN(2) == 0))
 		case 3:
 			to := 2 + r.IntN(3)
 			nodes = min(nodes, to)
-			deeds = append(deeds, scale(int32(to)))
+			actions = append(actions, scale(int32(to)))
 		case 4:
-			deeds = append(deeds, breakInstance(r.IntN(4)))
+			actions = append(actions, breakInstance(r.IntN(4)))
 		}
-		n := len(deeds) - 1
-		deeds[n] = deeds[n].onceThereIs(min(2+r.IntN(2), nodes), "Node")
+		n := len(actions) - 1
+		actions[n] = actions[n].onceThereIs(min(2+r.IntN(2), nodes), "Node")
 	}
-	return append(deeds, pause(false))
+	return append(actions, pause(false))
 }

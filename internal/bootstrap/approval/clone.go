@@ -2,9 +2,9 @@ package approval
 
 import "maps"
 
-// Fork returns a Reconciler that works with other options and remembers what r remembers at this moment. From then on
+// Clone returns a Reconciler that works with other options and remembers what r remembers at this moment. From then on
 // neither knows what the other does. It is for simulations, and must not be called during a pass.
-func (r *Reconciler) Fork(o Options) *Reconciler {
+func (r *Reconciler) Clone(o Options) *Reconciler {
 	f := New(o)
 	r.state.mu.Lock()
 	defer r.state.mu.Unlock()

@@ -15,8 +15,8 @@ var withoutBrake = &mutant{
 	from: "slices.ContainsFunc(scopes[d.ID].sources, func(source client.Object) bool { return confirmed[source.GetUID()] })", to: "slices.Contains([]bool{true}, len(confirmed) >= 0)",
 }
 
-// guardMutants are bugs of what watches over a fleet: health checks, outages, orphans, freezes, marks and certificates.
-func guardMutants() []mutant {
+// safetyMutants are bugs of what watches over a fleet: health checks, outages, orphans, freezes, marks and certificates.
+func safetyMutants() []mutant {
 	return []mutant{
 		{
 			name: "outages-before-the-lead-counted", file: "internal/machine/outage.go",
@@ -125,7 +125,7 @@ func guardMutants() []mutant {
 		{
 			name: "judgement-never-due", file: "internal/healthcheck/controller.go",
 			from: "		p.requeueIn(j.RecheckAfter)\n", to: "",
-			scenario: "remediate", finds: "at rest, but|after the last disturbance",
+			scenario: "remediate", finds: "settled, but|after the last disturbance",
 		},
 		{
 			name: "outage-taken-for-silence", file: "internal/reachability/state.go",

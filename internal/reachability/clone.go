@@ -25,9 +25,9 @@ func (w *Watch) Probes(ctx context.Context) []func() time.Duration {
 	return probes
 }
 
-// Fork returns a Watch that works with other options, of the same clusters, and remembers what w remembers at this moment.
+// Clone returns a Watch that works with other options, of the same clusters, and remembers what w remembers at this moment.
 // From then on neither knows what the other does.
-func (w *Watch) Fork(o Options) *Watch {
+func (w *Watch) Clone(o Options) *Watch {
 	f := New(o)
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -25,22 +25,22 @@ import (
 	"machinist.dev/machinist/pkg/provider"
 )
 
-// Rooms are the controllers of health and safety that run in a world beside those that make and keep machines. Where any
+// Controllers are the controllers of health and safety that run in a world beside those that make and keep machines. Where any
 // runs, the processes also watch whether both clusters answer.
-type Rooms uint
+type Controllers uint
 
 // The rooms.
 const (
-	Health Rooms = 1 << iota
+	Health Controllers = 1 << iota
 	Overshoot
-	Marks
+	OutdatedTaints
 	Orphans
 	Approval
 
-	EveryRoom = Health | Overshoot | Marks | Orphans | Approval
+	AllControllers = Health | Overshoot | OutdatedTaints | Orphans | Approval
 )
 
-func (r Rooms) has(any Rooms) bool { return r&any != 0 }
+func (r Controllers) has(any Controllers) bool { return r&any != 0 }
 
 // What people would set by flags, shorter than the defaults: less than anybody's patience, and longer than caches are late
 // or, for orphans, shorter.
@@ -52,10 +52,10 @@ const (
 	overshootUp     = 1
 )
 
-// rooms are the reconcilers of a process that the world has Rooms for, with their memory.
-type rooms struct {
+// optionalReconcilers are the reconcilers of a process that the world has Rooms for, with their memory.
+type optionalReconcilers struct {
 	reach     *reachability.Watch
-	looks     []look
+	probes    []probe
 	health    *healthcheck.Reconciler
 	overshoot *overshoot.Reconciler
 	marker    *machinedeployment.NodeTainter
@@ -65,45 +65,45 @@ type rooms struct {
 	approval     *approval.Reconciler
 }
 
-// look is when a process looks at a cluster, and how.
-type look struct {
+// probe is when a process checks a cluster, and how.
+type probe struct {
 	at   time.Time
 	next time.Duration
 	do   func() time.Duration
 }
 
-// watchClusters makes the process know whether the clusters answer.
-func (p *Process) watchClusters(origin *Process) {
+// watchReachability makes the process know whether the clusters answer.
+func (p *Process) watchReachability(origin *Process) {
 	w := p.world
-	if w.guards.rooms == 0 {
+	if w.safety.optionalReconcilers == 0 {
 		return
 	}
 	for _, c := range []*cache{p.control, p.target} {
-		c.away = func() bool { return w.linkTo(c.server).down() }
+		c.unreachable = func() bool { return w.linkTo(c.server).down() }
 	}
 	options := reachability.Options{Control: answering{p, p.control}, Target: answering{p, p.target}, Clock: ticking{PassiveClock: p.clock}}
 	if origin.reach == nil {
 		p.reach = reachability.New(options)
 		p.reach.Lead()
 	} else {
-		p.reach = origin.reach.Fork(options)
+		p.reach = origin.reach.Clone(options)
 	}
 	for i, do := range p.reach.Probes(context.Background()) {
-		l := look{at: w.clock.at, do: do}
+		l := probe{at: w.clock.at, do: do}
 		if origin.reach != nil {
-			l.at, l.next = origin.looks[i].at, origin.looks[i].next
+			l.at, l.next = origin.probes[i].at, origin.probes[i].next
 		}
-		p.looks = append(p.looks, l)
+		p.probes = append(p.probes, l)
 	}
 }
 
-// lookAround looks at the clusters that it is time to look at.
-func (p *Process) lookAround() {
+// probeDue checks the clusters that it is time to check.
+func (p *Process) probeDue() {
 	if p.dead {
 		return
 	}
-	for i := range p.looks {
-		l := &p.looks[i]
+	for i := range p.probes {
+		l := &p.probes[i]
 		for !l.at.After(p.world.clock.at) {
 			l.next = l.do()
 			if l.at = l.at.Add(l.next); l.next == reachability.DefaultPeriod {
@@ -113,11 +113,11 @@ func (p *Process) lookAround() {
 	}
 }
 
-// nextLook returns when the process finds out something. While all clusters answer, a look later than it is due finds the
+// nextProbe returns when the process finds out something. While all clusters answer, a check later than it is due finds the
 // same.
-func (p *Process) nextLook() (at time.Time, any bool) {
-	for i, l := range p.looks {
-		if (l.next < reachability.DefaultPeriod || p.world.guards.links[i].down()) && (!any || l.at.Before(at)) {
+func (p *Process) nextProbe() (at time.Time, any bool) {
+	for i, l := range p.probes {
+		if (l.next < reachability.DefaultPeriod || p.world.safety.links[i].down()) && (!any || l.at.Before(at)) {
 			at, any = l.at, true
 		}
 	}
@@ -135,7 +135,7 @@ func (a answering) Ping(context.Context) error {
 	return a.process.world.linkTo(a.cache.server).unreachable()
 }
 
-// CaughtUp implements reachability.Cluster. Nobody waits here: a cache that is late is caught up with at the next look.
+// CaughtUp implements reachability.Cluster. Nobody waits here: a cache that is late is caught up with at the next check.
 func (a answering) CaughtUp(context.Context) error {
 	for _, v := range a.cache.views {
 		if !v.metadata && !v.unfilled && (v.behind() || !v.frozenUntil.IsZero()) {
@@ -170,82 +170,82 @@ func (p *Process) epoch() func() uint64 {
 }
 
 // managerKinds are what the manager caches for the rooms, of the control and of the target cluster.
-func (r Rooms) managerKinds() (control, target []operator.Kind) {
+func (r Controllers) managerKinds() (control, target []operator.Kind) {
 	if r.has(Health) {
 		control = append(control, operator.Kind{Object: &v1beta1.MachineHealthCheck{}})
 	}
-	if r.has(Health | Marks) {
+	if r.has(Health | OutdatedTaints) {
 		target = append(target, operator.Kind{Object: &corev1.Node{}, Transform: operator.TransformNode})
 	}
 	return control, target
 }
 
 // providerKinds are what a provider caches of the target cluster for the rooms.
-func (r Rooms) providerKinds() []operator.Kind {
+func (r Controllers) providerKinds() []operator.Kind {
 	if r.has(Approval) {
 		return []operator.Kind{{Object: &certificatesv1.CertificateSigningRequest{}, Transform: approval.Transform}}
 	}
 	return nil
 }
 
-// managerRooms makes the rooms of the manager.
-func (p *Process) managerRooms(origin *Process) ([]wiring.Controller, error) {
+// optionalManagerControllers makes the rooms of the manager.
+func (p *Process) optionalManagerControllers(origin *Process) ([]wiring.Controller, error) {
 	w := p.world
 	control, live := newCachedClient(p, p.control, Manager), p.live(p.control)
 	target, targetLive := newCachedClient(p, p.target, Manager), p.live(p.target)
 	var tables []wiring.Controller
-	if w.guards.rooms.has(Marks) {
-		p.marker = remembering(origin.marker, machinedeployment.NodeTainterOptions{
+	if w.safety.optionalReconcilers.has(OutdatedTaints) {
+		p.marker = newOrClone(origin.marker, machinedeployment.NodeTainterOptions{
 			Client: control, Nodes: target, Synced: p.target.synced, Clock: p.clock, Stopped: p.stopped, Run: oneByOne,
 		}, machinedeployment.NewNodeTainter, (*machinedeployment.NodeTainter).Clone)
 		tables = append(tables, p.marker.Wiring())
 	}
-	if w.guards.rooms.has(Overshoot) {
-		p.overshoot = remembering(origin.overshoot, overshoot.Options{
+	if w.safety.optionalReconcilers.has(Overshoot) {
+		p.overshoot = newOrClone(origin.overshoot, overshoot.Options{
 			Client: control, Live: live, Clock: p.clock, Recorder: recorder{p},
 			Limits: overshoot.Limits{Up: overshootUp, Down: 1, Period: overshoot.DefaultPeriod},
-		}, overshoot.New, (*overshoot.Reconciler).Fork)
+		}, overshoot.New, (*overshoot.Reconciler).Clone)
 		tables = append(tables, p.overshoot.Wiring())
 	}
-	if w.guards.rooms.has(Health) {
+	if w.safety.optionalReconcilers.has(Health) {
 		policy, err := (&healthcheck.BuiltIn{Timeout: healthTimeout, MaxUnhealthy: v1beta1.DefaultMaxUnhealthy, MeltdownThreshold: healthThreshold}).Policy()
 		if err != nil {
 			return nil, err
 		}
-		p.health = remembering(origin.health, healthcheck.Options{
+		p.health = newOrClone(origin.health, healthcheck.Options{
 			Client: control, Live: live, Clock: p.clock, Recorder: recorder{p}, BuiltIn: policy, MeltdownThreshold: healthThreshold,
 			Stopped: p.reach.Stopped, StableSince: p.reach.StableSince, OutageEnded: p.reach.OutageEnded,
 			Nodes: &healthcheck.Nodes{Cached: target, Live: targetLive, Synced: p.target.synced},
-		}, healthcheck.New, (*healthcheck.Reconciler).Fork)
+		}, healthcheck.New, (*healthcheck.Reconciler).Clone)
 		tables = append(tables, p.health.Wiring())
 	}
 	return tables, nil
 }
 
-// providerRooms makes the rooms of a provider.
-func (p *Process) providerRooms(origin *Process, driver provider.Driver, classes *resolve.Resolver) ([]wiring.Controller, error) {
+// optionalProviderControllers makes the rooms of a provider.
+func (p *Process) optionalProviderControllers(origin *Process, driver provider.Driver, classes *resolve.Resolver) ([]wiring.Controller, error) {
 	w := p.world
 	live, targetLive := p.live(p.control), p.live(p.target)
 	var tables []wiring.Controller
-	if w.guards.rooms.has(Approval) {
+	if w.safety.optionalReconcilers.has(Approval) {
 		if err := approval.RegisterIndexes(context.Background(), p.target); err != nil {
 			return nil, err
 		}
-		p.approval = remembering(origin.approval, approval.Options{
+		p.approval = newOrClone(origin.approval, approval.Options{
 			Provider: providerName, ClusterID: clusterID, Machines: p.control, Live: live, Cache: p.target, Target: targetLive,
 			Classes: classes, Cloud: driver, Recorder: recorder{p}, Clock: p.clock,
-		}, approval.New, (*approval.Reconciler).Fork)
+		}, approval.New, (*approval.Reconciler).Clone)
 		tables = append(tables, p.approval.Wiring(p.target.synced)...)
 	}
-	if w.guards.rooms.has(Orphans) {
-		p.orphanDrains = remembering(origin.orphanDrains, drain.Options{
+	if w.safety.optionalReconcilers.has(Orphans) {
+		p.orphanDrains = newOrClone(origin.orphanDrains, drain.Options{
 			Target: targetLive, Clock: p.clock, BudgetReader: p.target, Epoch: p.epoch(),
-		}, drain.New, (*drain.Controller).Fork)
+		}, drain.New, (*drain.Controller).Clone)
 		table := p.orphanDrains.Wiring()
 		table.Name = "drain-orphans"
 		tables = append(tables, table)
-		p.orphans = remembering(origin.orphans, orphans.Options{
-			Rules:    orphans.Rules{ClusterID: clusterID, Period: orphanPeriod, MinAge: orphanAge, MaxDeletes: 1, ReportOnly: w.guards.reportOnly},
+		p.orphans = newOrClone(origin.orphans, orphans.Options{
+			Rules:    orphans.Rules{ClusterID: clusterID, Period: orphanPeriod, MinAge: orphanAge, MaxDeletes: 1, ReportOnly: w.safety.reportOnly},
 			Cloud:    driver,
 			Client:   p.control,
 			Live:     live,
@@ -254,7 +254,7 @@ func (p *Process) providerRooms(origin *Process, driver provider.Driver, classes
 			Record:   &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: leases, Name: "machinist-cluster"}},
 			Ledger:   pages.Book{Client: live, Namespace: leases},
 			Reach:    p.reach, CheckInstance: p.machines.CheckInstance, Recorder: recorder{p}, Clock: p.clock,
-		}, orphans.New, (*orphans.Collector).Fork)
+		}, orphans.New, (*orphans.Collector).Clone)
 		tables = append(tables, p.orphans.Wiring())
 	}
 	return tables, nil

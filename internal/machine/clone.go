@@ -2,9 +2,9 @@ package machine
 
 import "maps"
 
-// Fork returns a Reconciler that works with other options and has a copy of r's state at this moment. From then on
+// Clone returns a Reconciler that works with other options and has a copy of r's state at this moment. From then on
 // neither knows what the other does. It is for simulations, and must not be called during a pass.
-func (r *Reconciler) Fork(o Options) *Reconciler {
+func (r *Reconciler) Clone(o Options) *Reconciler {
 	f := New(o)
 	r.states.mu.Lock()
 	defer r.states.mu.Unlock()

@@ -132,34 +132,34 @@ func TestTheSameInputsMakeTheSameCallsInTheSameOrder(t *testing.T) {
 	}
 }
 
-// TestAForkGoesOnAsItsOriginWould protects that no memory is left behind: a clone does the same as the controller that it
+// TestACloneContinuesAsItsOriginWould protects that no memory is left behind: a clone does the same as the controller that it
 // comes from, in a world that is the same.
-func TestAForkGoesOnAsItsOriginWould(t *testing.T) {
+func TestACloneContinuesAsItsOriginWould(t *testing.T) {
 	for rounds := range 7 {
-		whole, forked := simulate(t), simulate(t)
+		whole, cloned := simulate(t), simulate(t)
 		whole.run(rounds)
-		forked.run(rounds)
-		forked.Controller = forked.Fork(forked.options())
+		cloned.run(rounds)
+		cloned.Controller = cloned.Clone(cloned.options())
 		whole.run(3)
-		forked.run(3)
-		if !slices.Equal(whole.history, forked.history) {
-			t.Fatalf("after %d rounds: differs from its origin: %s", rounds, difference(whole.history, forked.history))
+		cloned.run(3)
+		if !slices.Equal(whole.history, cloned.history) {
+			t.Fatalf("after %d rounds: differs from its origin: %s", rounds, difference(whole.history, cloned.history))
 		}
 	}
 }
 
-// TestAForkKeepsItsOwnCounsel protects origin and clone from each other.
-func TestAForkKeepsItsOwnCounsel(t *testing.T) {
+// TestACloneSharesNothing protects origin and clone from each other.
+func TestACloneSharesNothing(t *testing.T) {
 	for _, rounds := range []int{2, 8} { // amid the evictions, and amid the wait for volumes
 		s := simulate(t)
 		s.run(rounds)
 		origin := s.Controller
 		before := known(origin)
-		fork := origin.Fork(s.options())
-		if got := known(fork); got != before {
+		clone := origin.Clone(s.options())
+		if got := known(clone); got != before {
 			t.Fatalf("the clone knows\n%s, its origin\n%s", got, before)
 		}
-		for _, r := range fork.drainStates.machines {
+		for _, r := range clone.drainStates.machines {
 			for i := range r.drainOutcome.Blocked {
 				r.drainOutcome.Blocked[i].Why = "changed"
 				r.drainOutcome.Blocked[i].Budgets[0] = "changed"
@@ -171,10 +171,10 @@ func TestAForkKeepsItsOwnCounsel(t *testing.T) {
 				try.Budgets[0] = "changed"
 			}
 		}
-		s.Controller = fork
+		s.Controller = clone
 		s.run(6)
 		for _, machine := range simulated[:2] {
-			fork.Forget(key(machine))
+			clone.Forget(key(machine))
 		}
 		if got := known(origin); got != before {
 			t.Errorf("the origin knows\n%s after what its clone did, before\n%s", got, before)
@@ -204,11 +204,11 @@ func TestACloneWaitsForSlotsOfItsOwn(t *testing.T) {
 	b.work.take()
 
 	var heard []string
-	fork := b.Fork(Options{
+	clone := b.Clone(Options{
 		Target: b.target, Clock: b.clock, Evict: b.evict,
 		OnWork: func(m types.NamespacedName) { heard = append(heard, m.Name) },
 	})
-	fork.options.Evictions.release()
+	clone.options.Evictions.release()
 	if fmt.Sprint(heard) != "[m1]" || b.work.take() != nil {
 		t.Errorf("the clone's caller heard of %v", heard)
 	}
@@ -217,20 +217,20 @@ func TestACloneWaitsForSlotsOfItsOwn(t *testing.T) {
 	}
 
 	shared := NewLimiter(3)
-	if f := b.Fork(Options{Target: b.target, Evictions: shared}); f.options.Evictions != shared {
+	if f := b.Clone(Options{Target: b.target, Evictions: shared}); f.options.Evictions != shared {
 		t.Error("the limiter of the options is not used")
 	}
 }
 
-// TestAForkInheritsWhatNobodyHasHeardYet protects what is rung before a controller starts.
-func TestAForkInheritsWhatNobodyHasHeardYet(t *testing.T) {
+// TestACloneInheritsPendingTriggers protects what is rung before a controller starts.
+func TestACloneInheritsPendingTriggers(t *testing.T) {
 	b := newBench(t, aNode("m1"), on("m1", aPod("a/web")))
 	origin := New(Options{Target: b.target, Clock: b.clock})
 	if o := origin.Drain(context.Background(), request("m1")); o.Reason != v1beta1.ReasonDraining {
 		t.Fatalf("got %+v", o)
 	}
-	fork := origin.Fork(Options{Target: b.target, Clock: b.clock})
-	for name, c := range map[string]*Controller{"the origin": origin, "the clone": fork} {
+	clone := origin.Clone(Options{Target: b.target, Clock: b.clock})
+	for name, c := range map[string]*Controller{"the origin": origin, "the clone": clone} {
 		if got := fmt.Sprint(startSource(t, c.Wiring().Sources[0]).take()); got != "[m1]" {
 			t.Errorf("%s has work for %s, want [m1]", name, got)
 		}

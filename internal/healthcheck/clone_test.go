@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A field that is added to the memory and forgotten in Fork fails this test.
-func TestAForkRemembersAllAndSharesNothing(t *testing.T) {
+// A field that is added to the memory and forgotten in Clone fails this test.
+func TestACloneKeepsAllAndSharesNothing(t *testing.T) {
 	r := New(Options{})
 	r.state.checkState = checkState{
 		machines: 3, began: minutes(1), melting: map[string]bool{"a": true}, recovered: map[string]time.Time{"b": minutes(2)},
@@ -17,7 +17,7 @@ func TestAForkRemembersAllAndSharesNothing(t *testing.T) {
 		vacancies: map[types.UID][]Vacancy{"set": {{UID: "m", Row: 1, At: minutes(4)}}},
 		seen:      &Observations{before: map[key]time.Time{}, now: map[key]time.Time{Signal{UID: "n"}.key(): minutes(5)}},
 	}
-	f := r.Fork(Options{})
+	f := r.Clone(Options{})
 	if !reflect.DeepEqual(f.state.checkState, r.state.checkState) {
 		t.Errorf("%+v, want %+v", f.state.checkState, r.state.checkState)
 	}

@@ -76,9 +76,10 @@ generate: ## Generate CRDs, deepcopy functions, RBAC and reference documentation
 	hack/generate.sh
 
 .PHONY: verify
-verify: ## Fail where generated files differ from their sources, a rule has no test, or a module does not build alone
+verify: ## Fail where generated files differ from their sources, a rule has no test, a text uses a private word, or a module does not build alone
 	hack/generate.sh --verify
 	$(GO) run ./hack/rules
+	$(GO) run ./hack/words
 	@for m in $(MODULES); do (cd $$m && GOWORK=off $(GO) build ./...) || exit 1; done
 	@git ls-files --error-unmatch go.work.sum >/dev/null
 	@before=$$(git hash-object go.work.sum); for m in $(MODULES); do (cd $$m && $(GO) list -deps -test ./... >/dev/null) || exit 1; done; \

@@ -15,7 +15,7 @@ import (
 type settings struct {
 	concurrentSets        int
 	concurrentDeployments int
-	outdatedNodeTaints     bool
+	outdatedNodeTaints    bool
 	health                healthcheck.BuiltIn
 	overshoot             overshoot.Limits
 	webhook               admission.Serving

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	conditionsFlag = "interruption-health-node-conditions"
+	conditionsFlag = "interruption-node-conditions"
 	taintsFlag     = "interruption-node-taints"
 )
 
